@@ -1,0 +1,1 @@
+"""The trainer. Read `learn.py` first, `controller.py` second."""
