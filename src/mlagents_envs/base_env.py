@@ -531,11 +531,3 @@ class ActionBuffer:
     def clear(self) -> None:
         """Forget all actions set."""
         self._actions.clear()
-
-
-def split_behavior_name(behavior: BehaviorName) -> tuple[str, int]:
-    """Split `<name>?team=<id>` into the name and the team id, 0 where there is none."""
-    name, separator, team = behavior.rpartition("?team=")
-    if not separator or not team.lstrip("-").isdigit():
-        return behavior, 0
-    return name, int(team)

@@ -1,0 +1,45 @@
+# The project's commands. Each one first sets up what it needs, in $(VENV).
+
+VENV ?= .venv
+WORLD ?= 3DBall
+RUN ?= first-$(WORLD)
+export VENV
+
+# A run nobody named starts afresh every time; a run named by RUN=... is never overwritten.
+FORCE := $(if $(filter file,$(origin RUN)),--force)
+
+.DEFAULT_GOAL := help
+.PHONY: help train tensorboard test test-fast check format compatibility install clean
+
+help: ## List these commands
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
+
+train: $(VENV)/.installed-train ## Train 3DBall in the built-in world (WORLD=Basic: another; RUN=name: keep the run)
+	@$(VENV)/bin/mlagents-learn config/ppo/$(WORLD).yaml --env $(WORLD) --run-id $(RUN) $(FORCE)
+
+tensorboard: $(VENV)/.installed-train ## Show the curves of all runs in results/
+	@$(VENV)/bin/tensorboard --logdir results
+
+test: $(VENV)/.installed-dev ## Run all tests, the fast ones first
+	@scripts/test
+
+test-fast: $(VENV)/.installed-dev ## Run the fast tests only
+	@scripts/test fast
+
+check: $(VENV)/.installed-dev ## Check formatting, lint and types
+	@scripts/check
+
+format: $(VENV)/.installed-dev ## Format the code and repair what the linter can
+	@$(VENV)/bin/ruff check --fix --quiet .
+	@$(VENV)/bin/ruff format .
+
+compatibility: ## Test the oldest and newest dependencies and every Python found
+	@scripts/compatibility
+
+install: $(VENV)/.installed-dev ## Set up everything for working on the project
+
+clean: ## Remove the virtual environment and every cache; results/ stays
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+
+$(VENV)/.installed-%: requirements/lock.txt pyproject.toml
+	@scripts/install $*

@@ -1,0 +1,32 @@
+"""Device, threads and seeds of torch: set when a run starts, never on import."""
+
+import os
+
+import torch
+
+
+def choose_device(name: str | None) -> torch.device:
+    """Return the device called `name`; without a name a GPU if there is one, else the CPU.
+
+    Raises:
+        ValueError: There is no such device on this machine.
+    """
+    if name is None:
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise ValueError(f"torch device {name!r} cannot be used: {error}") from error
+    return device
+
+
+def set_threads() -> None:
+    """Let torch use half of the CPUs this process may use, at least one and at most four.
+
+    Small networks gain nothing from more threads, and simulations need the other CPUs.
+    """
+    available = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
+    torch.set_num_threads(max(1, min(4, available // 2)))

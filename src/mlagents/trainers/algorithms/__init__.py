@@ -1,0 +1,1 @@
+"""Algorithms, each a file that reads like its paper, and the pure functions they are made of."""

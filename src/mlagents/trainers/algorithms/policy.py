@@ -1,0 +1,119 @@
+"""Observations in, a decision out; keeps no agent's state."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlagents.trainers.data.decision import Decision
+from mlagents.trainers.exception import UnityTrainerException
+from mlagents.trainers.networks.actions import CONTINUOUS_LIMIT, MASKED_LOGIT
+from mlagents.trainers.networks.actor_critic import Actor
+from mlagents.trainers.networks.frozen import freeze
+from mlagents_envs.base_env import ActionSpec, ActionTuple
+
+FloatArray = NDArray[np.float32]
+
+
+class Policy:
+    """Acts for all agents of a behavior, with the weights its actor had at the last `refresh`.
+
+    Args:
+        actor: The network that learns.
+        spec: The actions to decide on.
+        deterministic: Take the mean and the likeliest choice in place of a sample.
+        rng: Source of the samples.
+    """
+
+    def __init__(
+        self, actor: Actor, spec: ActionSpec, *, deterministic: bool, rng: np.random.Generator
+    ) -> None:
+        self._actor = actor
+        self._spec = spec
+        self._deterministic = deterministic
+        self._rng = rng
+        self._branch_starts = np.cumsum((0, *spec.discrete_branches))
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Take over the actor's present weights."""
+        self._frozen = freeze(self._actor)
+        self._std = np.exp(self._frozen.log_std)
+        self._log_normalizer = self._frozen.log_std + np.float32(0.5 * math.log(2 * math.pi))
+        self._continuous_entropy = float(
+            (self._frozen.log_std + 0.5 * math.log(2 * math.pi * math.e)).mean()
+            if self._spec.continuous_size
+            else 0.0
+        )
+
+    def act(self, obs: Sequence[NDArray[np.float32]], action_mask: NDArray[np.bool_]) -> Decision:
+        """Decide for N agents.
+
+        Args:
+            obs: One (N, *shape) per observation.
+            action_mask: (N, sum of branches) True where an action is not allowed.
+
+        Raises:
+            UnityTrainerException: The network gives NaN.
+        """
+        means, logits = self._frozen.forward(obs)
+        n_agents = len(obs[0])
+        continuous = np.zeros((n_agents, 0), np.float32)
+        discrete = np.zeros((n_agents, 0), np.int32)
+        log_probs: list[FloatArray] = []
+        entropy = self._continuous_entropy
+        if means is not None:
+            continuous, log_prob = self._sample_continuous(means)
+            log_probs.append(log_prob)
+        if logits is not None:
+            discrete, log_prob, branch_entropy = self._sample_discrete(logits, action_mask)
+            log_probs.append(log_prob)
+            entropy += branch_entropy
+        limited = np.clip(continuous, -CONTINUOUS_LIMIT, CONTINUOUS_LIMIT)
+        limited /= CONTINUOUS_LIMIT
+        return Decision(
+            ActionTuple(limited, discrete),
+            continuous,
+            discrete,
+            log_probs[0] if len(log_probs) == 1 else np.concatenate(log_probs, axis=1),
+            entropy,
+        )
+
+    def _sample_continuous(self, means: FloatArray) -> tuple[FloatArray, FloatArray]:
+        if math.isnan(means.sum()):
+            raise UnityTrainerException(
+                "the policy gives NaN for a continuous action: learning has diverged. Lower "
+                "learning_rate, or set normalize: true if observations are large."
+            )
+        if self._deterministic:
+            noise = np.zeros_like(means)
+        else:
+            noise = self._rng.standard_normal(means.shape, np.float32)
+        log_probs = noise * noise
+        log_probs *= -0.5
+        log_probs -= self._log_normalizer
+        noise *= self._std
+        noise += means
+        return noise, log_probs
+
+    def _sample_discrete(
+        self, logits: FloatArray, action_mask: NDArray[np.bool_]
+    ) -> tuple[NDArray[np.int32], FloatArray, float]:
+        """Choose by the Gumbel trick: argmax of log-probabilities plus Gumbel noise."""
+        logits = np.where(action_mask, np.float32(MASKED_LOGIT), logits)
+        noise = None if self._deterministic else self._rng.gumbel(size=logits.shape)
+        rows = np.arange(len(logits))
+        discrete = np.empty((len(logits), self._spec.discrete_size), np.int32)
+        log_probs = np.empty((len(logits), self._spec.discrete_size), np.float32)
+        entropy = 0.0
+        for branch in range(self._spec.discrete_size):
+            of_branch = slice(self._branch_starts[branch], self._branch_starts[branch + 1])
+            log_p = logits[:, of_branch]
+            log_p = log_p - log_p.max(axis=1, keepdims=True)
+            log_p -= np.log(np.exp(log_p).sum(axis=1, keepdims=True))
+            chosen = (log_p if noise is None else log_p + noise[:, of_branch]).argmax(axis=1)
+            discrete[:, branch] = chosen
+            log_probs[:, branch] = log_p[rows, chosen]
+            entropy -= float((np.exp(log_p) * log_p).sum(axis=1).mean())
+        return discrete, log_probs, entropy

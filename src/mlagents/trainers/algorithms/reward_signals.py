@@ -1,0 +1,35 @@
+"""Reward signals: each scores a batch of experience in its own stream."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlagents.trainers.data.segments import Segments
+from mlagents.trainers.settings.behavior import BehaviorSettings
+
+
+class ExtrinsicReward(NamedTuple):
+    """What the task pays: the agent's own reward and its group's.
+
+    Attributes:
+        gamma: Discount per step.
+        strength: Factor on the reward.
+    """
+
+    gamma: float
+    strength: float
+
+    name = "extrinsic"
+
+    def score(self, segments: Segments) -> NDArray[np.float32]:
+        """(N,) reward of every step."""
+        return self.strength * (segments.reward + segments.group_reward)
+
+
+def make_reward_signals(settings: BehaviorSettings) -> list[ExtrinsicReward]:
+    """Make the reward signals of a behavior, in the order of its settings."""
+    return [
+        ExtrinsicReward(gamma=signal.gamma, strength=signal.strength)
+        for signal in settings.reward_signals.values()
+    ]

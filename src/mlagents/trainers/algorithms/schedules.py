@@ -1,0 +1,17 @@
+"""How a hyperparameter changes over a run."""
+
+from mlagents.trainers.settings.hyperparameters import Schedule
+
+LEARNING_RATE_FLOOR = 1e-10
+EPSILON_FLOOR = 0.1
+BETA_FLOOR = 1e-5
+
+
+def scheduled(
+    initial: float, schedule: Schedule, *, floor: float, step: int, max_steps: int
+) -> float:
+    """Return the value at `step`: constant, or falling linearly to `floor` at `max_steps`."""
+    if schedule == "constant":
+        return initial
+    remaining = 1.0 - min(step, max_steps) / max_steps
+    return floor + (initial - floor) * remaining

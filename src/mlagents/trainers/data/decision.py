@@ -1,0 +1,27 @@
+"""What a policy decided for a batch of agents."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlagents_envs.base_env import ActionTuple
+
+
+class Decision(NamedTuple):
+    """Actions of N agents and what learning needs to know of how they were chosen.
+
+    Attributes:
+        action: What the environment is sent.
+        continuous: (N, A) the sample itself, before it was limited for the environment.
+        discrete: (N, K) chosen index of every branch.
+        log_probs: (N, A + K) log-probability of each component: every continuous action, then
+            every branch.
+        entropy: Mean entropy of the distributions, in nats.
+    """
+
+    action: ActionTuple
+    continuous: NDArray[np.float32]
+    discrete: NDArray[np.int32]
+    log_probs: NDArray[np.float32]
+    entropy: float

@@ -1,0 +1,1 @@
+"""Networks: observations to encodings to distributions of actions and to values."""

@@ -1,0 +1,80 @@
+"""An encoding to distributions of actions, their log-probabilities and entropies.
+
+Continuous actions are independent Gaussians whose deviation does not depend on the state; each
+discrete branch is a categorical distribution without its masked actions.
+"""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from mlagents.trainers.networks.layers import linear
+from mlagents_envs.base_env import ActionSpec
+
+CONTINUOUS_LIMIT = 3.0
+"""Samples are clamped to plus and minus this and divided by it before an environment sees them."""
+
+MASKED_LOGIT = -1e8
+"""The logit of an action that is not allowed."""
+
+
+class ActionHeads(nn.Module):
+    """The last layers of an actor.
+
+    Args:
+        n_in: Width of the encoding.
+        spec: The behavior's A continuous actions and K branches.
+    """
+
+    def __init__(self, n_in: int, spec: ActionSpec) -> None:
+        super().__init__()
+        self.spec = spec
+        self.mean: nn.Linear | None = None
+        self.logits: nn.Linear | None = None
+        if spec.continuous_size:
+            self.mean = linear(n_in, spec.continuous_size, gain=0.2)
+            self.log_std = nn.Parameter(torch.zeros(spec.continuous_size))
+        if spec.discrete_size:
+            self.logits = linear(n_in, sum(spec.discrete_branches), gain=0.1)
+
+    def evaluate(
+        self, encoding: Tensor, continuous: Tensor, discrete: Tensor, action_mask: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Look at actions taken with the eyes of the present policy.
+
+        Args:
+            encoding: (B, n_in).
+            continuous: (B, A) as sampled.
+            discrete: (B, K) int64.
+            action_mask: (B, sum of branches) True where an action was not allowed.
+
+        Returns:
+            Log-probability of each component, (B, A + K), and the entropy: the *mean* over
+            continuous actions plus the *sum* over branches, (B,) or a scalar where the state has
+            no say in it.
+        """
+        log_probs: list[Tensor] = []
+        entropies: list[Tensor] = []
+        if self.mean is not None:
+            log_probs.append(gaussian_log_prob(continuous, self.mean(encoding), self.log_std))
+            entropies.append(gaussian_entropy(self.log_std).mean())
+        if self.logits is not None:
+            logits = self.logits(encoding).masked_fill(action_mask, MASKED_LOGIT)
+            for branch, branch_logits in enumerate(logits.split(self.spec.discrete_branches, 1)):
+                log_p = torch.log_softmax(branch_logits, dim=1)  # (B, choices)
+                log_probs.append(log_p.gather(1, discrete[:, branch : branch + 1]))
+                entropies.append(-(log_p.exp() * log_p).sum(1))
+        joined = log_probs[0] if len(log_probs) == 1 else torch.cat(log_probs, dim=1)
+        return joined, sum(entropies[1:], start=entropies[0])
+
+
+def gaussian_log_prob(sample: Tensor, mean: Tensor, log_std: Tensor) -> Tensor:
+    """log N(sample; mean, exp(log_std)) of every component, no sum over them."""
+    z = (sample - mean) * torch.exp(-log_std)
+    return -0.5 * z * z - (log_std + 0.5 * math.log(2 * math.pi))
+
+
+def gaussian_entropy(log_std: Tensor) -> Tensor:
+    """½ log(2πe σ²) of every component."""
+    return log_std + 0.5 * math.log(2 * math.pi * math.e)

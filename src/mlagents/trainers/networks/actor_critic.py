@@ -1,0 +1,79 @@
+"""Actor, critic, and the two side by side."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from mlagents.trainers.networks.actions import ActionHeads
+from mlagents.trainers.networks.body import NetworkBody
+from mlagents.trainers.settings.behavior import NetworkSettings
+from mlagents_envs.base_env import BehaviorSpec
+
+
+class Actor(nn.Module):
+    """Observations to distributions of actions."""
+
+    def __init__(self, spec: BehaviorSpec, settings: NetworkSettings) -> None:
+        super().__init__()
+        self.body = NetworkBody(spec.observation_specs, settings)
+        self.heads = ActionHeads(self.body.output_size, spec.action_spec)
+
+
+class Critic(nn.Module):
+    """Observations to one value for each reward signal.
+
+    Args:
+        body: Its own, or the actor's where the two share one.
+        n_signals: Number of reward signals, one column each.
+    """
+
+    def __init__(self, body: NetworkBody, n_signals: int) -> None:
+        super().__init__()
+        self.body = body
+        self.values = nn.Linear(body.output_size, n_signals)
+        nn.init.xavier_uniform_(self.values.weight)
+        nn.init.zeros_(self.values.bias)
+
+    def forward(self, obs: Sequence[Tensor]) -> Tensor:
+        """One (B, *shape) per observation to (B, n_signals)."""
+        return self.values(self.body(obs))
+
+
+class ActorCritic(nn.Module):
+    """An actor and a critic that learn together.
+
+    Args:
+        spec: The behavior to act for.
+        settings: The networks' settings; both have the same.
+        n_signals: Number of reward signals.
+        shared: Whether the critic looks through the actor's body.
+    """
+
+    def __init__(
+        self, spec: BehaviorSpec, settings: NetworkSettings, *, n_signals: int, shared: bool
+    ) -> None:
+        super().__init__()
+        self.actor = Actor(spec, settings)
+        body = self.actor.body if shared else NetworkBody(spec.observation_specs, settings)
+        self.critic = Critic(body, n_signals)
+        self.shared = shared
+
+    def evaluate(
+        self, obs: Sequence[Tensor], continuous: Tensor, discrete: Tensor, action_mask: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return log-probabilities (B, A + K), entropy and values (B, n_signals).
+
+        Arguments and the first two results as in `ActionHeads.evaluate`.
+        """
+        encoding = self.actor.body(obs)
+        log_probs, entropy = self.actor.heads.evaluate(encoding, continuous, discrete, action_mask)
+        values = self.critic.values(encoding) if self.shared else self.critic(obs)
+        return log_probs, entropy, values
+
+    @torch.no_grad()
+    def update_normalization(self, obs: Sequence[Tensor]) -> None:
+        """Count observations into every normalizer, each once."""
+        self.actor.body.update_normalization(obs)
+        if not self.shared:
+            self.critic.body.update_normalization(obs)

@@ -1,0 +1,1 @@
+"""Rollout: environments are stepped and their agents' steps become segments of experience."""

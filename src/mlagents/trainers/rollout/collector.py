@@ -1,0 +1,256 @@
+"""Steps and decisions to segments, in columns.
+
+Every live agent has a *lane*: one row of preallocated arrays (lanes, time horizon, ...). A step
+writes the lanes of all agents at once. When an agent's episode ends, or its lane is full, the lane
+becomes a finished segment and starts again.
+
+A step has two halves: `observe` opens it with what the agent sees, `decide` adds what the policy
+chose, and the next `observe` closes it with the reward that followed.
+"""
+
+from dataclasses import dataclass, fields
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlagents.trainers.data.decision import Decision
+from mlagents.trainers.data.segments import Segments
+from mlagents_envs.base_env import AgentId, BehaviorSpec, DecisionSteps, TerminalSteps
+
+Lanes = NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class _Columns:
+    """What the lanes hold: first (lanes, time horizon, ...), then (lanes,)."""
+
+    obs: list[NDArray[Any]]
+    continuous: NDArray[np.float32]
+    discrete: NDArray[np.int32]
+    log_probs: NDArray[np.float32]
+    action_mask: NDArray[np.bool_]
+    reward: NDArray[np.float32]
+    group_reward: NDArray[np.float32]
+
+    length: NDArray[np.int64]
+    """Closed steps; also the position of the open one."""
+    is_open: NDArray[np.bool_]
+    """Whether an observation or a decision waits for its reward."""
+    episode: NDArray[np.int64]
+    episode_return: NDArray[np.float32]
+    episode_length: NDArray[np.int64]
+
+    @classmethod
+    def zeros(cls, spec: BehaviorSpec, n_lanes: int, horizon: int) -> Self:
+        actions, shape = spec.action_spec, (n_lanes, horizon)
+        n_actions, n_branches = actions.continuous_size, actions.discrete_size
+        return cls(
+            obs=[np.zeros(shape + o.shape, np.float32) for o in spec.observation_specs],
+            continuous=np.zeros((*shape, n_actions), np.float32),
+            discrete=np.zeros((*shape, n_branches), np.int32),
+            log_probs=np.zeros((*shape, n_actions + n_branches), np.float32),
+            action_mask=np.zeros((*shape, sum(actions.discrete_branches)), np.bool_),
+            reward=np.zeros(shape, np.float32),
+            group_reward=np.zeros(shape, np.float32),
+            length=np.zeros(n_lanes, np.int64),
+            is_open=np.zeros(n_lanes, np.bool_),
+            episode=np.zeros(n_lanes, np.int64),
+            episode_return=np.zeros(n_lanes, np.float32),
+            episode_length=np.zeros(n_lanes, np.int64),
+        )
+
+    def per_step(self) -> list[NDArray[Any]]:
+        """Return what the observation and the decision of a step are written to."""
+        decided = [self.continuous, self.discrete, self.log_probs, self.action_mask]
+        return [*self.obs, *decided]
+
+    def append(self, more: Self) -> None:
+        """Add the lanes of `more` behind the present ones."""
+        for name in (field.name for field in fields(self)):
+            mine, theirs = getattr(self, name), getattr(more, name)
+            if name == "obs":
+                self.obs = [np.concatenate(pair) for pair in zip(mine, theirs, strict=True)]
+            else:
+                setattr(self, name, np.concatenate((mine, theirs)))
+
+
+class Collector:
+    """The experience of all agents of one behavior, whichever player they live in.
+
+    Args:
+        spec: What the behavior observes and does.
+        time_horizon: Longest segment, in steps.
+    """
+
+    def __init__(self, spec: BehaviorSpec, *, time_horizon: int) -> None:
+        self._spec = spec
+        self._horizon = time_horizon
+        self._columns = _Columns.zeros(spec, 0, time_horizon)
+        self._free: list[int] = []
+        self._lane_of: dict[int, dict[AgentId, int]] = {}
+        self._episodes = 0
+        self._finished: list[Segments] = []
+
+    def observe(self, player: int, decisions: DecisionSteps, terminals: TerminalSteps) -> Lanes:
+        """Close the open steps of a player's agents and open the next.
+
+        Args:
+            player: Which player; agent ids are unique within one.
+            decisions: Agents that go on, or begin.
+            terminals: Agents whose episode ended; an id may be in both.
+
+        Returns:
+            (N,) the lane of every agent of `decisions`, for `decide`.
+        """
+        lane_of = self._lane_of.setdefault(player, {})
+        if len(terminals):
+            self._end(lane_of, terminals)
+        lanes = np.array(
+            [
+                lane if (lane := lane_of.get(agent)) is not None else self._begin(lane_of, agent)
+                for agent in decisions.agent_id.tolist()
+            ],
+            np.int64,
+        )
+        columns = self._columns
+        rows = np.flatnonzero(columns.is_open[lanes])
+        if len(rows):
+            full = self._close(lanes[rows], decisions, rows)
+            if len(full):
+                rows = rows[full]
+                self._cut(lanes[rows], [batch[rows] for batch in decisions.obs])
+        at = lanes, columns.length[lanes]
+        for column, batch in zip(columns.obs, decisions.obs, strict=True):
+            column[at] = batch
+        columns.is_open[lanes] = True
+        return lanes
+
+    def decide(self, lanes: Lanes, action_mask: NDArray[np.bool_], decision: Decision) -> None:
+        """Add to the steps that `observe` opened what N agents were free to do and do."""
+        columns = self._columns
+        at = lanes, columns.length[lanes]
+        columns.continuous[at] = decision.continuous
+        columns.discrete[at] = decision.discrete
+        columns.log_probs[at] = decision.log_probs
+        columns.action_mask[at] = action_mask
+
+    def cut(self) -> None:
+        """Finish all segments as they are; their episodes go on. The open steps stay open.
+
+        Between `observe` and `decide` this leaves nothing behind that an older policy decided,
+        but for agents that have not reported since.
+        """
+        columns = self._columns
+        lanes = np.flatnonzero(columns.length)
+        at = lanes, columns.length[lanes]
+        if len(lanes):
+            self._cut(lanes, [column[at] for column in columns.obs])
+        for column in columns.per_step():
+            column[lanes, 0] = column[at]
+
+    @property
+    def n_unfinished(self) -> int:
+        """Closed steps in segments that are not finished."""
+        return int(self._columns.length.sum())
+
+    def take(self) -> Segments | None:
+        """Hand over the segments finished since the last call, None if there are none."""
+        if not self._finished:
+            return None
+        finished, self._finished = self._finished, []
+        return finished[0] if len(finished) == 1 else Segments.concatenate(finished)
+
+    def forget(self, player: int) -> None:
+        """Drop the unfinished segments of a player, after a reset or when it has gone."""
+        for lane in self._lane_of.pop(player, {}).values():
+            self._release(lane)
+
+    def _begin(self, lane_of: dict[AgentId, int], agent: AgentId) -> int:
+        if not self._free:
+            held = len(self._columns.length)
+            more = max(held, 16)  # double
+            self._columns.append(_Columns.zeros(self._spec, more, self._horizon))
+            self._free = list(reversed(range(held, held + more)))
+        lane = lane_of[agent] = self._free.pop()
+        self._columns.episode[lane] = self._episodes
+        self._episodes += 1
+        return lane
+
+    def _release(self, lane: int) -> None:
+        columns = self._columns
+        columns.length[lane] = columns.episode_length[lane] = 0
+        columns.episode_return[lane] = 0.0
+        columns.is_open[lane] = False
+        self._free.append(lane)
+
+    def _close(
+        self, lanes: Lanes, steps: DecisionSteps | TerminalSteps, rows: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """Write the rewards of `rows` of `steps`; return which of `lanes` are full now."""
+        columns = self._columns
+        length = columns.length[lanes]
+        reward, group_reward = steps.reward[rows], steps.group_reward[rows]
+        columns.reward[lanes, length] = reward
+        columns.group_reward[lanes, length] = group_reward
+        columns.episode_return[lanes] += reward + group_reward
+        columns.episode_length[lanes] += 1
+        length += 1
+        columns.length[lanes] = length
+        columns.is_open[lanes] = False
+        return np.flatnonzero(length == self._horizon)
+
+    def _end(self, lane_of: dict[AgentId, int], terminals: TerminalSteps) -> None:
+        """Finish the segments of agents whose episode ended; one that never acted has none."""
+        ended = [
+            (row, lane)
+            for row, agent in enumerate(terminals.agent_id.tolist())
+            if (lane := lane_of.pop(agent, None)) is not None
+        ]
+        acted = [(row, lane) for row, lane in ended if self._columns.is_open[lane]]
+        if acted:
+            rows, lanes = (np.array(part, np.int64) for part in zip(*acted, strict=True))
+            self._close(lanes, terminals, rows)
+            interrupted = terminals.interrupted[rows]
+            self._finish(lanes, [o[rows] for o in terminals.obs], ~interrupted, interrupted)
+        for _, lane in ended:
+            self._release(lane)
+
+    def _cut(self, lanes: Lanes, last_obs: list[NDArray[Any]]) -> None:
+        """Finish the segments of full lanes; their episodes go on."""
+        goes_on = np.zeros(len(lanes), np.bool_)
+        self._finish(lanes, last_obs, goes_on, goes_on)
+        self._columns.length[lanes] = 0
+
+    def _finish(
+        self,
+        lanes: Lanes,
+        last_obs: list[NDArray[Any]],
+        terminated: NDArray[np.bool_],
+        interrupted: NDArray[np.bool_],
+    ) -> None:
+        columns = self._columns
+        length = columns.length[lanes]
+        spans = list(zip(lanes.tolist(), length.tolist(), strict=True))
+
+        def rows(column: NDArray[Any]) -> NDArray[Any]:
+            return np.concatenate([column[lane, :n_steps] for lane, n_steps in spans])
+
+        self._finished.append(
+            Segments(
+                obs=[rows(column) for column in columns.obs],
+                continuous=rows(columns.continuous),
+                discrete=rows(columns.discrete),
+                log_probs=rows(columns.log_probs),
+                action_mask=rows(columns.action_mask),
+                reward=rows(columns.reward),
+                group_reward=rows(columns.group_reward),
+                length=length,
+                last_obs=last_obs,
+                terminated=terminated,
+                interrupted=interrupted,
+                episode=columns.episode[lanes],
+                episode_return=columns.episode_return[lanes],
+                episode_length=columns.episode_length[lanes],
+            )
+        )

@@ -1,0 +1,250 @@
+"""Everything about training one behavior: network, reward signals, imitation, self-play."""
+
+from collections.abc import Mapping
+from typing import Any, Literal, Self
+
+from pydantic import Field, SerializeAsAny, ValidationInfo, field_validator, model_validator
+
+from mlagents.trainers.settings.base import (
+    Float,
+    Int,
+    Settings,
+    did_you_mean,
+    one_of,
+    problem,
+    refuse,
+)
+from mlagents.trainers.settings.hyperparameters import (
+    HYPERPARAMETERS,
+    HyperparameterSettings,
+    PPOSettings,
+)
+
+
+class MemorySettings(Settings):
+    """Recurrent memory: an LSTM between the body and the heads of the network."""
+
+    sequence_length: Int = Field(64, ge=1)
+    """Consecutive steps the LSTM is trained on; longer remembers further back."""
+    memory_size: Int = Field(128, ge=2, multiple_of=2)
+    """Numbers an agent remembers: hidden and cell state together, hence even."""
+
+
+class NetworkSettings(Settings):
+    """The body of a network: encoders of observations and the layers behind them."""
+
+    normalize: bool = False
+    """Whether vector observations are normalized by their running mean and variance."""
+    hidden_units: Int = Field(128, ge=1)
+    """Width of every hidden layer."""
+    num_layers: Int = Field(2, ge=0)
+    """Number of hidden layers; at least one is built."""
+    vis_encode_type: Literal["simple", "nature_cnn", "resnet", "match3", "fully_connected"] = (
+        "simple"
+    )
+    """Encoder of images; their shorter side must be at least 20, 36, 15, 5, 1 pixels in turn."""
+    memory: MemorySettings | None = None
+    """Recurrent memory; `{}` switches it on with its defaults."""
+    goal_conditioning_type: Literal["hyper", "none"] = "hyper"
+    """Whether goal observations generate the weights of the last layer or are inputs like others."""
+    deterministic: bool = False
+    """Whether the most likely action is taken instead of a sampled one."""
+
+
+class RewardSignalSettings(Settings):
+    """What every reward signal has."""
+
+    gamma: Float = Field(0.99, ge=0.0, le=1.0)
+    """Discount of the signal per step; nearer to 1 looks further ahead."""
+    strength: Float = Field(1.0, ge=0.0)
+    """Factor on the signal's reward."""
+    network_settings: NetworkSettings = NetworkSettings()
+    """The signal's own network; `extrinsic` has none and ignores it."""
+
+
+class ExtrinsicSettings(RewardSignalSettings):
+    """The reward that the environment gives."""
+
+
+class CuriositySettings(RewardSignalSettings):
+    """Reward for transitions that a learned model predicts badly (arXiv:1705.05363)."""
+
+    learning_rate: Float = Field(3e-4, gt=0.0)
+    """Step size of the optimizer of the curiosity module."""
+
+
+class GailSettings(RewardSignalSettings):
+    """Reward for behaving as in demonstrations (arXiv:1606.03476)."""
+
+    learning_rate: Float = Field(3e-4, gt=0.0)
+    """Step size of the discriminator's optimizer."""
+    demo_path: str = Field(min_length=1)
+    """A `.demo` file, or a folder of them."""
+    use_actions: bool = False
+    """Whether the discriminator sees actions, not observations alone."""
+    use_vail: bool = False
+    """Whether a variational bottleneck keeps the discriminator from learning too fast."""
+
+
+class RNDSettings(RewardSignalSettings):
+    """Reward for observations unlike those seen before (arXiv:1810.12894)."""
+
+    learning_rate: Float = Field(1e-4, gt=0.0)
+    """Step size of the predictor's optimizer."""
+
+
+class RewardSignals(Settings):
+    """The reward signals there are; a behavior uses those that are written."""
+
+    extrinsic: ExtrinsicSettings = Field(default=None)
+    """The reward of the environment."""
+    curiosity: CuriositySettings = Field(default=None)
+    """Reward for surprising transitions."""
+    gail: GailSettings = Field(default=None)
+    """Reward for imitating demonstrations."""
+    rnd: RNDSettings = Field(default=None)
+    """Reward for new observations."""
+
+
+class BehavioralCloningSettings(Settings):
+    """Supervised learning from demonstrations, beside reinforcement learning."""
+
+    demo_path: str = Field(min_length=1)
+    """A `.demo` file, or a folder of them."""
+    steps: Int = Field(0, ge=0)
+    """Steps over which cloning fades out; 0 never fades."""
+    strength: Float = Field(1.0, gt=0.0)
+    """Learning rate of cloning relative to the policy's."""
+    samples_per_update: Int = Field(0, ge=0)
+    """Largest number of demonstrated steps per update; 0 uses all."""
+    num_epoch: Int | None = Field(None, ge=1)
+    """Passes over the demonstrations per update; null is 3."""
+    batch_size: Int | None = Field(None, ge=1)
+    """Demonstrated steps in one gradient step; null is the trainer's `batch_size`."""
+
+
+class SelfPlaySettings(Settings):
+    """Training against past versions of the policy."""
+
+    save_steps: Int = Field(20000, ge=1)
+    """Trainer steps between snapshots of the policy."""
+    team_change: Int = Field(
+        default_factory=lambda validated: 5 * validated.get("save_steps", 1), ge=1
+    )
+    """Trainer steps a team learns before the next one does; unless written, 5 times `save_steps`."""
+    swap_steps: Int = Field(2000, ge=1)
+    """Steps of the opponents between changes of their snapshot."""
+    window: Int = Field(10, ge=1)
+    """Snapshots kept, from which opponents are drawn."""
+    play_against_latest_model_ratio: Float = Field(0.5, ge=0.0, le=1.0)
+    """Probability of playing the current policy instead of a snapshot."""
+    initial_elo: Float = 1200.0
+    """Elo rating at the start."""
+
+
+class BehaviorSettings(Settings):
+    """How one behavior is trained; agents of the same behavior share one policy."""
+
+    trainer_type: str = "ppo"
+    """The algorithm: `ppo`, `sac` or `poca`."""
+    hyperparameters: SerializeAsAny[HyperparameterSettings] = Field(
+        default_factory=lambda validated: _hyperparameters_of(validated)()
+    )
+    """The numbers of the algorithm; they depend on `trainer_type`, which must be written with them."""
+    checkpoint_interval: Int = Field(500000, ge=1)
+    """Steps between checkpoints."""
+    network_settings: NetworkSettings = NetworkSettings()
+    """The network of policy and critic."""
+    reward_signals: dict[str, SerializeAsAny[RewardSignalSettings]] = {
+        "extrinsic": ExtrinsicSettings()
+    }
+    """What is learned from, by name; writing it replaces the default, so name `extrinsic` too."""
+    init_path: str | None = None
+    """Checkpoint to start from: a path, or a file name in the run of `--initialize-from`."""
+    keep_checkpoints: Int = 5
+    """Checkpoints kept before the oldest is deleted; 0 or less keeps all."""
+    even_checkpoints: bool = False
+    """Whether `keep_checkpoints` checkpoints are spread evenly, overriding `checkpoint_interval`."""
+    max_steps: Int = Field(500000, ge=1)
+    """Steps of training, all agents and environments together."""
+    time_horizon: Int = Field(64, ge=1)
+    """Steps of one agent after which its experience is cut and handed to the trainer."""
+    summary_freq: Int = Field(50000, ge=1)
+    """Steps between two points of the training statistics."""
+    threaded: bool = False
+    """Whether the behavior is trained in its own thread while the environment goes on."""
+    self_play: SelfPlaySettings | None = None
+    """Training against past versions of the policy; `{}` switches it on with its defaults."""
+    behavioral_cloning: BehavioralCloningSettings | None = None
+    """Learning from demonstrations beside the reward signals."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _hyperparameters_name_their_trainer(cls, written: Any) -> Any:
+        if isinstance(written, Mapping) and "trainer_type" not in written:
+            if isinstance(written.get("hyperparameters"), Mapping):
+                says = f"trainer_type must be written beside it: {one_of(HYPERPARAMETERS)}"
+                refuse([problem("hyperparameters", says=says)])
+        return written
+
+    @field_validator("trainer_type")
+    @classmethod
+    def _trainer_exists(cls, name: str) -> str:
+        if name not in HYPERPARAMETERS:
+            hint = did_you_mean(name, HYPERPARAMETERS)
+            says = f"must be {one_of(HYPERPARAMETERS)}, got {name!r}{hint}"
+            refuse([problem(says=says)])
+        return name
+
+    @field_validator("hyperparameters", mode="before")
+    @classmethod
+    def _follow_trainer_type(cls, written: Any, info: ValidationInfo) -> Any:
+        if "trainer_type" not in info.data:
+            return PPOSettings()  # trainer_type is refused already: its keys are not known
+        return _hyperparameters_of(info.data).model_validate(written)
+
+    @field_validator("reward_signals", mode="before")
+    @classmethod
+    def _by_name(cls, written: Any) -> Any:
+        signals = RewardSignals.model_validate(written)
+        if not signals.model_fields_set:
+            refuse([problem(says=f"needs at least one of {one_of(RewardSignals.model_fields)}")])
+        return {
+            name: signal for name, signal in signals if name in signals.model_fields_set
+        }
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        problems = []
+        batch_size, memory = self.hyperparameters.batch_size, self.network_settings.memory
+        if memory and memory.sequence_length > batch_size:
+            says = (
+                f"must be at most hyperparameters.batch_size ({batch_size}), "
+                f"got {memory.sequence_length}"
+            )
+            problems.append(problem("network_settings", "memory", "sequence_length", says=says))
+        width = self.network_settings.hidden_units
+        if self.trainer_type == "poca" and width % 4:
+            says = f"must be a multiple of 4 for poca, whose attention has 4 heads, got {width}"
+            problems.append(problem("network_settings", "hidden_units", says=says))
+        if self.even_checkpoints and not 1 <= self.keep_checkpoints <= self.max_steps:
+            says = (
+                f"must be 1 to max_steps ({self.max_steps}) with even_checkpoints, "
+                f"got {self.keep_checkpoints}"
+            )
+            problems.append(problem("keep_checkpoints", says=says))
+        refuse(problems)
+        return self
+
+    @model_validator(mode="after")
+    def _spread_checkpoints(self) -> Self:
+        if self.even_checkpoints:
+            interval = self.max_steps // self.keep_checkpoints
+            # Frozen for everyone else; nobody has seen this object yet.
+            self.__dict__["checkpoint_interval"] = interval
+        return self
+
+
+def _hyperparameters_of(validated: Mapping[str, Any]) -> type[HyperparameterSettings]:
+    """Return the model that fits the trainer type, as far as it is known."""
+    return HYPERPARAMETERS.get(validated.get("trainer_type", "ppo"), PPOSettings)

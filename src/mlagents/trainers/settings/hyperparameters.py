@@ -1,0 +1,98 @@
+"""The hyperparameters of PPO, SAC and MA-POCA: every number of an algorithm you can tune.
+
+*Steps* are agent steps: one decision of one agent. *Experiences* are the same, once stored.
+"""
+
+from typing import Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from mlagents.trainers.settings.base import Float, Int, Settings, problem, refuse
+
+Schedule = Literal["linear", "constant"]
+
+
+def _as_learning_rate(validated: dict[str, Any]) -> Schedule:
+    schedule: Schedule = validated.get("learning_rate_schedule", "linear")
+    return schedule
+
+
+class HyperparameterSettings(Settings):
+    """What every algorithm has; a plug-in's settings derive from this."""
+
+    batch_size: Int = Field(1024, ge=1)
+    """Experiences in one gradient step."""
+    buffer_size: Int = Field(10240, ge=1)
+    """Experiences collected before an update."""
+    learning_rate: Float = Field(3e-4, gt=0.0)
+    """Step size of the Adam optimizer at the start of training."""
+    learning_rate_schedule: Schedule = "constant"
+    """Whether the learning rate falls linearly until `max_steps` or stays."""
+
+    @model_validator(mode="after")
+    def _batch_comes_from_buffer(self) -> Self:
+        if self.batch_size > self.buffer_size:
+            says = f"must be at most buffer_size ({self.buffer_size}), got {self.batch_size}"
+            refuse([problem("batch_size", says=says)])
+        return self
+
+
+class OnPolicySettings(HyperparameterSettings):
+    """What PPO and MA-POCA share: they learn from fresh experience, then drop it."""
+
+    learning_rate_schedule: Schedule = "linear"
+    """Whether the learning rate falls linearly until `max_steps` or stays."""
+    beta: Float = Field(5e-3, ge=0.0)
+    """Weight of the entropy bonus; more keeps the policy exploring for longer."""
+    beta_schedule: Schedule = Field(default_factory=_as_learning_rate)
+    """Schedule of `beta`; unless written, that of the learning rate."""
+    epsilon: Float = Field(0.2, gt=0.0)
+    """Largest relative change of an action's probability that one update rewards."""
+    epsilon_schedule: Schedule = Field(default_factory=_as_learning_rate)
+    """Schedule of `epsilon`; unless written, that of the learning rate."""
+    lambd: Float = Field(0.95, ge=0.0, le=1.0)
+    """Trust in rewards over values when advantages are estimated: 0 values only, 1 rewards only."""
+    num_epoch: Int = Field(3, ge=1)
+    """Passes over the buffer in one update."""
+
+
+class PPOSettings(OnPolicySettings):
+    """Proximal policy optimization (arXiv:1707.06347)."""
+
+    shared_critic: bool = False
+    """Whether policy and value function share one network body."""
+
+
+class POCASettings(OnPolicySettings):
+    """MA-POCA: posthumous credit in groups that share a reward (arXiv:2111.05992)."""
+
+
+class SACSettings(HyperparameterSettings):
+    """Soft actor-critic (arXiv:1801.01290)."""
+
+    batch_size: Int = Field(128, ge=1)
+    """Experiences in one gradient step."""
+    buffer_size: Int = Field(50000, ge=1)
+    """Experiences the replay buffer holds before the oldest are dropped."""
+    buffer_init_steps: Int = Field(0, ge=0)
+    """Steps taken before the first update."""
+    tau: Float = Field(0.005, gt=0.0, le=1.0)
+    """Share of the value network that moves into the target network at each gradient step."""
+    steps_per_update: Float = Field(1.0, gt=0.0)
+    """Steps taken for each gradient step; with many agents, about their number."""
+    reward_signal_steps_per_update: Float = Field(
+        default_factory=lambda validated: validated.get("steps_per_update", 1.0), gt=0.0
+    )
+    """Steps taken for each update of the reward signals; unless written, `steps_per_update`."""
+    save_replay_buffer: bool = False
+    """Whether the replay buffer is saved with the checkpoints, to resume with it."""
+    init_entcoef: Float = Field(1.0, gt=0.0)
+    """Entropy coefficient at the start; more explores more."""
+
+
+HYPERPARAMETERS: dict[str, type[HyperparameterSettings]] = {
+    "ppo": PPOSettings,
+    "sac": SACSettings,
+    "poca": POCASettings,
+}
+"""What `trainer_type` may be, and the model that `hyperparameters` then follows."""

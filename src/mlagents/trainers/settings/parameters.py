@@ -1,0 +1,247 @@
+"""Environment parameters: constants, samplers and curricula.
+
+Whatever way a parameter is written, it becomes a curriculum: a list of lessons, each with a sampler.
+A constant is a sampler that always gives the same value, and a parameter without lessons has one.
+"""
+
+from collections.abc import Mapping
+from itertools import count, pairwise
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    BeforeValidator,
+    Field,
+    SerializeAsAny,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+
+from mlagents.trainers.settings.base import (
+    Float,
+    Int,
+    Settings,
+    did_you_mean,
+    located,
+    problem,
+    refuse,
+)
+
+
+class SamplerParameters(Settings):
+    """What every sampler has."""
+
+    seed: Int = Field(-1, ge=-1)
+    """Seed of the sampler; -1 derives one from the seed of the run."""
+
+
+class ConstantParameters(SamplerParameters):
+    """Always the same value."""
+
+    value: Float = 0.0
+    """The value."""
+
+
+class UniformParameters(SamplerParameters):
+    """Every value of a range equally likely."""
+
+    min_value: Float = 0.0
+    """Lower end of the range."""
+    max_value: Float = 1.0
+    """Upper end of the range."""
+
+    @model_validator(mode="after")
+    def _ascending(self) -> Self:
+        if self.min_value > self.max_value:
+            says = f"must be at most max_value ({self.max_value}), got {self.min_value}"
+            refuse([problem("min_value", says=says)])
+        return self
+
+
+class GaussianParameters(SamplerParameters):
+    """The normal distribution."""
+
+    mean: Float = 1.0
+    """Its mean."""
+    st_dev: Float = Field(1.0, ge=0.0)
+    """Its standard deviation."""
+
+
+class MultiRangeUniformParameters(SamplerParameters):
+    """One of several ranges, by its length, then any value of it equally likely."""
+
+    intervals: tuple[tuple[Float, Float], ...] = ((0.0, 1.0),)
+    """The ranges, as pairs `[lower, upper]`."""
+
+    @field_validator("intervals")
+    @classmethod
+    def _ascending(
+        cls, intervals: tuple[tuple[float, float], ...]
+    ) -> tuple[tuple[float, float], ...]:
+        if not intervals:
+            refuse([problem(says="needs at least one pair [lower, upper]")])
+        refuse(
+            [
+                problem(i, says=f"must ascend, got [{lower}, {upper}]")
+                for i, (lower, upper) in enumerate(intervals)
+                if lower > upper
+            ]
+        )
+        return intervals
+
+
+SAMPLERS: dict[str, type[SamplerParameters]] = {
+    "constant": ConstantParameters,
+    "uniform": UniformParameters,
+    "gaussian": GaussianParameters,
+    "multirangeuniform": MultiRangeUniformParameters,
+}
+"""What `sampler_type` may be, and the model that `sampler_parameters` then follows."""
+
+
+class Sampler(Settings):
+    """Where a parameter's values come from; the simulation draws them, one per episode."""
+
+    sampler_type: Literal["constant", "uniform", "gaussian", "multirangeuniform"]
+    """The distribution."""
+    sampler_parameters: SerializeAsAny[SamplerParameters]
+    """The numbers of the distribution; they depend on `sampler_type`."""
+
+    @field_validator("sampler_parameters", mode="before")
+    @classmethod
+    def _follow_sampler_type(cls, written: Any, info: ValidationInfo) -> Any:
+        if "sampler_type" not in info.data:
+            return SamplerParameters()  # sampler_type is refused already: its keys are not known
+        return SAMPLERS[info.data["sampler_type"]].model_validate(written)
+
+
+def _constant_or_sampler(written: Any) -> Any:
+    """Read a bare number as a constant."""
+    if isinstance(written, Mapping | Sampler):
+        return written
+    try:
+        value = ConstantParameters.model_validate({"value": written})
+    except ValidationError:
+        says = f"must be a number or a sampler (sampler_type, sampler_parameters), got {written!r}"
+        refuse([problem(says=says)])
+    return Sampler(sampler_type="constant", sampler_parameters=value)
+
+
+Value = Annotated[Sampler, BeforeValidator(_constant_or_sampler)]
+
+
+class CompletionCriteria(Settings):
+    """When a lesson is learned and the next one begins."""
+
+    behavior: str
+    """The behavior whose progress counts."""
+    measure: Literal["reward", "progress"] = "reward"
+    """Mean reward of an episode, or the share of `max_steps` that is done."""
+    min_lesson_length: Int = Field(0, ge=0)
+    """Episodes that must be finished before the measure counts."""
+    signal_smoothing: bool = True
+    """Whether a reward is averaged with the previous check: 0.75 new, 0.25 old."""
+    threshold: Float = 0.0
+    """The lesson is learned when the measure is above this; for `progress` from 0 to 1."""
+    require_reset: bool = False
+    """Whether the environment is reset when the next lesson begins."""
+
+    @model_validator(mode="after")
+    def _progress_is_a_share(self) -> Self:
+        if self.measure == "progress" and not 0.0 <= self.threshold <= 1.0:
+            says = f"must be from 0 to 1 when measure is 'progress', got {self.threshold}"
+            refuse([problem("threshold", says=says)])
+        return self
+
+
+class Lesson(Settings):
+    """One stage of a curriculum."""
+
+    name: str
+    """The lesson's name in logs."""
+    value: Value
+    """The parameter during this lesson: a number or a sampler."""
+    completion_criteria: CompletionCriteria | None = None
+    """When the next lesson begins; required except for the last lesson."""
+
+
+class EnvironmentParameter(Settings):
+    """A parameter of the environment, as a list of lessons."""
+
+    curriculum: tuple[Lesson, ...]
+    """The lessons, in order."""
+
+    @field_validator("curriculum")
+    @classmethod
+    def _leads_to_the_end(cls, lessons: tuple[Lesson, ...]) -> tuple[Lesson, ...]:
+        if not lessons:
+            refuse([problem(says="needs at least one lesson")])
+        refuse(
+            [
+                problem(i, "completion_criteria", says="is required, except for the last lesson")
+                for i, (lesson, _next) in enumerate(pairwise(lessons))
+                if lesson.completion_criteria is None
+            ]
+        )
+        return lessons
+
+
+def read_parameters(written: Mapping[Any, Any]) -> dict[str, EnvironmentParameter]:
+    """Read `environment_parameters`: each a number, a sampler or a curriculum.
+
+    Raises:
+        ValidationError: All that is wrong, each problem located from the parameter's name down.
+    """
+    parameters, problems = {}, []
+    for key, value in written.items():
+        name = str(key)
+        try:
+            parameters[name] = _read_parameter(name, value)
+        except ValidationError as error:
+            problems += located(error, name)
+    refuse(problems)
+    return parameters
+
+
+def _read_parameter(name: str, written: Any) -> EnvironmentParameter:
+    if not name.isascii():
+        refuse([problem(says="the name of a parameter must be ASCII")])
+    if isinstance(written, EnvironmentParameter):
+        return written
+    if isinstance(written, Mapping) and not _FORMS & written.keys():
+        hint = "".join(did_you_mean(key, _FORMS) for key in written)
+        says = "must hold sampler_type and sampler_parameters, or curriculum"
+        refuse([problem(says=f"{says}, got keys {list(written)}{hint}")])
+    if isinstance(written, Mapping) and "curriculum" in written:
+        return EnvironmentParameter.model_validate(written)
+    sampler = Sampler.model_validate(_constant_or_sampler(written))
+    return EnvironmentParameter(curriculum=(Lesson(name=name, value=sampler),))
+
+
+_FORMS = {"sampler_type", "sampler_parameters", "curriculum"}
+
+
+def with_seeds(
+    parameters: Mapping[str, EnvironmentParameter], run_seed: int
+) -> dict[str, EnvironmentParameter]:
+    """Give every sampler without a seed its own: `run_seed` plus its number.
+
+    Lessons are numbered from 0 in the order of the file, over all parameters.
+    """
+    seeds = count(run_seed)
+    return {
+        name: EnvironmentParameter(
+            curriculum=tuple(_with_seed(lesson, next(seeds)) for lesson in parameter.curriculum)
+        )
+        for name, parameter in parameters.items()
+    }
+
+
+def _with_seed(lesson: Lesson, seed: int) -> Lesson:
+    parameters = lesson.value.sampler_parameters
+    if parameters.seed != -1:
+        return lesson
+    seeded = parameters.model_copy(update={"seed": seed})
+    sampler = lesson.value.model_copy(update={"sampler_parameters": seeded})
+    return lesson.model_copy(update={"value": sampler})

@@ -1,0 +1,169 @@
+"""All settings of one run, as one frozen tree."""
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from mlagents.trainers.exception import TrainerConfigError
+from mlagents.trainers.settings.base import Float, Int, Settings, did_you_mean, problem, refuse
+from mlagents.trainers.settings.behavior import BehaviorSettings
+from mlagents.trainers.settings.parameters import (
+    EnvironmentParameter,
+    read_parameters,
+    with_seeds,
+)
+
+
+class EnvironmentSettings(Settings):
+    """Which environment is trained in, how many of it, and how it is kept running."""
+
+    env_path: str | None = None
+    """Path to an executable, a registered name (`3DBall`) or `module:function`; without it, the \
+Unity Editor on port 5004."""
+    env_args: tuple[str, ...] | None = None
+    """Arguments for the executable; on the command line, all that follows, so it comes last."""
+    base_port: Int = Field(5005, ge=0, le=65535)
+    """Port of the first player; the others take the next ones. The Editor uses 5004."""
+    num_envs: Int = Field(1, ge=1)
+    """Environments that run at once."""
+    num_areas: Int = Field(1, ge=1)
+    """Copies of the training area inside each environment."""
+    timeout_wait: Int = Field(60, ge=1)
+    """Seconds to wait for each message of the environment."""
+    seed: Int = Field(-1, ge=-1)
+    """Seed of everything random; -1 draws one and records it."""
+    max_lifetime_restarts: Int = Field(10, ge=-1)
+    """Restarts of an environment in the whole run; -1 is no limit."""
+    restarts_rate_limit_n: Int = Field(1, ge=-1)
+    """Restarts of an environment within the period below; -1 is no limit."""
+    restarts_rate_limit_period_s: Int = Field(60, ge=1)
+    """That period, in seconds."""
+
+    @model_validator(mode="after")
+    def _can_be_started_more_than_once(self) -> Self:
+        if self.num_envs > 1 and not self.env_path:
+            says = f"needs env_path (--env) when above 1: there is one Editor; got {self.num_envs}"
+            refuse([problem("num_envs", says=says)])
+        if self.base_port and self.base_port + self.num_envs - 1 > 65535:
+            says = f"plus num_envs ({self.num_envs}) exceeds the last port, 65535"
+            refuse([problem("base_port", says=says)])
+        return self
+
+
+class EngineSettings(Settings):
+    """How the Unity engine runs."""
+
+    width: Int = Field(84, ge=1)
+    """Width of the window in pixels."""
+    height: Int = Field(84, ge=1)
+    """Height of the window in pixels."""
+    quality_level: Int = Field(5, ge=0)
+    """Unity's quality level."""
+    time_scale: Float = Field(20.0, gt=0.0)
+    """Simulated seconds per second, as far as the machine keeps up."""
+    target_frame_rate: Int = Field(-1, ge=-1)
+    """Frames rendered per second at most; -1 is no limit."""
+    capture_frame_rate: Int = Field(60, ge=0)
+    """Frames per simulated second; 0 lets simulated time follow the clock."""
+    no_graphics: bool = False
+    """Whether the player runs without graphics; observations that are images then stay black."""
+    no_graphics_monitor: bool = False
+    """Whether only the first player shows graphics."""
+
+
+class CheckpointSettings(Settings):
+    """Where results are kept and what a run starts from."""
+
+    run_id: str = Field("ppo", min_length=1)
+    """Name of the run: its folder below `results_dir`."""
+    initialize_from: str | None = None
+    """Run whose checkpoints this run starts from, with its steps at 0."""
+    resume: bool = False
+    """Whether the run of this name is continued."""
+    force: bool = False
+    """Whether the results of an earlier run of this name are replaced."""
+    inference: bool = False
+    """Whether the policy only acts, until interrupted, and nothing is learned or saved."""
+    results_dir: str = Field("results", min_length=1)
+    """Folder of all runs, relative to the working directory."""
+
+
+class TorchSettings(Settings):
+    """How PyTorch runs."""
+
+    device: str | None = None
+    """Device to train on, such as `cpu` or `cuda:1`; without it, a GPU where there is one."""
+
+
+class RunOptions(Settings):
+    """All settings of one run."""
+
+    default_settings: BehaviorSettings | None = None
+    """For behaviors that are not listed; for those that are, what they do not write themselves."""
+    behaviors: dict[str, BehaviorSettings] = {}
+    """Settings of each behavior, by its name in the environment."""
+    env_settings: EnvironmentSettings = EnvironmentSettings()
+    """The environment."""
+    engine_settings: EngineSettings = EngineSettings()
+    """The Unity engine."""
+    environment_parameters: dict[str, EnvironmentParameter] | None = None
+    """Numbers that the environment obeys, by name: constants, samplers or curricula."""
+    checkpoint_settings: CheckpointSettings = CheckpointSettings()
+    """Results and checkpoints."""
+    torch_settings: TorchSettings = TorchSettings()
+    """PyTorch."""
+    debug: bool = False
+    """Whether everything is logged, the player's own output and tracebacks of errors included."""
+
+    @field_validator("environment_parameters", mode="before")
+    @classmethod
+    def _in_any_form(cls, written: Any) -> Any:
+        return read_parameters(written) if isinstance(written, Mapping) else written
+
+    @model_validator(mode="after")
+    def _lessons_end_by_behaviors_there_are(self) -> Self:
+        if self.default_settings or not self.behaviors:
+            return self
+        refuse(
+            [
+                problem(
+                    *("environment_parameters", name, "curriculum", i),
+                    *("completion_criteria", "behavior"),
+                    says=f"no behavior of this name is configured, got {criteria.behavior!r}"
+                    f"{did_you_mean(criteria.behavior, self.behaviors)}",
+                )
+                for name, parameter in (self.environment_parameters or {}).items()
+                for i, lesson in enumerate(parameter.curriculum)
+                if (criteria := lesson.completion_criteria)
+                and criteria.behavior not in self.behaviors
+            ]
+        )
+        return self
+
+    def behavior_settings(self, name: str) -> BehaviorSettings:
+        """Return the settings of a behavior that the environment announced.
+
+        Raises:
+            TrainerConfigError: It is not listed and there are no default settings.
+        """
+        settings = self.behaviors.get(name, self.default_settings)
+        if settings is None:
+            raise TrainerConfigError(
+                f"the environment has a behavior {name!r} that is not configured"
+                f"{did_you_mean(name, self.behaviors)} Configured: "
+                f"{', '.join(map(repr, self.behaviors)) or 'none'}. Add it below `behaviors:`, "
+                "or write `default_settings:` for all that are not listed."
+            )
+        return settings
+
+    def with_seed(self, seed: int) -> "RunOptions":
+        """Return these options with the seed of the run, and of all samplers without their own."""
+        environment = self.env_settings.model_copy(update={"seed": seed})
+        parameters = self.environment_parameters
+        return self.model_copy(
+            update={
+                "env_settings": environment,
+                "environment_parameters": parameters and with_seeds(parameters, seed),
+            }
+        )

@@ -1,0 +1,252 @@
+"""What a run leaves on disk, and how a later one goes on from it.
+
+    <results_dir>/<run_id>/
+      configuration.yaml            effective options
+      <behavior>.onnx               newest model
+      <behavior>/
+        <behavior>-<step>.pt        checkpoint
+        <behavior>-<step>.onnx      the policy at that checkpoint
+        checkpoint.pt               copy of the newest
+        events.out.tfevents.*       TensorBoard
+      run_logs/
+        timers.json
+        training_status.json        which checkpoints there are
+        Player-<worker>.log
+
+Every file is written under a temporary name, flushed and renamed: whenever a run is killed, what is
+there is whole.
+"""
+
+import io
+import json
+import os
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from mlagents import __version__
+from mlagents.trainers.exception import UnityTrainerException
+from mlagents_envs.logging_util import get_logger
+
+STATUS_FORMAT_VERSION = "0.3.0"
+
+logger = get_logger(__name__)
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Put `content` at `path` so that a reader finds the old file or the new one, never half."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The folder of one run.
+
+    Args:
+        path: `<results_dir>/<run_id>`.
+    """
+
+    path: Path
+
+    @property
+    def logs(self) -> Path:
+        """Where players and timers log."""
+        return self.path / "run_logs"
+
+    def prepare(self, *, resume: bool, force: bool, inference: bool) -> None:
+        """Make the folder, or find that it is there as `resume` expects.
+
+        With `force`, what an earlier run left is moved to a folder beside it, not mixed or lost.
+
+        Raises:
+            UnityTrainerException: The folder is there and nobody said what to do with it, or it
+                is not and was to be resumed.
+        """
+        exists = self.path.exists()
+        if resume and not exists:
+            raise UnityTrainerException(
+                f"there is no run to resume in {self.path}. Check --run-id and --results-dir, "
+                f"or leave out --resume to start it{_other_runs(self.path)}."
+            )
+        if exists and not (resume or force or inference):
+            raise UnityTrainerException(
+                f"{self.path} holds an earlier run. Continue it with --resume, replace it with "
+                "--force, or choose another --run-id."
+            )
+        if exists and force and not resume:
+            stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S-%f")
+            backup = self.path.with_name(f"{self.path.name}-backup-{stamp}")
+            self.path.rename(backup)
+            logger.info(f"Moved the earlier run to {backup}.")
+        if not inference:
+            self.logs.mkdir(parents=True, exist_ok=True)
+
+    def model(self, behavior: str) -> Path:
+        """Where the newest exported policy of a behavior is."""
+        return self.path / f"{behavior}.onnx"
+
+    def checkpoint(self, behavior: str) -> Path:
+        """Where the newest checkpoint of a behavior is."""
+        return self.path / behavior / "checkpoint.pt"
+
+    def write_configuration(self, text: str) -> None:
+        """Write the effective options."""
+        write_atomically(self.path / "configuration.yaml", text.encode())
+
+    def write_timers(self, tree: dict[str, Any]) -> None:
+        """Write the tree of timers."""
+        write_atomically(self.logs / "timers.json", json.dumps(tree, indent=4).encode())
+
+
+def _other_runs(path: Path) -> str:
+    found = sorted(p.parent.name for p in path.parent.glob("*/run_logs"))
+    return f"; runs there: {', '.join(found)}" if found else ""
+
+
+def load_checkpoint(path: Path) -> dict[str, Any]:
+    """Read a checkpoint; nothing in it can run code.
+
+    Raises:
+        UnityTrainerException: There is none, or it cannot be read.
+    """
+    try:
+        state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+    except FileNotFoundError:
+        raise UnityTrainerException(f"there is no checkpoint {path}.") from None
+    except Exception as error:  # torch raises many kinds for a broken file
+        raise UnityTrainerException(f"checkpoint {path} cannot be read: {error}") from error
+    return state
+
+
+def initial_checkpoint(
+    run_id: str | None, init_path: str | None, *, results_dir: Path, behavior: str
+) -> Path | None:
+    """Find the checkpoint a behavior begins with, None for fresh weights.
+
+    Args:
+        run_id: The run named by `--initialize-from`.
+        init_path: The behavior's own setting: a path, or the name of a file in that run.
+        results_dir: Where runs are.
+        behavior: Its name.
+
+    Raises:
+        UnityTrainerException: The file that is named does not exist.
+    """
+    if init_path is not None and len(Path(init_path).parts) > 1:
+        path = Path(init_path)
+    elif run_id is not None:
+        path = results_dir / run_id / behavior / (init_path or "checkpoint.pt")
+    elif init_path is not None:
+        path = Path(init_path)
+    else:
+        return None
+    if not path.is_file():
+        raise UnityTrainerException(
+            f"{behavior} cannot be initialized: there is no checkpoint {path}. "
+            f"Check --initialize-from and init_path{_other_runs(results_dir / 'any')}."
+        )
+    return path
+
+
+class CheckpointStore:
+    """Saves the checkpoints of a run's behaviors and keeps the list of them.
+
+    Args:
+        folder: Of the run.
+        resume: Go on with the list that is there.
+    """
+
+    def __init__(self, folder: RunFolder, *, resume: bool) -> None:
+        self._folder = folder
+        self._path = folder.logs / "training_status.json"
+        self._status: dict[str, Any] = {}
+        if resume:
+            self._read()
+
+    def _read(self) -> None:
+        try:
+            self._status = json.loads(self._path.read_text())
+        except FileNotFoundError:
+            logger.warning(f"{self._path} is missing; the list of checkpoints starts empty.")
+            return
+        except (ValueError, OSError) as error:
+            raise UnityTrainerException(f"{self._path} cannot be read: {error}") from error
+        written_by = self._status.get("metadata", {}).get("mlagents_version")
+        if written_by != __version__:
+            logger.warning(f"{self._path} was written by version {written_by}, not {__version__}.")
+
+    def write_status(self) -> None:
+        """Write the list of checkpoints."""
+        self._status["metadata"] = {
+            "stats_format_version": STATUS_FORMAT_VERSION,
+            "mlagents_version": __version__,
+            "torch_version": torch.__version__,
+        }
+        write_atomically(self._path, json.dumps(self._status, indent=4).encode())
+
+    def save(
+        self,
+        behavior: str,
+        *,
+        step: int,
+        state: dict[str, Any],
+        model: bytes,
+        reward: float | None,
+        keep: int,
+        is_final: bool = False,
+    ) -> None:
+        """Save a checkpoint and the policy as it is there; delete those beyond `keep`.
+
+        Args:
+            behavior: Its name.
+            step: Its step count, part of the files' names.
+            state: What `checkpoint.pt` is to hold.
+            model: The exported policy, ONNX.
+            reward: Mean return lately, for the list.
+            keep: How many to keep, the newest; 0 or less keeps all.
+            is_final: Also put the policy where users look for the finished model.
+
+        Raises:
+            OSError: The disk is full or the folder cannot be written. Earlier checkpoints stay.
+        """
+        base = self._folder.path / behavior / f"{behavior}-{step}"
+        checkpoint, onnx = base.with_name(f"{base.name}.pt"), base.with_name(f"{base.name}.onnx")
+        buffer = io.BytesIO()
+        torch.save(state, buffer)
+        write_atomically(checkpoint, buffer.getvalue())
+        write_atomically(onnx, model)
+        write_atomically(self._folder.checkpoint(behavior), buffer.getvalue())
+        entry = {
+            "steps": step,
+            "file_path": str(onnx),
+            "reward": reward,
+            "creation_time": time.time(),
+            "auxillary_file_paths": [str(checkpoint)],  # spelled so in the format
+        }
+        of_behavior = self._status.setdefault(behavior, {})
+        entries = [e for e in of_behavior.get("checkpoints", []) if e["steps"] != step] + [entry]
+        dropped = entries[:-keep] if keep > 0 else []
+        of_behavior["checkpoints"] = entries[len(dropped) :]
+        if is_final:
+            final = self._folder.model(behavior)
+            write_atomically(final, model)
+            of_behavior["final_checkpoint"] = entry | {"file_path": str(final)}
+        self.write_status()
+        for old in dropped:
+            for name in (old["file_path"], *old["auxillary_file_paths"]):
+                (base.parent / Path(name).name).unlink(missing_ok=True)
+

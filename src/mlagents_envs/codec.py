@@ -1,0 +1,621 @@
+"""Specs, steps, actions <-> messages; pure functions, always in pairs.
+
+    simulation ──Output──► encode_output ──bytes──► decode_output ──Output──► trainer
+    simulation ◄──Input─── decode_input ◄──bytes─── encode_input ◄──Input─── trainer
+
+Both sides keep the specs announced so far and pass them in. Source: wire protocol, section 3.
+
+Nothing here touches numbers one by one. The protobuf library hands over the floats of each
+observation as one slice of bytes (see protobuf-definitions/README.md), and a batch is one join and
+one `numpy.frombuffer`. In the other direction all agents of a batch have messages of one layout,
+so they are the rows of one array of bytes.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from enum import IntEnum
+from functools import lru_cache
+from typing import Any, NamedTuple, NoReturn, TypeVar
+
+import numpy as np
+from google.protobuf.unknown_fields import UnknownFieldSet
+from numpy.typing import NDArray
+
+from mlagents_envs.base_env import (
+    ActionSpec,
+    ActionTuple,
+    BehaviorName,
+    BehaviorSpec,
+    BoolArray,
+    DecisionSteps,
+    DimensionProperty,
+    FloatArray,
+    IntArray,
+    ObservationSpec,
+    ObservationType,
+    TerminalSteps,
+)
+from mlagents_envs.exception import (
+    UnityCommunicationException,
+    UnityNonFiniteException,
+    UnityObservationException,
+)
+from mlagents_envs.messages import (
+    STATUS_CLOSED,
+    STATUS_OK,
+    AgentActionProto,
+    AgentInfoProto,
+    BrainParametersProto,
+    ObservationProto,
+    UnityMessageProto,
+    field,
+    pack_int32,
+    parse_message,
+    repack,
+    unpack_int32,
+    varint,
+)
+
+Steps = tuple[DecisionSteps, TerminalSteps]
+_Decoded = TypeVar("_Decoded")
+
+_F32 = np.dtype("<f4")
+
+_MAX_OBSERVATION_SIZE = 2**28
+_MAX_ACTION_SIZE = 2**20
+"""Numbers per agent beyond which an announcement cannot be meant."""
+
+
+class Output(NamedTuple):
+    """What a simulation reports after a reset or a step.
+
+    Attributes:
+        specs: Behaviors that appear with this message.
+        steps: Who asks for an action and who ended, for every behavior known by now.
+        side_channel: Messages of side channels.
+    """
+
+    specs: dict[BehaviorName, BehaviorSpec]
+    steps: dict[BehaviorName, Steps]
+    side_channel: bytes
+
+
+class Command(IntEnum):
+    """What a trainer tells a simulation to do."""
+
+    STEP = 0
+    RESET = 1
+    QUIT = 2
+
+
+class Input(NamedTuple):
+    """What a trainer answers to an `Output`.
+
+    Attributes:
+        command: What to do.
+        actions: One row per agent that asked, in the order in which they asked.
+        side_channel: Messages of side channels.
+    """
+
+    command: Command
+    actions: dict[BehaviorName, ActionTuple]
+    side_channel: bytes
+
+
+def encode_output(output: Output, specs: Mapping[BehaviorName, BehaviorSpec]) -> bytes:
+    """Write what a simulation reports.
+
+    The mask of an agent that may do everything is left out.
+
+    Args:
+        output: Its steps hold every behavior announced so far. A behavior is announced with the
+            first message in which one of its agents takes part.
+        specs: Behaviors announced before.
+    """
+    known = {**specs, **output.specs}
+    entries = [
+        field(2, field(1, name.encode()) + field(2, _encode_steps(known[name], *steps)))
+        for name, steps in output.steps.items()
+    ]
+    if output.side_channel:
+        entries.append(field(3, output.side_channel))
+    announcements = [
+        field(5, _encode_announcement(name, spec.action_spec))
+        for name, spec in output.specs.items()
+    ]
+    content = field(1, b"".join(entries))
+    if announcements:
+        content += field(2, b"".join(announcements))
+    return _OK + field(2, content)
+
+
+def decode_output(message: bytes, specs: Mapping[BehaviorName, BehaviorSpec]) -> Output:
+    """Read what a simulation reports.
+
+    Args:
+        message: As it came.
+        specs: Behaviors announced before.
+
+    Raises:
+        UnityCommunicatorStoppedException: The simulation ended the session.
+        UnityCommunicationException: The message breaks the protocol.
+        UnityObservationException: An observation is not what was announced.
+        UnityNonFiniteException: An observation or a reward is NaN or infinite.
+    """
+    return _decode_packed_or_not(_decode_output, message, specs)
+
+
+def encode_input(answer: Input) -> bytes:
+    """Write what a trainer answers."""
+    entries = [
+        field(1, field(1, name.encode()) + field(2, _encode_actions(action)))
+        for name, action in answer.actions.items()
+    ]
+    if answer.command:
+        entries.append(b"\x20" + varint(answer.command))
+    if answer.side_channel:
+        entries.append(field(5, answer.side_channel))
+    return _OK + field(3, field(1, b"".join(entries)))
+
+
+def decode_input(message: bytes, specs: Mapping[BehaviorName, BehaviorSpec]) -> Input:
+    """Read what a trainer answers.
+
+    Args:
+        message: As it came.
+        specs: Behaviors announced before.
+
+    Raises:
+        UnityCommunicatorStoppedException: The trainer ended the session.
+        UnityCommunicationException: The message breaks the protocol.
+    """
+    return _decode_packed_or_not(_decode_input, message, specs)
+
+
+def encode_close() -> bytes:
+    """Write the last message of either side; it decodes to `UnityCommunicatorStoppedException`."""
+    closing: bytes = UnityMessageProto(header={"status": STATUS_CLOSED}).SerializeToString()
+    return closing
+
+
+_OK: bytes = UnityMessageProto(header={"status": STATUS_OK}).SerializeToString()
+
+
+# Specs.
+
+
+def _encode_announcement(behavior: BehaviorName, action_spec: ActionSpec) -> bytes:
+    announcement: bytes = BrainParametersProto(
+        brain_name=behavior,
+        is_training=True,
+        action_spec={
+            "num_continuous_actions": action_spec.continuous_size,
+            "num_discrete_actions": action_spec.discrete_size,
+            "discrete_branch_sizes": action_spec.discrete_branches,
+        },
+    ).SerializeToString()
+    return announcement
+
+
+def _decode_spec(announcement: Any, first_agent: Any) -> BehaviorSpec:
+    """Make the spec of a behavior; what it observes is told by its first agent."""
+    behavior = announcement.brain_name
+    observation_specs = [
+        _decode_observation_spec(observation, f"behavior {behavior!r}, observation {index}")
+        for index, observation in enumerate(first_agent.observations)
+    ]
+    return BehaviorSpec(observation_specs, _decode_action_spec(announcement))
+
+
+def _decode_observation_spec(observation: Any, where: str) -> ObservationSpec:
+    shape = tuple(unpack_int32(observation.shape))
+    if not 1 <= len(shape) <= 3 or min(shape) < 0 or math.prod(shape) > _MAX_OBSERVATION_SIZE:
+        raise UnityCommunicationException(
+            f"{where} ({observation.name!r}) announces the shape {shape}; expected 1 to 3 sizes, "
+            f"none negative, and at most {_MAX_OBSERVATION_SIZE} numbers"
+        )
+    properties = unpack_int32(observation.dimension_properties) or [0] * len(shape)
+    if len(properties) != len(shape) or not all(0 <= flags <= _ALL_FLAGS for flags in properties):
+        raise UnityCommunicationException(
+            f"{where} ({observation.name!r}) announces the dimension properties {properties} for "
+            f"the shape {shape}; expected one set of flags, 0 to {_ALL_FLAGS}, for each size"
+        )
+    try:
+        observation_type = ObservationType(observation.observation_type)
+    except ValueError:
+        raise UnityCommunicationException(
+            f"{where} ({observation.name!r}) announces the unknown observation type "
+            f"{observation.observation_type}"
+        ) from None
+    return ObservationSpec(
+        shape, tuple(map(DimensionProperty, properties)), observation_type, observation.name
+    )
+
+
+_ALL_FLAGS = int(~DimensionProperty.UNSPECIFIED)
+
+_DISCRETE, _CONTINUOUS = 0, 1  # SpaceTypeProto
+
+
+def _decode_action_spec(announcement: Any) -> ActionSpec:
+    behavior, announced = announcement.brain_name, announcement.action_spec
+    continuous_size = announced.num_continuous_actions
+    branches = tuple(announced.discrete_branch_sizes)
+    if continuous_size == announced.num_discrete_actions == 0:
+        # Simulations of API 1.2 and older use the fields from before hybrid actions.
+        sizes = tuple(announcement.vector_action_size_deprecated)
+        kind = announcement.vector_action_space_type_deprecated
+        if kind == _CONTINUOUS:
+            continuous_size, branches = (sizes[0] if sizes else 0), ()
+        elif kind == _DISCRETE:
+            branches = sizes
+        else:
+            raise UnityCommunicationException(
+                f"behavior {behavior!r} announces the unknown kind of actions {kind}"
+            )
+    elif len(branches) != announced.num_discrete_actions:
+        raise UnityCommunicationException(
+            f"behavior {behavior!r} announces {announced.num_discrete_actions} discrete branches, "
+            f"but sizes for {len(branches)}"
+        )
+    if (
+        continuous_size < 0
+        or min(branches, default=1) < 1
+        or continuous_size + sum(branches) > _MAX_ACTION_SIZE
+    ):
+        raise UnityCommunicationException(
+            f"behavior {behavior!r} announces {continuous_size} continuous actions and discrete "
+            f"branches of {branches[:8]}; branches have a choice or more, and all together are "
+            f"at most {_MAX_ACTION_SIZE}"
+        )
+    return ActionSpec(continuous_size, branches)
+
+
+# Steps.
+
+
+def _decode_output(message: bytes, specs: Mapping[BehaviorName, BehaviorSpec]) -> Output:
+    output = parse_message(message).unity_output
+    agents = {name: list(of.value) for name, of in output.rl_output.agentInfos.items()}
+    announced = {
+        announcement.brain_name: _decode_spec(announcement, agents[announcement.brain_name][0])
+        for announcement in output.rl_initialization_output.brain_parameters
+        if agents.get(announcement.brain_name)
+    }
+    steps = {
+        name: _decode_steps(agents.get(name, ()), spec, name)
+        for name, spec in {**specs, **announced}.items()
+    }
+    return Output(announced, steps, output.rl_output.side_channel)
+
+
+def _decode_steps(agents: Sequence[Any], spec: BehaviorSpec, behavior: BehaviorName) -> Steps:
+    if not agents:
+        return DecisionSteps.empty(spec), TerminalSteps.empty(spec)
+    rewards = [agent.reward for agent in agents]
+    group_rewards = [agent.group_reward for agent in agents]
+    if not math.isfinite(sum(rewards) + sum(group_rewards)):
+        _refuse_rewards(agents, behavior)
+
+    # Every batch is made whole, then split into the agents that go on and those that ended.
+    obs = _decode_observations(agents, spec.observation_specs, behavior)
+    reward = np.array(rewards, np.float32)
+    agent_id = np.array([agent.id for agent in agents], np.int32)
+    group_id = np.array([agent.group_id for agent in agents], np.int32)
+    group_reward = np.array(group_rewards, np.float32)
+    ended = [agent.done for agent in agents]
+    going: Any = slice(None)
+    gone: Any = slice(0, 0)
+    if any(ended):
+        gone, going = np.flatnonzero(ended), np.flatnonzero(np.logical_not(ended))
+    asking = [agent for agent in agents if not agent.done]
+    interrupted = [agent.max_step_reached for agent in agents if agent.done]
+    return (
+        DecisionSteps(
+            obs=[batch[going] for batch in obs],
+            reward=reward[going],
+            agent_id=agent_id[going],
+            action_mask=_decode_masks(asking, spec.action_spec.discrete_branches),
+            group_id=group_id[going],
+            group_reward=group_reward[going],
+        ),
+        TerminalSteps(
+            obs=[batch[gone] for batch in obs],
+            reward=reward[gone],
+            interrupted=np.array(interrupted, np.bool_),
+            agent_id=agent_id[gone],
+            group_id=group_id[gone],
+            group_reward=group_reward[gone],
+        ),
+    )
+
+
+def _decode_observations(
+    agents: Sequence[Any], specs: Sequence[ObservationSpec], behavior: BehaviorName
+) -> list[FloatArray]:
+    """Return one (N, *shape) array per observation."""
+    rows = [agent.observations for agent in agents]
+    if set(map(len, rows)) != {len(specs)}:
+        _refuse_count(agents, specs, behavior)
+    batches = []
+    for index, spec in enumerate(specs):
+        column = [row[index] for row in rows]
+        floats = [observation.float_data.data for observation in column]
+        if {observation.shape for observation in column} != {_packed_shape(spec.shape)} or set(
+            map(len, floats)
+        ) != {math.prod(spec.shape) * _F32.itemsize}:
+            _refuse_observation(agents, index, spec, behavior)
+        batch = np.frombuffer(bytearray().join(floats), _F32).reshape(len(agents), *spec.shape)
+        if not np.isfinite(batch).all():
+            row = int(np.flatnonzero(~np.isfinite(batch).reshape(len(agents), -1).all(axis=1))[0])
+            raise UnityNonFiniteException(
+                f"behavior {behavior!r}, observation {index} ({spec.name!r}): agent "
+                f"{agents[row].id} observes NaN or infinity: {batch[row].tolist()}"
+            )
+        batches.append(batch)
+    return batches
+
+
+@lru_cache
+def _packed_shape(shape: tuple[int, ...]) -> bytes:
+    return pack_int32(shape)
+
+
+def _decode_masks(
+    asking: Sequence[Any], branches: tuple[int, ...]
+) -> list[BoolArray] | None:
+    """Return one (N, size) array per branch, True where an action is forbidden.
+
+    A mask that is absent or of the wrong length forbids nothing.
+    """
+    if not asking or not branches:
+        return None
+    width = sum(branches)
+    nothing = bytes(width)
+    masks = [agent.action_mask for agent in asking]
+    if not all(masks):
+        _refuse_unpacked(asking, "action_mask")
+    joined = bytearray().join([mask if len(mask) == width else nothing for mask in masks])
+    forbidden = np.frombuffer(joined, np.uint8).reshape(len(asking), width) != 0
+    ends = np.cumsum(branches).tolist()
+    return [forbidden[:, end - size : end] for size, end in zip(branches, ends, strict=True)]
+
+
+def _refuse_rewards(agents: Sequence[Any], behavior: BehaviorName) -> NoReturn:
+    agent = next(a for a in agents if not math.isfinite(a.reward + a.group_reward))
+    raise UnityNonFiniteException(
+        f"behavior {behavior!r}: agent {agent.id} has the reward {agent.reward} and the group "
+        f"reward {agent.group_reward}; both must be finite"
+    )
+
+
+def _refuse_count(
+    agents: Sequence[Any], specs: Sequence[ObservationSpec], behavior: BehaviorName
+) -> NoReturn:
+    agent = next(a for a in agents if len(a.observations) != len(specs))
+    raise UnityObservationException(
+        f"behavior {behavior!r}: agent {agent.id} sends {len(agent.observations)} observations; "
+        f"{len(specs)} were announced: {[spec.name for spec in specs]}"
+    )
+
+
+def _refuse_observation(
+    agents: Sequence[Any], index: int, spec: ObservationSpec, behavior: BehaviorName
+) -> NoReturn:
+    """Say which agent's observation is not what was announced, and why."""
+    expected_bytes = math.prod(spec.shape) * _F32.itemsize
+    for agent in agents:
+        where = f"behavior {behavior!r}, observation {index} ({spec.name!r}), agent {agent.id}"
+        observation = agent.observations[index]
+        if observation.HasField("compressed_data"):
+            raise UnityObservationException(f"{where}: compressed images are not supported yet")
+        shape = tuple(unpack_int32(observation.shape))
+        if shape != spec.shape:
+            raise UnityObservationException(
+                f"{where}: expected the shape {spec.shape}, got {shape}. The simulation must send "
+                "the shape it announced in its first message."
+            )
+        n_bytes = len(observation.float_data.data)
+        if n_bytes != expected_bytes:
+            raise UnityCommunicationException(
+                f"{where}: expected {expected_bytes} bytes of numbers for the shape {shape}, got "
+                f"{n_bytes}"
+            )
+    raise UnityCommunicationException(
+        f"behavior {behavior!r}, observation {index} ({spec.name!r}): the shape is written in an "
+        "unusual way"
+    )
+
+
+def _encode_steps(spec: BehaviorSpec, decisions: DecisionSteps, terminals: TerminalSteps) -> bytes:
+    """Write a list of agents: those that ended, then those that ask."""
+    heads = [
+        AgentInfoProto(reward=reward, done=True, max_step_reached=interrupted, id=agent_id)
+        for reward, interrupted, agent_id in zip(
+            terminals.reward.tolist(),
+            terminals.interrupted.tolist(),
+            terminals.agent_id.tolist(),
+            strict=True,
+        )
+    ] + [
+        AgentInfoProto(reward=reward, id=agent_id, action_mask=mask)
+        for reward, agent_id, mask in zip(
+            decisions.reward.tolist(),
+            decisions.agent_id.tolist(),
+            _encode_masks(decisions),
+            strict=True,
+        )
+    ]
+    agents = []
+    for steps in (terminals, decisions):
+        agents += zip(
+            _encode_observations(spec.observation_specs, steps.obs, len(steps)),
+            steps.group_id.tolist(),
+            steps.group_reward.tolist(),
+            strict=True,
+        )
+    return b"".join(
+        field(
+            1,
+            head.SerializeToString()
+            + observations
+            + AgentInfoProto(group_id=group_id, group_reward=group_reward).SerializeToString(),
+        )
+        for head, (observations, group_id, group_reward) in zip(heads, agents, strict=True)
+    )
+
+
+def _encode_masks(decisions: DecisionSteps) -> list[bytes]:
+    if decisions.action_mask is None:
+        return [b""] * len(decisions)
+    forbidden = np.concatenate(decisions.action_mask, axis=1)
+    return [row.tobytes() if row.any() else b"" for row in forbidden]
+
+
+def _encode_observations(
+    specs: Sequence[ObservationSpec], obs: Sequence[NDArray[Any]], n_agents: int
+) -> list[bytes]:
+    """Return the `observations` field of every agent.
+
+    An observation has the same bytes for every agent, but for its numbers.
+    """
+    columns = [np.empty((n_agents, 0), np.uint8)]
+    for spec, batch in zip(specs, obs, strict=True):
+        before, after = _observation_frame(spec)
+        numbers = np.ascontiguousarray(batch, _F32).reshape(n_agents, math.prod(spec.shape))
+        columns += [
+            np.tile(np.frombuffer(before, np.uint8), (n_agents, 1)),
+            numbers.view(np.uint8),
+            np.tile(np.frombuffer(after, np.uint8), (n_agents, 1)),
+        ]
+    return [row.tobytes() for row in np.concatenate(columns, axis=1)]
+
+
+@lru_cache
+def _observation_frame(spec: ObservationSpec) -> tuple[bytes, bytes]:
+    """Return what an observation's message has before and after its numbers."""
+    numbers = bytes(math.prod(spec.shape) * _F32.itemsize)
+    after = {
+        "dimension_properties": pack_int32(spec.dimension_property),
+        "observation_type": spec.observation_type.value,
+        "name": spec.name,
+    }
+    agent = AgentInfoProto(
+        observations=[{"shape": pack_int32(spec.shape), "float_data": {"data": numbers}, **after}]
+    )
+    whole = agent.SerializeToString()
+    end = len(whole) - len(ObservationProto(**after).SerializeToString())
+    return whole[: end - len(numbers)], whole[end:]
+
+
+# Actions.
+
+
+def _encode_actions(action: ActionTuple) -> bytes:
+    """Write a list of actions, one message per agent."""
+    continuous = np.ascontiguousarray(action.continuous, _F32)
+    discrete = np.ascontiguousarray(action.discrete, np.int32)
+    # Simulations of API 1.2 and older read all actions as floats.
+    legacy = np.concatenate([continuous, discrete.astype(_F32)], axis=1)
+    if (discrete.view(np.uint32) >= 0x80).any():  # more than a byte each
+        return b"".join(
+            field(
+                1,
+                AgentActionProto(
+                    vector_actions_deprecated=legacy[row].tobytes(),
+                    continuous_actions=continuous[row].tobytes(),
+                    discrete_actions=pack_int32(discrete[row].tolist()),
+                ).SerializeToString(),
+            )
+            for row in range(len(discrete))
+        )
+    template, ends = _action_template(continuous.shape[1], discrete.shape[1])
+    rows = np.tile(template, (len(discrete), 1))  # (N, bytes of one message)
+    for end, numbers in zip(ends, (legacy, continuous, discrete.astype(np.uint8)), strict=True):
+        values = numbers.view(np.uint8)
+        rows[:, end - values.shape[1] : end] = values
+    return rows.tobytes()
+
+
+@lru_cache
+def _action_template(
+    continuous_size: int, discrete_size: int
+) -> tuple[NDArray[np.uint8], tuple[int, int, int]]:
+    """Return the message of actions that are all zero, and where each of its fields ends."""
+    fields = [
+        AgentActionProto(
+            vector_actions_deprecated=bytes((continuous_size + discrete_size) * _F32.itemsize)
+        ),
+        AgentActionProto(continuous_actions=bytes(continuous_size * _F32.itemsize)),
+        AgentActionProto(discrete_actions=bytes(discrete_size)),
+    ]
+    encoded = [one.SerializeToString() for one in fields]
+    message = field(1, b"".join(encoded))
+    end = len(message)
+    ends = (end - len(encoded[2]) - len(encoded[1]), end - len(encoded[2]), end)
+    return np.frombuffer(message, np.uint8), ends
+
+
+def _decode_input(message: bytes, specs: Mapping[BehaviorName, BehaviorSpec]) -> Input:
+    answer = parse_message(message).unity_input
+    if not answer.HasField("rl_input"):
+        raise UnityCommunicationException("the trainer's message has no rl_input")
+    rl_input = answer.rl_input
+    try:
+        command = Command(rl_input.command)
+    except ValueError:
+        raise UnityCommunicationException(f"unknown command {rl_input.command}") from None
+    actions = {}
+    for behavior, of in rl_input.agent_actions.items():
+        if behavior not in specs:
+            raise UnityCommunicationException(
+                f"actions for the behavior {behavior!r}, which was not announced; those that were "
+                f"are {sorted(specs)}"
+            )
+        actions[behavior] = _decode_actions(of.value, specs[behavior].action_spec, behavior)
+    return Input(command, actions, rl_input.side_channel)
+
+
+def _decode_actions(agents: Sequence[Any], spec: ActionSpec, behavior: BehaviorName) -> ActionTuple:
+    """Read one row per agent; a kind of action that is absent is zero."""
+    continuous_bytes = spec.continuous_size * _F32.itemsize
+    continuous = [agent.continuous_actions or bytes(continuous_bytes) for agent in agents]
+    discrete = [agent.discrete_actions or bytes(spec.discrete_size) for agent in agents]
+    if not all(continuous) 
+    choices: Any = [unpack_int32(row) for row in discrete]
+    if set(map(len, continuous)) - {continuous_bytes} or set(map(len, choices)) - {spec.discrete_size}:
+        raise UnityCommunicationException(
+            f"behavior {behavior!r}: expected {spec.continuous_size} continuous actions and "
+            f"{spec.discrete_size} discrete ones for each agent, got "
+            f"{[len(row) / _F32.itemsize for row in continuous]} and {list(map(len, choices))}"
+        )
+    return ActionTuple(
+        np.frombuffer(bytearray().join(continuous), _F32).reshape(-1, spec.continuous_size),
+        np.array(choices, np.int32).reshape(-1, spec.discrete_size),
+    )
+
+
+# Peers that do not pack.
+
+
+def _decode_packed_or_not(
+    decode: Callable[[bytes, Mapping[BehaviorName, BehaviorSpec]], _Decoded],
+    message: bytes,
+    specs: Mapping[BehaviorName, BehaviorSpec],
+) -> _Decoded:
+    """Decode a message; where that fails, try again with all its repeated numbers packed."""
+    try:
+        return decode(message, specs)
+    except (UnityCommunicationException, UnityObservationException):
+        repacked = repack(message)
+        if repacked == message:
+            raise
+    return decode(repacked, specs)
+
+
+def _refuse_unpacked(messages: Sequence[Any], field_name: str) -> None:
+    """Raise where a field of repeated numbers seems absent, but its numbers came one by one."""
+    number = messages[0].DESCRIPTOR.fields_by_name[field_name].number
+    for message in messages:
+        if any(unknown.field_number == number for unknown in UnknownFieldSet(message)):
+            raise UnityCommunicationException(f"{field_name} is not packed")

@@ -1,0 +1,198 @@
+"""Protocol version and capabilities: offered, wanted, agreed.
+
+    simulation                                trainer
+    SimulationHello  ───────────────────────►
+                     ◄───────────────────────  TrainerHello
+    ready            ───────────────────────►
+                     ◄───────────────────────  the first reset (see `codec`)
+
+Source: wire protocol, sections 2.4 to 2.6.
+"""
+
+import re
+from typing import Any, NamedTuple
+
+from mlagents_envs.exception import UnityCommunicationException, UnityEnvironmentException
+from mlagents_envs.messages import STATUS_OK, UnityMessageProto, parse_message
+
+API_VERSION = "1.5.0"
+"""The version of the protocol that this package speaks."""
+
+
+class Capabilities(NamedTuple):
+    """What one side of the wire can do beyond the first version; named as in the protocol."""
+
+    baseRLCapabilities: bool = False
+    """The protocol of version 1.0."""
+    concatenatedPngObservations: bool = False
+    """Images of more than three channels as several PNG files in a row."""
+    compressedChannelMapping: bool = False
+    """A mapping from the channels of those files to those of the observation."""
+    hybridActions: bool = False
+    """Continuous and discrete actions in one behavior."""
+    trainingAnalytics: bool = False
+    """The side channel of training analytics."""
+    variableLengthObservation: bool = False
+    """Observations of a varying number of entities."""
+    multiAgentGroups: bool = False
+    """Groups of agents with a shared reward."""
+
+    @staticmethod
+    def all() -> "Capabilities":
+        """Make the capabilities of this package: every one."""
+        return Capabilities(*[True] * len(Capabilities._fields))
+
+
+class SimulationHello(NamedTuple):
+    """The simulation's first message.
+
+    Attributes:
+        communication_version: The protocol version it speaks.
+        package_version: The version of the Unity package, or of what stands in for it.
+        capabilities: What it can do.
+    """
+
+    communication_version: str
+    package_version: str
+    capabilities: Capabilities
+
+
+class TrainerHello(NamedTuple):
+    """The trainer's first message.
+
+    Attributes:
+        seed: Seeds the simulation's random numbers; 32 bits, signed.
+        communication_version: The protocol version it speaks.
+        package_version: The version of this package.
+        capabilities: What it can do.
+        num_areas: How many copies of its training area a simulation shall make, if it can.
+    """
+
+    seed: int
+    communication_version: str
+    package_version: str
+    capabilities: Capabilities
+    num_areas: int = 1
+
+
+def encode_simulation_hello(hello: SimulationHello) -> bytes:
+    """Write the simulation's first message."""
+    message = UnityMessageProto(header={"status": STATUS_OK})
+    offered = message.unity_output.rl_initialization_output
+    offered.name = "AcademySingleton"  # what Unity's package says
+    offered.communication_version = hello.communication_version
+    offered.package_version = hello.package_version
+    offered.capabilities.SetInParent()
+    _set_capabilities(offered.capabilities, hello.capabilities)
+    return _serialized(message)
+
+
+def decode_simulation_hello(message: bytes) -> SimulationHello:
+    """Read the simulation's first message.
+
+    Raises:
+        UnityCommunicationException: It is another message, or none.
+        UnityCommunicatorStoppedException: The simulation ended the session.
+    """
+    output = parse_message(message).unity_output
+    if not output.HasField("rl_initialization_output"):
+        raise UnityCommunicationException(
+            "the simulation's first message does not introduce it (no rl_initialization_output)"
+        )
+    offered = output.rl_initialization_output
+    return SimulationHello(
+        communication_version=offered.communication_version,
+        package_version=offered.package_version,
+        capabilities=_capabilities(offered.capabilities),
+    )
+
+
+def encode_trainer_hello(hello: TrainerHello) -> bytes:
+    """Write the trainer's answer to a `SimulationHello`.
+
+    Raises:
+        ValueError: The seed or the number of areas does not fit in 32 bits.
+    """
+    message = UnityMessageProto(header={"status": STATUS_OK})
+    wanted = message.unity_input.rl_initialization_input
+    wanted.seed = hello.seed
+    wanted.communication_version = hello.communication_version
+    wanted.package_version = hello.package_version
+    wanted.capabilities.SetInParent()  # Unity's package fails where it is absent
+    _set_capabilities(wanted.capabilities, hello.capabilities)
+    wanted.num_areas = hello.num_areas
+    return _serialized(message)
+
+
+def decode_trainer_hello(message: bytes) -> TrainerHello:
+    """Read the trainer's answer to a `SimulationHello`.
+
+    Raises:
+        UnityCommunicationException: It is another message, or none.
+        UnityCommunicatorStoppedException: The trainer refused the session.
+    """
+    wanted_by = parse_message(message).unity_input
+    if not wanted_by.HasField("rl_initialization_input"):
+        raise UnityCommunicationException(
+            "the trainer's first message does not introduce it (no rl_initialization_input)"
+        )
+    wanted = wanted_by.rl_initialization_input
+    return TrainerHello(
+        seed=wanted.seed,
+        communication_version=wanted.communication_version,
+        package_version=wanted.package_version,
+        capabilities=_capabilities(wanted.capabilities),
+        num_areas=wanted.num_areas,
+    )
+
+
+def encode_ready() -> bytes:
+    """Write the simulation's second message: it waits for the first reset."""
+    return _serialized(UnityMessageProto(header={"status": STATUS_OK}))
+
+
+def decode_ready(message: bytes) -> None:
+    """Check the simulation's second message; its contents, if any, mean nothing.
+
+    Raises:
+        UnityCommunicationException: This is no message.
+        UnityCommunicatorStoppedException: The simulation ended the session.
+    """
+    parse_message(message)
+
+
+def check_version(communication_version: str) -> None:
+    """Raise unless a simulation of this protocol version can be served.
+
+    Major versions must be equal; below 1.0 minor ones too.
+
+    Raises:
+        UnityEnvironmentException: They differ, or `communication_version` is no version.
+    """
+    theirs, ours = _parse_version(communication_version), _parse_version(API_VERSION)
+    if theirs is None or theirs[0] != ours[0] or (theirs[0] == 0 and theirs[1] != ours[1]):
+        raise UnityEnvironmentException(
+            f"protocol versions differ: the simulation speaks {communication_version!r}, this "
+            f"package {API_VERSION!r}. Build the simulation with a version of the Unity package "
+            f"that speaks {API_VERSION.split('.')[0]}.x."
+        )
+
+
+def _parse_version(version: str) -> tuple[int, int] | None:
+    """Return major and minor version of `1.5`, `1.5.0` or `1.5.0a2`."""
+    match = re.fullmatch(r"(\d{1,9})\.(\d{1,9})(\.\d{1,9})?([ab]\d{1,9})?", version, re.ASCII)
+    return None if match is None else (int(match[1]), int(match[2]))
+
+
+def _capabilities(message: Any) -> Capabilities:
+    return Capabilities(*[getattr(message, name) for name in Capabilities._fields])
+
+
+def _set_capabilities(message: Any, capabilities: Capabilities) -> None:
+    for name, able in capabilities._asdict().items():
+        setattr(message, name, able)
+
+
+def _serialized(message: Any) -> bytes:
+    encoded: bytes = message.SerializeToString()
+    return encoded

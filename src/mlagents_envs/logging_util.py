@@ -1,0 +1,62 @@
+"""Log format and level of our packages.
+
+Lines go to standard output as `[INFO] text`; at DEBUG as
+`2030-01-31 12:00:00 INFO [file.py:12] text`. The root logger is never touched: an application
+that wants the lines in its own log sets `logging.getLogger("mlagents_envs").propagate = True`
+(likewise `mlagents`, `mlagents_sim`).
+"""
+
+import logging
+
+CRITICAL = logging.CRITICAL
+FATAL = logging.FATAL
+ERROR = logging.ERROR
+WARNING = logging.WARNING
+INFO = logging.INFO
+DEBUG = logging.DEBUG
+NOTSET = logging.NOTSET
+
+
+class _StdoutHandler(logging.Handler):
+    """Prints to whatever `sys.stdout` is at that moment: progress bars and tests replace it."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            print(self.format(record), flush=True)
+        except Exception:
+            self.handleError(record)
+
+
+_SHORT = logging.Formatter("[{levelname}] {message}", style="{")
+_LONG = logging.Formatter(
+    "{asctime} {levelname} [{filename}:{lineno}] {message}", "%Y-%m-%d %H:%M:%S", style="{"
+)
+
+_handler = _StdoutHandler()
+_handler.setFormatter(_SHORT)
+_packages: set[logging.Logger] = set()
+_level = INFO
+
+
+def get_logger(name: str) -> logging.Logger:
+    """Return the logger `name`, usually a module's `__name__`.
+
+    The first call for a package gives the package's own logger our format and level; the
+    loggers below inherit them.
+    """
+    package = logging.getLogger(name.partition(".")[0])
+    if package not in _packages:
+        _packages.add(package)
+        package.addHandler(_handler)
+        package.propagate = False
+        package.setLevel(_level)
+    return logging.getLogger(name)
+
+
+def set_log_level(level: int) -> None:
+    """Set the level of all packages that log through `get_logger`, now or later."""
+    global _level
+    _level = level
+    _handler.setFormatter(_LONG if level <= DEBUG else _SHORT)
+    for package in _packages:
+        package.setLevel(level)

@@ -1,0 +1,166 @@
+"""The protocol's messages, built from the descriptor of protobuf-definitions/.
+
+Generated modules tie their users to one major version of protobuf; classes made from a loaded
+descriptor run on every version from 5.29 on. They live in a descriptor pool of their own, so
+another implementation of the protocol can be loaded into the same process.
+
+Only modules that know the wire format import this one. Classes made at run time have no static
+type: they are `Any` to a type checker, which is one more reason to keep them in there.
+"""
+
+from collections.abc import Iterable
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from google.protobuf import descriptor_pb2, message_factory
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message import DecodeError
+
+from mlagents_envs.exception import (
+    UnityCommunicationException,
+    UnityCommunicatorStoppedException,
+)
+
+STATUS_OK = 200
+STATUS_CLOSED = 400
+
+_PACKAGE = "communicator_objects"
+_DESCRIPTOR = resources.files("mlagents_envs") / "protobuf-definitions" / f"{_PACKAGE}.binpb"
+
+_MAX_VARINT_BITS = 70  # ten bytes
+
+_Type = descriptor_pb2.FieldDescriptorProto
+
+PACKED_FIELDS = {
+    "AgentActionProto.continuous_actions": _Type.TYPE_FLOAT,
+    "AgentActionProto.discrete_actions": _Type.TYPE_INT32,
+    "AgentActionProto.vector_actions_deprecated": _Type.TYPE_FLOAT,
+    "AgentInfoProto.action_mask": _Type.TYPE_BOOL,
+    "FloatData.data": _Type.TYPE_FLOAT,
+    "ObservationProto.compressed_channel_mapping": _Type.TYPE_INT32,
+    "ObservationProto.dimension_properties": _Type.TYPE_INT32,
+    "ObservationProto.shape": _Type.TYPE_INT32,
+}
+"""Repeated numbers that the definitions declare as `bytes`, with the type of their elements."""
+
+
+def _load(definitions: descriptor_pb2.FileDescriptorSet) -> DescriptorPool:
+    pool = DescriptorPool()
+    for file in definitions.file:
+        pool.AddSerializedFile(file.SerializeToString())
+    return pool
+
+
+def _message_class(pool: DescriptorPool, name: str) -> Any:
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.{name}"))
+
+
+_definitions = descriptor_pb2.FileDescriptorSet.FromString(_DESCRIPTOR.read_bytes())
+_pool = _load(_definitions)
+
+UnityMessageProto: Any = _message_class(_pool, "UnityMessageProto")
+BrainParametersProto: Any = _message_class(_pool, "BrainParametersProto")
+AgentInfoProto: Any = _message_class(_pool, "AgentInfoProto")
+ObservationProto: Any = _message_class(_pool, "ObservationProto")
+AgentActionProto: Any = _message_class(_pool, "AgentActionProto")
+AgentInfoActionPairProto: Any = _message_class(_pool, "AgentInfoActionPairProto")
+DemonstrationMetaProto: Any = _message_class(_pool, "DemonstrationMetaProto")
+TrainingEnvironmentInitialized: Any = _message_class(_pool, "TrainingEnvironmentInitialized")
+TrainingBehaviorInitialized: Any = _message_class(_pool, "TrainingBehaviorInitialized")
+
+
+@cache
+def _message_class_of_repeated_numbers() -> Any:
+    """Make the class of the same messages with the element types of `PACKED_FIELDS` declared."""
+    definitions = descriptor_pb2.FileDescriptorSet()
+    definitions.CopyFrom(_definitions)
+    messages = [message for file in definitions.file for message in file.message_type]
+    messages += [nested for message in messages for nested in message.nested_type]
+    for message in messages:
+        for field in message.field:
+            element_type = PACKED_FIELDS.get(f"{message.name}.{field.name}")
+            if element_type is not None:
+                field.label = _Type.LABEL_REPEATED
+                field.type = element_type
+    return _message_class(_load(definitions), "UnityMessageProto")
+
+
+def repack(message: bytes) -> bytes:
+    """Return a `UnityMessageProto` with the numbers of every repeated field in one packed block.
+
+    A sender may also write them one by one or in several blocks. Read as `bytes`, such fields come
+    out empty or cut short. What cannot be parsed is returned as it is.
+    """
+    try:
+        return _message_class_of_repeated_numbers().FromString(message).SerializeToString()  # type: ignore[no-any-return]
+    except DecodeError:
+        return message
+
+
+def parse_message(message: bytes) -> Any:
+    """Parse a `UnityMessageProto` that goes on with the session.
+
+    Raises:
+        UnityCommunicationException: This is no `UnityMessageProto`, or it has no header.
+        UnityCommunicatorStoppedException: It is the last message of its sender.
+    """
+    try:
+        parsed = UnityMessageProto.FromString(message)
+    except DecodeError as error:
+        raise UnityCommunicationException(
+            f"{len(message)} bytes are not a UnityMessageProto: {error}"
+        ) from None
+    if not parsed.HasField("header"):
+        raise UnityCommunicationException(f"a message of {len(message)} bytes without a header")
+    status = parsed.header.status
+    if status != STATUS_OK:
+        raise UnityCommunicatorStoppedException(
+            f"the other side ended the session (status {status}): it quit, or left play mode"
+        )
+    return parsed
+
+
+def varint(value: int) -> bytes:
+    """Write one integer: seven bits a byte, the lowest first; negative ones as 64 bits."""
+    value &= 0xFFFF_FFFF_FFFF_FFFF
+    encoded = bytearray()
+    while value > 0x7F:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
+
+
+def field(number: int, payload: bytes) -> bytes:
+    """Write a field whose payload has a length: bytes, a string, a message, packed numbers."""
+    return varint(number << 3 | 2) + varint(len(payload)) + payload
+
+
+def pack_int32(values: Iterable[int]) -> bytes:
+    """Write the payload of a packed int32 field."""
+    return b"".join(map(varint, values))
+
+
+def unpack_int32(payload: bytes) -> list[int]:
+    """Read the payload of a packed int32 field.
+
+    Raises:
+        UnityCommunicationException: It ends in the middle of a number, or a number is too long.
+    """
+    values = []
+    value = shift = 0
+    for byte in payload:
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            low = value & 0xFFFF_FFFF
+            values.append(low - (1 << 32) if low >= 1 << 31 else low)
+            value = shift = 0
+        elif shift == _MAX_VARINT_BITS:
+            break
+    if shift:
+        raise UnityCommunicationException(
+            f"packed integers are cut short or too long: {payload[:32].hex(' ')}"
+        )
+    return values

@@ -1,0 +1,102 @@
+"""Sets how the simulation's engine runs: window, quality, time scale, frame rates."""
+
+from enum import IntEnum
+from typing import NamedTuple
+from uuid import UUID
+
+from mlagents_envs.exception import UnityCommunicationException, UnitySideChannelException
+from mlagents_envs.side_channel.messages import IncomingMessage, OutgoingMessage
+from mlagents_envs.side_channel.side_channel import SideChannel
+
+
+class ConfigurationType(IntEnum):
+    """What a message of this channel sets (wire protocol, section 4.5)."""
+
+    SCREEN_RESOLUTION = 0
+    QUALITY_LEVEL = 1
+    TIME_SCALE = 2
+    TARGET_FRAME_RATE = 3
+    CAPTURE_FRAME_RATE = 4
+
+
+class EngineConfig(NamedTuple):
+    """A complete setting of the engine.
+
+    Attributes:
+        width: Of the window, in pixels.
+        height: Of the window, in pixels.
+        quality_level: 0 is the engine's lowest.
+        time_scale: Simulated seconds per second; the engine goes as fast as it can up to this.
+        target_frame_rate: Frames per second to render at most, -1 for no limit.
+        capture_frame_rate: Frames per simulated second, so that frames advance by equal times
+            however long they take; 0 turns it off.
+    """
+
+    width: int
+    height: int
+    quality_level: int
+    time_scale: float
+    target_frame_rate: int
+    capture_frame_rate: int
+
+    @staticmethod
+    def default_config() -> "EngineConfig":
+        """Make a small window of medium quality at 20 times real time."""
+        return EngineConfig(80, 80, 1, 20.0, -1, 60)
+
+
+class EngineConfigurationChannel(SideChannel):
+    """Sets how the simulation's engine runs. Only sends."""
+
+    CHANNEL_ID = UUID("e951342c-4f7e-11ea-b238-784f4387d1f7")
+
+    def __init__(self) -> None:
+        super().__init__(self.CHANNEL_ID)
+
+    def on_message_received(self, msg: IncomingMessage) -> None:
+        """Refuse: simulations never answer on this channel."""
+        raise UnityCommunicationException(
+            "the simulation sent an engine configuration; that channel only leads to it"
+        )
+
+    def set_configuration_parameters(
+        self,
+        width: int | None = None,
+        height: int | None = None,
+        quality_level: int | None = None,
+        time_scale: float | None = None,
+        target_frame_rate: int | None = None,
+        capture_frame_rate: int | None = None,
+    ) -> None:
+        """Set what is given and leave the rest; the units are those of `EngineConfig`.
+
+        Raises:
+            UnitySideChannelException: Width without height, or the reverse.
+        """
+        if (width is None) != (height is None):
+            raise UnitySideChannelException(
+                f"width ({width}) and height ({height}) can only be set together"
+            )
+        if width is not None and height is not None:
+            self._send_ints(ConfigurationType.SCREEN_RESOLUTION, width, height)
+        if quality_level is not None:
+            self._send_ints(ConfigurationType.QUALITY_LEVEL, quality_level)
+        if time_scale is not None:
+            message = OutgoingMessage()
+            message.write_int32(ConfigurationType.TIME_SCALE)
+            message.write_float32(time_scale)
+            self.queue_message_to_send(message)
+        if target_frame_rate is not None:
+            self._send_ints(ConfigurationType.TARGET_FRAME_RATE, target_frame_rate)
+        if capture_frame_rate is not None:
+            self._send_ints(ConfigurationType.CAPTURE_FRAME_RATE, capture_frame_rate)
+
+    def set_configuration(self, config: EngineConfig) -> None:
+        """Set everything."""
+        self.set_configuration_parameters(**config._asdict())
+
+    def _send_ints(self, *values: int) -> None:
+        message = OutgoingMessage()
+        for value in values:
+            message.write_int32(value)
+        self.queue_message_to_send(message)

@@ -1,0 +1,85 @@
+"""Sets named numbers of the simulation, fixed or drawn anew at every read."""
+
+from collections.abc import Sequence
+from enum import IntEnum
+from uuid import UUID
+
+from mlagents_envs.exception import UnityCommunicationException
+from mlagents_envs.side_channel.messages import IncomingMessage, OutgoingMessage
+from mlagents_envs.side_channel.side_channel import SideChannel
+
+
+class EnvironmentDataType(IntEnum):
+    """What follows the name in a message of this channel (wire protocol, section 4.6)."""
+
+    FLOAT = 0
+    SAMPLER = 1
+
+
+class SamplerType(IntEnum):
+    """How the simulation draws a sampled parameter (wire protocol, section 4.6)."""
+
+    UNIFORM = 0
+    GAUSSIAN = 1
+    MULTIRANGEUNIFORM = 2
+
+
+class EnvironmentParametersChannel(SideChannel):
+    """Sets named numbers that the simulation obeys, such as a mass or a wall's height. Only sends.
+
+    A sampled parameter is drawn by the simulation, anew at every read.
+    """
+
+    CHANNEL_ID = UUID("534c891e-810f-11ea-a9d0-822485860400")
+
+    def __init__(self) -> None:
+        super().__init__(self.CHANNEL_ID)
+
+    def on_message_received(self, msg: IncomingMessage) -> None:
+        """Refuse: simulations never answer on this channel."""
+        raise UnityCommunicationException(
+            "the simulation sent environment parameters; that channel only leads to it"
+        )
+
+    def set_float_parameter(self, key: str, value: float) -> None:
+        """Fix the parameter `key`."""
+        message = OutgoingMessage()
+        message.write_string(key)
+        message.write_int32(EnvironmentDataType.FLOAT)
+        message.write_float32(value)
+        self.queue_message_to_send(message)
+
+    def set_uniform_sampler_parameters(
+        self, key: str, min_value: float, max_value: float, seed: int
+    ) -> None:
+        """Draw the parameter `key` evenly between two bounds."""
+        message = _sampler(key, seed, SamplerType.UNIFORM)
+        message.write_float32(min_value)
+        message.write_float32(max_value)
+        self.queue_message_to_send(message)
+
+    def set_gaussian_sampler_parameters(
+        self, key: str, mean: float, st_dev: float, seed: int
+    ) -> None:
+        """Draw the parameter `key` from a normal distribution."""
+        message = _sampler(key, seed, SamplerType.GAUSSIAN)
+        message.write_float32(mean)
+        message.write_float32(st_dev)
+        self.queue_message_to_send(message)
+
+    def set_multirangeuniform_sampler_parameters(
+        self, key: str, intervals: Sequence[tuple[float, float]], seed: int
+    ) -> None:
+        """Draw the parameter `key` evenly from the union of (min, max) intervals."""
+        message = _sampler(key, seed, SamplerType.MULTIRANGEUNIFORM)
+        message.write_float32_list([bound for interval in intervals for bound in interval])
+        self.queue_message_to_send(message)
+
+
+def _sampler(key: str, seed: int, kind: SamplerType) -> OutgoingMessage:
+    message = OutgoingMessage()
+    message.write_string(key)
+    message.write_int32(EnvironmentDataType.SAMPLER)
+    message.write_int32(seed)
+    message.write_int32(kind)
+    return message
