@@ -37,6 +37,7 @@ compatibility: ## Test the oldest and newest dependencies and every Python found
 	@scripts/compatibility
 
 install: $(VENV)/.installed-dev ## Set up everything for working on the project
+	@echo "The project is ready in $(VENV)."
 
 clean: ## Remove the virtual environment and every cache; results/ stays
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

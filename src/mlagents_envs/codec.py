@@ -30,7 +30,6 @@ from mlagents_envs.base_env import (
     DecisionSteps,
     DimensionProperty,
     FloatArray,
-    IntArray,
     ObservationSpec,
     ObservationType,
     TerminalSteps,
@@ -57,6 +56,7 @@ from mlagents_envs.messages import (
 )
 
 Steps = tuple[DecisionSteps, TerminalSteps]
+
 _Decoded = TypeVar("_Decoded")
 
 _F32 = np.dtype("<f4")
@@ -361,9 +361,7 @@ def _packed_shape(shape: tuple[int, ...]) -> bytes:
     return pack_int32(shape)
 
 
-def _decode_masks(
-    asking: Sequence[Any], branches: tuple[int, ...]
-) -> list[BoolArray] | None:
+def _decode_masks(asking: Sequence[Any], branches: tuple[int, ...]) -> list[BoolArray] | None:
     """Return one (N, size) array per branch, True where an action is forbidden.
 
     A mask that is absent or of the wrong length forbids nothing.
@@ -421,10 +419,7 @@ def _refuse_observation(
                 f"{where}: expected {expected_bytes} bytes of numbers for the shape {shape}, got "
                 f"{n_bytes}"
             )
-    raise UnityCommunicationException(
-        f"behavior {behavior!r}, observation {index} ({spec.name!r}): the shape is written in an "
-        "unusual way"
-    )
+    raise UnityCommunicationException(f"{where}: the shape is not written in the shortest way")
 
 
 def _encode_steps(spec: BehaviorSpec, decisions: DecisionSteps, terminals: TerminalSteps) -> bytes:
@@ -446,7 +441,7 @@ def _encode_steps(spec: BehaviorSpec, decisions: DecisionSteps, terminals: Termi
             strict=True,
         )
     ]
-    agents = []
+    agents: list[tuple[bytes, int, float]] = []
     for steps in (terminals, decisions):
         agents += zip(
             _encode_observations(spec.observation_specs, steps.obs, len(steps)),
@@ -578,21 +573,30 @@ def _decode_input(message: bytes, specs: Mapping[BehaviorName, BehaviorSpec]) ->
 
 def _decode_actions(agents: Sequence[Any], spec: ActionSpec, behavior: BehaviorName) -> ActionTuple:
     """Read one row per agent; a kind of action that is absent is zero."""
-    continuous_bytes = spec.continuous_size * _F32.itemsize
-    continuous = [agent.continuous_actions or bytes(continuous_bytes) for agent in agents]
-    discrete = [agent.discrete_actions or bytes(spec.discrete_size) for agent in agents]
-    if not all(continuous) 
-    choices: Any = [unpack_int32(row) for row in discrete]
-    if set(map(len, continuous)) - {continuous_bytes} or set(map(len, choices)) - {spec.discrete_size}:
+    row_bytes = spec.continuous_size * _F32.itemsize
+    continuous = _action_rows(agents, "continuous_actions", bytes(row_bytes))
+    discrete = _action_rows(agents, "discrete_actions", bytes(spec.discrete_size))
+    choices = [unpack_int32(row) for row in discrete]
+    if set(map(len, continuous)) - {row_bytes} or set(map(len, choices)) - {spec.discrete_size}:
         raise UnityCommunicationException(
             f"behavior {behavior!r}: expected {spec.continuous_size} continuous actions and "
             f"{spec.discrete_size} discrete ones for each agent, got "
-            f"{[len(row) / _F32.itemsize for row in continuous]} and {list(map(len, choices))}"
+            f"{[len(row) / _F32.itemsize for row in continuous]} and {[*map(len, choices)]}"
         )
     return ActionTuple(
-        np.frombuffer(bytearray().join(continuous), _F32).reshape(-1, spec.continuous_size),
-        np.array(choices, np.int32).reshape(-1, spec.discrete_size),
+        np.frombuffer(bytearray().join(continuous), _F32).reshape(
+            len(agents), spec.continuous_size
+        ),
+        np.array(choices, np.int32).reshape(len(agents), spec.discrete_size),
     )
+
+
+def _action_rows(agents: Sequence[Any], field_name: str, zeros: bytes) -> list[bytes]:
+    rows = [getattr(agent, field_name) for agent in agents]
+    if zeros and not all(rows):
+        _refuse_unpacked(agents, field_name)
+        rows = [row or zeros for row in rows]
+    return rows
 
 
 # Peers that do not pack.
@@ -617,5 +621,6 @@ def _refuse_unpacked(messages: Sequence[Any], field_name: str) -> None:
     """Raise where a field of repeated numbers seems absent, but its numbers came one by one."""
     number = messages[0].DESCRIPTOR.fields_by_name[field_name].number
     for message in messages:
-        if any(unknown.field_number == number for unknown in UnknownFieldSet(message)):
+        unknown = UnknownFieldSet(message)
+        if any(unknown[index].field_number == number for index in range(len(unknown))):
             raise UnityCommunicationException(f"{field_name} is not packed")

@@ -169,8 +169,7 @@ def check_version(communication_version: str) -> None:
     Raises:
         UnityEnvironmentException: They differ, or `communication_version` is no version.
     """
-    theirs, ours = _parse_version(communication_version), _parse_version(API_VERSION)
-    if theirs is None or theirs[0] != ours[0] or (theirs[0] == 0 and theirs[1] != ours[1]):
+    if _compatible_part(communication_version) != _compatible_part(API_VERSION):
         raise UnityEnvironmentException(
             f"protocol versions differ: the simulation speaks {communication_version!r}, this "
             f"package {API_VERSION!r}. Build the simulation with a version of the Unity package "
@@ -178,10 +177,13 @@ def check_version(communication_version: str) -> None:
         )
 
 
-def _parse_version(version: str) -> tuple[int, int] | None:
-    """Return major and minor version of `1.5`, `1.5.0` or `1.5.0a2`."""
-    match = re.fullmatch(r"(\d{1,9})\.(\d{1,9})(\.\d{1,9})?([ab]\d{1,9})?", version, re.ASCII)
-    return None if match is None else (int(match[1]), int(match[2]))
+def _compatible_part(version: str) -> str | None:
+    """Return the part of `1.5`, `1.5.0` or `1.5.0a2` in which peers must agree, None for others."""
+    match = re.fullmatch(r"0*(\d+)\.0*(\d+)(\.\d+)?([ab]\d+)?", version, re.ASCII)
+    if match is None:
+        return None
+    major, minor = match[1], match[2]
+    return f"0.{minor}" if major == "0" else major
 
 
 def _capabilities(message: Any) -> Capabilities:

@@ -22,8 +22,8 @@ import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from enum import IntEnum
-from typing import NamedTuple
-from urllib.parse import quote, unquote_to_bytes
+from typing import ClassVar, NamedTuple
+from urllib.parse import unquote_to_bytes
 
 from mlagents_envs import hpack
 
@@ -151,7 +151,8 @@ class _Connection(ABC):
 
         self._stream = 0  # of the open call; 0 when none is
         self._last_stream = 0
-        self._peer_done = False  # the peer has ended its half of the open call
+        self._peer_began = False  # the headers of the peer's half of the open call have come
+        self._peer_done = False  # that half is over
 
         self._inbox = bytearray()  # the peer's message as it arrives, with its prefix
         self._receive_window = RECEIVE_WINDOW_BYTES
@@ -213,6 +214,8 @@ class _Connection(ABC):
 
     # -- what differs between the roles --
 
+    _ROLE_SETTING: ClassVar[tuple[int, int]]
+
     @abstractmethod
     def _on_fields(self, stream: int, fields: dict[bytes, bytes], end: bool) -> None:
         """Take the header fields of a stream, which ends with them or not."""
@@ -249,9 +252,9 @@ class _Connection(ABC):
     def _read_frames(self, data: bytes, at: int) -> int:
         """Act on the whole frames in `data` from `at` on, and return where they end."""
         end = len(data)
-        self._needed = _FRAME_HEADER_BYTES
         if self._expected_preface:
             return at
+        self._needed = _FRAME_HEADER_BYTES
         while end - at >= _FRAME_HEADER_BYTES:
             word, flags, stream = _FRAME_HEADER.unpack_from(data, at)
             length = word >> 8
@@ -289,8 +292,8 @@ class _Connection(ABC):
             self._receive_window = RECEIVE_WINDOW_BYTES
         if not self._is_open(stream, "DATA"):
             return
-        if self._peer_done:
-            raise ProtocolError("DATA behind the end of its stream", ErrorCode.STREAM_CLOSED)
+        if self._peer_done or not self._peer_began:
+            raise ProtocolError("DATA outside of its message", ErrorCode.STREAM_CLOSED)
         self._stream_receive_window -= size
         if self._stream_receive_window < 0:
             raise ProtocolError("more DATA than our window allows", ErrorCode.FLOW_CONTROL_ERROR)
@@ -381,10 +384,11 @@ class _Connection(ABC):
         if setting == _INITIAL_WINDOW_SIZE:
             if value > _LARGEST_WINDOW:
                 raise ProtocolError(f"initial window of {value}", ErrorCode.FLOW_CONTROL_ERROR)
-            # May turn the window of the open stream negative; RFC 9113, section 6.9.2.
-            self._stream_send_window += value - self._peer_stream_window
-            if self._stream_send_window > _LARGEST_WINDOW:
-                raise ProtocolError("stream window too wide", ErrorCode.FLOW_CONTROL_ERROR)
+            if self._stream:
+                # May turn the window of the open stream negative; RFC 9113, section 6.9.2.
+                self._stream_send_window += value - self._peer_stream_window
+                if self._stream_send_window > _LARGEST_WINDOW:
+                    raise ProtocolError("stream window too wide", ErrorCode.FLOW_CONTROL_ERROR)
             self._peer_stream_window = value
         elif setting == _MAX_FRAME_SIZE:
             if not _INITIAL_FRAME_BYTES <= value <= _LARGEST_FRAME_BYTES:
@@ -410,7 +414,7 @@ class _Connection(ABC):
             raise ProtocolError("GOAWAY too short", ErrorCode.FRAME_SIZE_ERROR)
         last_stream, code = _GOAWAY_HEAD.unpack_from(payload)
         detail = payload[_GOAWAY_HEAD.size :][:200].decode("utf-8", "replace")
-        reason = f"it went away ({_code_name(code)}{', ' if detail else ''}{detail})"
+        reason = f"it went away ({_code_name(code)}{detail and ': '}{detail})"
         self._on_goodbye(last_stream & _LARGEST_STREAM, reason)
 
     def _on_window_update(self, flags: int, stream: int, payload: bytes) -> None:
@@ -440,7 +444,7 @@ class _Connection(ABC):
 
     def _begin_call(self, stream: int) -> None:
         self._stream = self._last_stream = stream
-        self._peer_done = False
+        self._peer_began = self._peer_done = False
         self._stream_receive_window = RECEIVE_WINDOW_BYTES
         self._stream_send_window = self._peer_stream_window
 
@@ -464,8 +468,7 @@ class _Connection(ABC):
     def _introduce(self) -> None:
         """Announce our limits."""
         settings = (
-            (_ENABLE_PUSH, 0),
-            (_MAX_CONCURRENT_STREAMS, 1),
+            self._ROLE_SETTING,
             (_INITIAL_WINDOW_SIZE, RECEIVE_WINDOW_BYTES),
             (_MAX_FRAME_SIZE, MAX_FRAME_BYTES),
             (_MAX_HEADER_LIST_SIZE, MAX_HEADER_BYTES),
@@ -525,6 +528,7 @@ class ServerConnection(_Connection):
             many cameras.
     """
 
+    _ROLE_SETTING = (_MAX_CONCURRENT_STREAMS, 1)
     _RESPONSE = hpack.encode([(b":status", b"200"), (b"content-type", b"application/grpc")])
     _TRAILERS = hpack.encode([(b"grpc-status", b"0")])
 
@@ -567,10 +571,10 @@ class ServerConnection(_Connection):
             self._send_reset(stream, ErrorCode.REFUSED_STREAM)
             return
         self._begin_call(stream)
+        self._peer_began, self._peer_done = True, end
         if fields.get(b":path") != METHOD:
             self._refuse_call(12, f"the only method here is {METHOD.decode()}")
         elif end:
-            self._peer_done = True
             self._on_end()
 
     def _refuse_call(self, status: int, reason: str) -> None:
@@ -580,12 +584,13 @@ class ServerConnection(_Connection):
                 (b":status", b"200"),
                 (b"content-type", b"application/grpc"),
                 (b"grpc-status", b"%d" % status),
-                (b"grpc-message", quote(reason, safe=" /:;,.").encode()),
+                (b"grpc-message", reason.encode()),
             ]
         )
         stream = self._stream
         self._send_headers(stream, block, _END_STREAM)
-        self._send_reset(stream, ErrorCode.NO_ERROR)
+        if not self._peer_done:
+            self._send_reset(stream, ErrorCode.NO_ERROR)
         self._end_call()
 
     def _reject_message(self, status: int, reason: str) -> None:
@@ -607,9 +612,9 @@ class ClientConnection(_Connection):
         max_message_bytes: Largest response accepted.
     """
 
-    def __init__(
-        self, authority: str, max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES
-    ) -> None:
+    _ROLE_SETTING = (_ENABLE_PUSH, 0)
+
+    def __init__(self, authority: str, max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES) -> None:
         super().__init__(max_message_bytes)
         self._request = hpack.encode(
             [
@@ -621,7 +626,6 @@ class ClientConnection(_Connection):
                 (b"content-type", b"application/grpc"),
             ]
         )
-        self._answered = False  # the response's first headers have come
         self._out.append(_PREFACE)
         self._introduce()
 
@@ -633,7 +637,6 @@ class ClientConnection(_Connection):
         if stream > _LARGEST_STREAM:
             raise ProtocolError("this connection has used up its 2**30 calls")
         self._begin_call(stream)
-        self._answered = False
         self._send_headers(stream, self._request)
         self._send_message(message)
 
@@ -644,24 +647,19 @@ class ClientConnection(_Connection):
     def _on_fields(self, stream: int, fields: dict[bytes, bytes], end: bool) -> None:
         if not self._is_open(stream, "HEADERS"):
             return
-        if self._peer_done or (self._answered and not end):
+        if self._peer_began and not end:
             raise ProtocolError("HEADERS inside a response")
-        if not self._answered and fields.get(b":status") != b"200":
+        if not self._peer_began and fields.get(b":status") != b"200":
             status = fields.get(b":status", b"none").decode("ascii", "replace")
             self._give_up(f"it answered with HTTP status {status}, not as a gRPC server")
         elif not end:
-            self._answered = True
+            self._peer_began = True
         elif fields.get(b"grpc-status") == b"0":
             message = self._take_message()
             self._cancel_rest()
             self._events.append(Message(message))
         else:
             self._give_up(_describe_failure(fields))
-
-    def _on_data(self, flags: int, stream: int, payload: bytes) -> None:
-        if stream == self._stream != 0 and not self._answered:
-            raise ProtocolError("DATA before the headers of the response")
-        super()._on_data(flags, stream, payload)
 
     def _on_end(self) -> None:
         self._give_up("the response has no status")
@@ -683,6 +681,7 @@ class ClientConnection(_Connection):
 
 
 _HANDLERS: dict[int, Callable[[_Connection, int, int, bytes], None]] = {
+    _DATA: _Connection._on_data,
     _HEADERS: _Connection._on_headers,
     _PRIORITY: _Connection._on_priority,
     _RST_STREAM: _Connection._on_rst_stream,
@@ -693,3 +692,39 @@ _HANDLERS: dict[int, Callable[[_Connection, int, int, bytes], None]] = {
     _WINDOW_UPDATE: _Connection._on_window_update,
     _CONTINUATION: _Connection._on_continuation,
 }
+
+
+def _frame_header(kind: int, flags: int, stream: int, length: int) -> bytes:
+    return _FRAME_HEADER.pack(length << 8 | kind, flags, stream)
+
+
+def _frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
+    return _frame_header(kind, flags, stream, len(payload)) + payload
+
+
+def _without_padding(payload: bytes) -> bytes:
+    if not payload or payload[0] >= len(payload):
+        raise ProtocolError("more padding than the frame has room for")
+    return payload[1 : len(payload) - payload[0]]
+
+
+def _require_length(what: str, payload: bytes, length: int) -> None:
+    if len(payload) != length:
+        raise ProtocolError(
+            f"{what} of {len(payload)} bytes, must have {length}", ErrorCode.FRAME_SIZE_ERROR
+        )
+
+
+def _code_name(code: int) -> str:
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return f"error {code}"
+
+
+def _describe_failure(trailers: dict[bytes, bytes]) -> str:
+    status = trailers.get(b"grpc-status", b"missing").decode("ascii", "replace")
+    if status.isdecimal() and int(status) < len(_GRPC_STATUSES):
+        status = _GRPC_STATUSES[int(status)]
+    detail = unquote_to_bytes(trailers.get(b"grpc-message", b"")).decode("utf-8", "replace")
+    return f"the call failed with gRPC status {status}{detail and ': '}{detail}"

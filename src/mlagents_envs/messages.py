@@ -148,6 +148,8 @@ def unpack_int32(payload: bytes) -> list[int]:
     Raises:
         UnityCommunicationException: It ends in the middle of a number, or a number is too long.
     """
+    if payload.isascii():  # every number in one byte
+        return list(payload)
     values = []
     value = shift = 0
     for byte in payload:

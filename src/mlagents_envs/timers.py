@@ -259,8 +259,11 @@ def reset_timers(timer_stack: TimerStack | None = None) -> None:
 
 
 def set_gauge(name: str, value: float, timer_stack: TimerStack | None = None) -> None:
-    """Set a number whose latest value and range are worth knowing; NaN is ignored."""
-    if not math.isnan(value):
+    """Set a number whose latest value and range are worth knowing.
+
+    NaN and infinities are ignored: JSON has neither.
+    """
+    if math.isfinite(value):
         merge_gauges({name: GaugeNode(float(value))}, timer_stack)
 
 

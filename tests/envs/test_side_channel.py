@@ -15,6 +15,7 @@ from mlagents_envs.exception import (
     UnityException,
     UnitySideChannelException,
 )
+from mlagents_envs.messages import parse_message
 from mlagents_envs.side_channel import IncomingMessage, OutgoingMessage, SideChannel
 from mlagents_envs.side_channel.engine_configuration_channel import (
     EngineConfig,
@@ -28,7 +29,7 @@ from mlagents_envs.side_channel.stats_side_channel import (
     StatsAggregationMethod,
     StatsSideChannel,
 )
-from shared_data import VECTORS, load_vectors, require
+from shared_data import VECTORS, load_recording, load_vectors, require
 
 ID = UUID("621f0a70-4f87-11ea-a6bf-784f4387d1f7")
 OTHER_ID = UUID("a85ba5c0-4f87-11ea-a517-784f4387d1f7")
@@ -413,6 +414,24 @@ def test_published_stats_decode():
             meant = vector["decoded"]
             method = StatsAggregationMethod(meant["aggregation"])
             assert channel.get_and_reset_stats() == {meant["key"]: [(meant["value"], method)]}
+
+
+@pytest.mark.parametrize("name", ["4.0.0-suite", "2.3.0-suite"])
+def test_recorded_stats_are_those_the_reference_received(name: str):
+    meta, exchanges, _ = load_recording(name)
+    stats, custom = StatsSideChannel(), Recorder(ID)
+    router = SideChannelRouter([stats, custom])
+    received = []
+    for request, _reply in exchanges[2:]:
+        router.deliver(parse_message(request).unity_output.rl_output.side_channel)
+        received.append(
+            {
+                key: [[value, method.value] for value, method in values]
+                for key, values in stats.get_and_reset_stats().items()
+            }
+        )
+    assert received == meta["stats"]
+    assert custom.messages
 
 
 def test_an_unknown_aggregation_is_refused():

@@ -228,7 +228,8 @@ def test_merging_adds_times_and_leaves_the_other_tree_as_it_was():
 def test_a_gauge_keeps_the_latest_value_and_the_range():
     for value in (2.0, -1.0, 5.0, 3.0):
         set_gauge("g", value)
-    set_gauge("g", float("nan"))
+    for value in (float("nan"), float("inf"), -float("inf")):
+        set_gauge("g", value)
     assert get_timer_tree()["gauges"] == {"g": {"value": 3.0, "min": -1.0, "max": 5.0, "count": 4}}
 
 

@@ -10,7 +10,13 @@ from mlagents.trainers.progress import ProgressLine
 from mlagents.trainers.rollout.env_manager import EnvManager, PlayerSteps
 from mlagents.trainers.settings.behavior import BehaviorSettings
 from mlagents.trainers.settings.run_options import RunOptions
-from mlagents.trainers.stats import StatsReporter, StatsWriter
+from mlagents.trainers.stats import (
+    IS_TRAINING,
+    STEP,
+    StatsPropertyType,
+    StatsReporter,
+    StatsWriter,
+)
 from mlagents.trainers.training.checkpoints import (
     CheckpointStore,
     RunFolder,
@@ -68,8 +74,7 @@ class Controller:
                 self._manager.reset()
                 while not self._is_done():
                     self._advance()
-                    for trainer in self.trainers.values():
-                        progress.update(trainer)
+                    progress.update(self.trainers.values())
         except KeyboardInterrupt:
             logger.info("Interrupted." if self._inference else "Interrupted: saving.")
         finally:
@@ -129,6 +134,7 @@ class Controller:
             on_summary=lambda step: self._summarize(trainer, stats, step),
             on_checkpoint=lambda: self._save(trainer),
         )
+        stats.add_property(StatsPropertyType.HYPERPARAMETERS, settings.model_dump())
         if self._resume:
             trainer.load_state(load_checkpoint(self._folder.checkpoint(name)))
             logger.info(f"Resuming {name} at step {trainer.step}.")
@@ -146,8 +152,8 @@ class Controller:
         )
 
     def _summarize(self, trainer: OnPolicyTrainer, stats: StatsReporter, step: int) -> None:
-        stats.set_stat("Step", float(step))
-        stats.set_stat("Is Training", float(trainer.is_learning))
+        stats.set_stat(STEP, step)
+        stats.set_stat(IS_TRAINING, trainer.is_learning)
         stats.write_stats(step)
 
     def _save(self, trainer: OnPolicyTrainer, *, is_final: bool = False) -> bool:
@@ -178,12 +184,13 @@ class Controller:
             return
         for trainer in self.trainers.values():
             if self._save(trainer, is_final=True):
-                reward = trainer.mean_reward
+                episodes = len(trainer.recent_returns)
                 outcome = (
-                    "no episode ended" if reward is None
-                    else f"mean reward {reward:.3f} over the last {len(trainer.recent_returns)} episodes"
+                    f"mean reward {trainer.mean_reward:.3f} over the last {episodes} episodes"
+                    if episodes
+                    else "no episode ended"
                 )
                 logger.info(
-                    f"{trainer.name}: {outcome}, {trainer.step} steps. "
+                    f"{trainer.name}: {outcome}, after {trainer.step} steps. "
                     f"Model: {self._folder.model(trainer.name)}"
                 )

@@ -5,18 +5,19 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
 from mlagents import __version__
 from mlagents.trainers.cli_args import parse_command_line
-from mlagents.trainers.exception import TrainerError
+from mlagents.trainers.exception import TrainerConfigError, TrainerError
 from mlagents.trainers.settings.load import dump_configuration, load_run_options, refuse_unbuilt
 from mlagents.trainers.settings.run_options import RunOptions
 from mlagents_envs.exception import UnityCommunicatorStoppedException, UnityException
 from mlagents_envs.logging_util import get_logger, set_log_level
-from mlagents_envs.timers import add_metadata, get_timer_tree, hierarchical_timer
+from mlagents_envs.timers import get_timer_tree, hierarchical_timer
 
 logger = get_logger(__name__)
 
@@ -24,7 +25,8 @@ logger = get_logger(__name__)
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; return its exit status.
 
-    0 when the run finished or was interrupted, 1 when it failed, 2 when the command line is wrong.
+    0 when the run finished or was interrupted, 1 when it failed. A command line that cannot be
+    understood exits with 2.
     """
     command_line = parse_command_line(sys.argv[1:] if argv is None else argv)
     debug = False
@@ -52,12 +54,65 @@ def run_training(options: RunOptions) -> None:
         TrainerError: The run cannot start or go on.
         UnityException: Its environment cannot.
     """
-    # Torch takes seconds to import: --help and mistakes in a file need not wait for it.
+    # Torch takes seconds to import; --help and mistakes in a file need not wait for it.
     import torch
 
     from mlagents.torch_utils import choose_device, set_threads
     from mlagents.trainers.controller import Controller
     from mlagents.trainers.rollout.environments import environment_maker
     from mlagents.trainers.rollout.simple_env_manager import SimpleEnvManager
-    from mlagents.trainers.stats import ConsoleWriter, GaugeWriter, TensorBoardWriter
+    from mlagents.trainers.stats import ConsoleWriter, GaugeWriter, StatsWriter, TensorBoardWriter
     from mlagents.trainers.training.checkpoints import RunFolder
+
+    set_log_level(logging.DEBUG if options.debug else logging.INFO)
+    logger.info(f"mlagents-next {__version__}, PyTorch {torch.__version__}")
+    if options.env_settings.seed == -1:
+        options = options.with_seed(random.randrange(10_000))
+        logger.info(f"Seed {options.env_settings.seed}; --seed makes a run repeatable.")
+    try:
+        device = choose_device(options.torch_settings.device)
+    except ValueError as error:
+        raise TrainerConfigError(f"torch_settings.device (--torch-device): {error}") from error
+    set_threads()
+
+    settings = options.checkpoint_settings
+    folder = RunFolder(Path(settings.results_dir) / settings.run_id)
+    make_environment = environment_maker(options, log_folder=folder.logs)
+    folder.prepare(resume=settings.resume, force=settings.force, inference=settings.inference)
+    writers: list[StatsWriter] = [ConsoleWriter(), GaugeWriter()]
+    if not settings.inference:
+        folder.write_configuration(dump_configuration(options))
+        writers.append(TensorBoardWriter(folder.path, resume=settings.resume))
+
+    started = time.perf_counter()
+    try:
+        with _sigterm_interrupts(), hierarchical_timer("run_training"):
+            manager = SimpleEnvManager(make_environment(0))
+            try:
+                Controller(options, manager, folder, writers=writers, device=device).run()
+            finally:
+                manager.close()
+    finally:
+        for writer in writers:
+            writer.close()
+        if not settings.inference:
+            folder.write_timers(get_timer_tree())
+    logger.info(f"Done in {time.perf_counter() - started:.1f} s.")
+
+
+@contextmanager
+def _sigterm_interrupts() -> Iterator[None]:
+    """Let SIGTERM end the run as Ctrl-C does: saved and in good order."""
+
+    def interrupt(_signal: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

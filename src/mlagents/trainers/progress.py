@@ -3,6 +3,8 @@
 Where output is not a terminal nothing is drawn: the summary lines of the log tell the same.
 """
 
+import time
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Self
 
@@ -38,12 +40,19 @@ class ProgressLine:
             speed_estimate_period=60,
         )
         self._tasks: dict[str, TaskID] = {}
+        self._next_update_s = 0.0
 
-    def update(self, trainer: OnPolicyTrainer) -> None:
-        """Show where a behavior is now."""
-        progress = self._progress
-        if progress.disable:
+    def update(self, trainers: Iterable[OnPolicyTrainer]) -> None:
+        """Show where each behavior is now, if it is time to look again."""
+        now_s = time.monotonic()
+        if self._progress.disable or now_s < self._next_update_s:
             return
+        self._next_update_s = now_s + 0.25
+        for trainer in trainers:
+            self._update(trainer)
+
+    def _update(self, trainer: OnPolicyTrainer) -> None:
+        progress = self._progress
         task = self._tasks.get(trainer.name)
         if task is None:
             task = self._tasks[trainer.name] = progress.add_task(

@@ -55,9 +55,15 @@ class Policy:
             action_mask: (N, sum of branches) True where an action is not allowed.
 
         Raises:
-            UnityTrainerException: The network gives NaN.
+            UnityTrainerException: The network gives NaN or infinite numbers.
         """
         means, logits = self._frozen.forward(obs)
+        for output in (means, logits):
+            if output is not None and not math.isfinite(output.sum()):
+                raise UnityTrainerException(
+                    "the policy gives NaN or infinite numbers: learning has diverged. Lower "
+                    "learning_rate, or set normalize: true if observations are large."
+                )
         n_agents = len(obs[0])
         continuous = np.zeros((n_agents, 0), np.float32)
         discrete = np.zeros((n_agents, 0), np.int32)
@@ -81,11 +87,6 @@ class Policy:
         )
 
     def _sample_continuous(self, means: FloatArray) -> tuple[FloatArray, FloatArray]:
-        if math.isnan(means.sum()):
-            raise UnityTrainerException(
-                "the policy gives NaN for a continuous action: learning has diverged. Lower "
-                "learning_rate, or set normalize: true if observations are large."
-            )
         if self._deterministic:
             noise = np.zeros_like(means)
         else:

@@ -151,9 +151,7 @@ class PPO:
         }
 
     @torch.no_grad()
-    def _prepare(
-        self, segments: Segments, rewards: FloatArray
-    ) -> tuple[Batch, dict[str, float]]:
+    def _prepare(self, segments: Segments, rewards: FloatArray) -> tuple[Batch, dict[str, float]]:
         """Add values, advantages and returns to experience and bring it to the device."""
         device, n_steps = self.device, segments.n_steps
         obs = [torch.as_tensor(o, device=device) for o in segments.obs]

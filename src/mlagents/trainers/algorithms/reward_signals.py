@@ -1,6 +1,7 @@
 """Reward signals: each scores a batch of experience in its own stream."""
 
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,7 +10,8 @@ from mlagents.trainers.data.segments import Segments
 from mlagents.trainers.settings.behavior import BehaviorSettings
 
 
-class ExtrinsicReward(NamedTuple):
+@dataclass(frozen=True)
+class ExtrinsicReward:
     """What the task pays: the agent's own reward and its group's.
 
     Attributes:
@@ -20,7 +22,7 @@ class ExtrinsicReward(NamedTuple):
     gamma: float
     strength: float
 
-    name = "extrinsic"
+    name: ClassVar[str] = "extrinsic"
 
     def score(self, segments: Segments) -> NDArray[np.float32]:
         """(N,) reward of every step."""

@@ -69,7 +69,9 @@ class Segments:
         for field in fields(Segments):
             values = [getattr(part, field.name) for part in parts]
             if field.name in ("obs", "last_obs"):
-                joined[field.name] = [np.concatenate(arrays) for arrays in zip(*values, strict=True)]
+                joined[field.name] = [
+                    np.concatenate(arrays) for arrays in zip(*values, strict=True)
+                ]
             else:
                 joined[field.name] = np.concatenate(values)
         return Segments(**joined)

@@ -70,7 +70,7 @@ class ActionHeads(nn.Module):
 
 
 def gaussian_log_prob(sample: Tensor, mean: Tensor, log_std: Tensor) -> Tensor:
-    """log N(sample; mean, exp(log_std)) of every component, no sum over them."""
+    """Log of N(sample; mean, exp(log_std)) of every component, no sum over them."""
     z = (sample - mean) * torch.exp(-log_std)
     return -0.5 * z * z - (log_std + 0.5 * math.log(2 * math.pi))
 

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from mlagents.trainers.exception import UnityTrainerException
 from mlagents.trainers.networks.encoders import make_encoder
-from mlagents.trainers.networks.layers import dense_block
+from mlagents.trainers.networks.layers import Normalizer, dense_block
 from mlagents.trainers.settings.behavior import NetworkSettings
 from mlagents_envs.base_env import ObservationSpec
 
@@ -31,11 +31,10 @@ class NetworkBody(nn.Module):
             raise UnityTrainerException(
                 "the behavior has no observation; add at least one sensor to its agents."
             )
-        self.encoders = nn.ModuleList(
-            make_encoder(spec, normalize=settings.normalize) for spec in observation_specs
-        )
+        encoders = [make_encoder(spec, normalize=settings.normalize) for spec in observation_specs]
+        self.encoders = nn.ModuleList(encoders)
         self.dense = dense_block(
-            sum(encoder.output_size for encoder in self.encoders),  # type: ignore[misc]
+            sum(encoder.output_size for encoder in encoders),
             settings.hidden_units,
             settings.num_layers,
         )
@@ -49,5 +48,5 @@ class NetworkBody(nn.Module):
     def update_normalization(self, obs: Sequence[Tensor]) -> None:
         """Count observations into the running statistics of every normalizer."""
         for encoder, batch in zip(self.encoders, obs, strict=True):
-            if encoder.normalizer is not None:
+            if isinstance(encoder.normalizer, Normalizer):
                 encoder.normalizer.update(batch)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from mlagents.trainers.networks.actor_critic import Actor
+from mlagents.trainers.networks.layers import Normalizer
 
 FloatArray = NDArray[np.float32]
 
@@ -42,10 +43,11 @@ class FrozenActor(NamedTuple):
             for batch, normalizer in zip(obs, self.normalizers, strict=True)
         ]
         hidden = encoded[0] if len(encoded) == 1 else np.concatenate(encoded, axis=1)
-        for weights, bias in self.layers:
-            hidden = hidden @ weights
-            hidden += bias
-            hidden /= 1.0 + np.exp(-hidden)  # swish
+        with np.errstate(over="ignore"):  # far below zero exp is infinite and swish, rightly, zero
+            for weights, bias in self.layers:
+                hidden = hidden @ weights
+                hidden += bias
+                hidden /= 1.0 + np.exp(-hidden)  # swish
         mean = None if self.mean is None else hidden @ self.mean[0] + self.mean[1]
         logits = None if self.logits is None else hidden @ self.logits[0] + self.logits[1]
         return mean, logits
@@ -53,12 +55,7 @@ class FrozenActor(NamedTuple):
 
 def freeze(actor: Actor) -> FrozenActor:
     """Copy the weights of an actor."""
-    normalizers = [
-        None
-        if (normalizer := encoder.normalizer) is None
-        else (_array(normalizer.shift), _array(normalizer.scale), normalizer.limit)
-        for encoder in actor.body.encoders
-    ]
+    normalizers = [_normalizer(encoder.normalizer) for encoder in actor.body.encoders]
     heads = actor.heads
     return FrozenActor(
         normalizers=normalizers,
@@ -67,6 +64,12 @@ def freeze(actor: Actor) -> FrozenActor:
         log_std=np.zeros(0, np.float32) if heads.mean is None else _array(heads.log_std),
         logits=None if heads.logits is None else _weights(heads.logits),
     )
+
+
+def _normalizer(normalizer: object) -> tuple[FloatArray, FloatArray, float] | None:
+    if not isinstance(normalizer, Normalizer):
+        return None
+    return _array(normalizer.shift), _array(normalizer.scale), normalizer.limit
 
 
 def _array(tensor: Tensor) -> FloatArray:

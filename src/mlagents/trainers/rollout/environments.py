@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from mlagents.trainers.exception import TrainerConfigError
-from mlagents.trainers.settings.run_options import RunOptions
+from mlagents.trainers.settings.parameters import ConstantParameters
+from mlagents.trainers.settings.run_options import EngineSettings, RunOptions
 from mlagents_envs.base_env import BaseEnv
 from mlagents_envs.environment import UnityEnvironment
+from mlagents_envs.exception import UnityEnvironmentException
 from mlagents_envs.launcher import find_executable
 from mlagents_envs.registry import default_registry
 from mlagents_envs.side_channel.engine_configuration_channel import (
@@ -24,45 +26,74 @@ EnvironmentMaker = Callable[[int], BaseEnv]
 """Makes the environment of a worker, counted from 0."""
 
 
-def environment_maker(
-    options: RunOptions, *, seed: int, parameters: dict[str, float], log_folder: Path
-) -> EnvironmentMaker:
-    """Find out what kind of environment `--env` names.
+def environment_maker(options: RunOptions, *, log_folder: Path) -> EnvironmentMaker:
+    """Find out what `--env` names.
 
-    In this order: nothing (the Unity Editor), `module:function`, an executable, a registered name.
+    Nothing is the Unity Editor; else, in this order: `module:function`, an executable, a
+    registered name. So a build of one's own is never mistaken for a world of the same name.
 
     Args:
-        options: Of the run.
-        seed: Of the run; worker k is seeded with `seed + k`.
-        parameters: Values of environment parameters, set before the first reset.
+        options: Of the run, with its seed drawn; worker k is seeded with that plus k.
         log_folder: Where players log.
 
     Raises:
         TrainerConfigError: It names nothing; the text lists what is near.
+        UnityEnvironmentException: It is a path, and there is nothing to execute.
     """
     name = options.env_settings.env_path
-    if name is not None and re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", name):
-        factory = _import_factory(name)
-    elif name is None or (executable := _find_executable(name)) is not None:
-        return _player_maker(
-            options,
-            executable=None if name is None else str(executable),
-            seed=seed,
-            parameters=parameters,
-            log_folder=log_folder,
+    if name is None:
+        return _player_maker(options, None, log_folder)
+    if re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", name):
+        return _factory_maker(options, _import_factory(name))
+    try:
+        find_executable(name)
+    except UnityEnvironmentException:
+        if name in default_registry:
+            return _factory_maker(options, default_registry[name].make)
+        if Path(name).name != name or Path(name).exists():
+            raise  # a path: what is wrong with the file is the better answer
+        raise TrainerConfigError(_unknown(name)) from None
+    return _player_maker(options, name, log_folder)
+
+
+def _player_maker(
+    options: RunOptions, executable: str | None, log_folder: Path
+) -> EnvironmentMaker:
+    environment, engine = options.env_settings, options.engine_settings
+
+    def make(worker: int) -> BaseEnv:
+        engine_channel = EngineConfigurationChannel()
+        engine_channel.set_configuration(_engine_config(engine))
+        parameters_channel = EnvironmentParametersChannel()
+        for name, value in _constants(options).items():
+            parameters_channel.set_float_parameter(name, value)
+        return UnityEnvironment(
+            file_name=executable,
+            worker_id=worker,
+            base_port=None if executable is None else environment.base_port,
+            seed=environment.seed + worker,
+            no_graphics=engine.no_graphics,
+            no_graphics_monitor=engine.no_graphics_monitor,
+            timeout_wait=environment.timeout_wait,
+            additional_args=list(environment.env_args or ()),
+            side_channels=[engine_channel, parameters_channel],
+            log_folder=None if executable is None else str(log_folder.absolute()),
+            num_areas=environment.num_areas,
         )
-    elif name in default_registry:
-        factory = default_registry[name].make
-    else:
-        raise TrainerConfigError(_unknown(name))
+
+    return make
+
+
+def _factory_maker(options: RunOptions, factory: Callable[..., Any]) -> EnvironmentMaker:
+    environment = options.env_settings
 
     def make(worker: int) -> BaseEnv:
         return call_factory(
             factory,
             worker_id=worker,
-            seed=seed + worker,
-            num_areas=options.env_settings.num_areas,
-            parameters=parameters,
+            seed=environment.seed + worker,
+            num_areas=environment.num_areas,
+            parameters=_constants(options),
         )
 
     return make
@@ -80,39 +111,59 @@ def call_factory(factory: Callable[..., Any], **offered: Any) -> BaseEnv:
     env = factory(**offered)
     if not isinstance(env, BaseEnv):
         raise TrainerConfigError(
-            f"--env: {factory!r} returned a {type(env).__name__}, not a mlagents_envs.BaseEnv."
+            f"--env: {factory!r} returned a {type(env).__name__}; a mlagents_envs.base_env.BaseEnv "
+            "is needed."
         )
     return env
+
+
+def _constants(options: RunOptions) -> dict[str, float]:
+    """Return the environment parameters that are constants."""
+    first_values = {
+        name: parameter.curriculum[0].value.sampler_parameters
+        for name, parameter in (options.environment_parameters or {}).items()
+    }
+    return {
+        name: sampler.value
+        for name, sampler in first_values.items()
+        if isinstance(sampler, ConstantParameters)
+    }
+
+
+def _engine_config(engine: EngineSettings) -> EngineConfig:
+    return EngineConfig(
+        width=engine.width,
+        height=engine.height,
+        quality_level=engine.quality_level,
+        time_scale=engine.time_scale,
+        target_frame_rate=engine.target_frame_rate,
+        capture_frame_rate=engine.capture_frame_rate,
+    )
 
 
 def _import_factory(name: str) -> Callable[..., Any]:
     module_name, _, function_name = name.partition(":")
     try:
         module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
+    except ImportError as error:
         raise TrainerConfigError(
             f"--env {name}: {error}. The module must be importable: installed, or on PYTHONPATH."
         ) from error
-    try:
-        factory: Callable[..., Any] = getattr(module, function_name)
-    except AttributeError:
+    factory: Callable[..., Any] | None = getattr(module, function_name, None)
+    if factory is None:
         near = difflib.get_close_matches(function_name, dir(module))
-        hint = f"; did you mean {' or '.join(near)}?" if near else "."
+        hint = f" Did you mean {' or '.join(near)}?" if near else ""
         raise TrainerConfigError(
-            f"--env {name}: module {module_name} has no {function_name}{hint}"
-        ) from None
+            f"--env {name}: module {module_name} has no {function_name}.{hint}"
+        )
     return factory
-
-
-def _find_executable(name: str) -> Path | None:
-    raise NotImplementedError
 
 
 def _unknown(name: str) -> str:
     known = sorted(default_registry)
     near = difflib.get_close_matches(name, known, cutoff=0.4)
+    hint = f" Did you mean {' or '.join(near)}?" if near else ""
     return (
-        f"--env {name}: no executable of that name, and no registered environment. "
-        f"{'Did you mean ' + ' or '.join(near) + '? ' if near else ''}"
+        f"--env {name}: there is no executable and no registered environment of that name.{hint} "
         f"Registered: {', '.join(known)}. Otherwise give the path of a build, or module:function."
     )

@@ -7,8 +7,8 @@ path from the model down, and a message that says what is allowed and what came.
 import difflib
 import re
 import reprlib
-from collections.abc import Collection
-from typing import Annotated, Any, Self
+from collections.abc import Callable, Collection, Mapping
+from typing import Annotated, Any, Self, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -19,6 +19,7 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
+T = TypeVar("T")
 Key = str | int
 
 
@@ -60,6 +61,20 @@ def located(error: ValidationError, *path: Key) -> list[InitErrorDetails]:
     ]
 
 
+def read_each(written: Mapping[Any, Any], read: Callable[[str, Any], T]) -> dict[str, T]:
+    """Read the values of a mapping whose keys are names, and report the problems of all."""
+    values: dict[str, T] = {}
+    problems: list[InitErrorDetails] = []
+    for key, value in written.items():
+        name = str(key)
+        try:
+            values[name] = read(name, value)
+        except ValidationError as error:
+            problems += located(error, name)
+    refuse(problems)
+    return values
+
+
 class Settings(BaseModel):
     """Base of all settings. Numbers may be written where text is wanted, as for `run_id: 7`."""
 
@@ -95,7 +110,7 @@ class Settings(BaseModel):
             case "extra_forbidden" | "invalid_key":
                 keys = list(cls.model_fields)
                 hint = did_you_mean(found["loc"][-1], keys)
-                return f"unknown key{hint or ';'} allowed: {', '.join(keys)}"
+                return f"unknown key{hint or '.'} Allowed: {', '.join(keys)}"
             case "missing":
                 return "is required"
             case "model_type" | "dict_type":

@@ -12,6 +12,7 @@ from mlagents.trainers.settings.base import (
     did_you_mean,
     one_of,
     problem,
+    read_each,
     refuse,
 )
 from mlagents.trainers.settings.hyperparameters import (
@@ -46,7 +47,7 @@ class NetworkSettings(Settings):
     memory: MemorySettings | None = None
     """Recurrent memory; `{}` switches it on with its defaults."""
     goal_conditioning_type: Literal["hyper", "none"] = "hyper"
-    """Whether goal observations generate the weights of the last layer or are inputs like others."""
+    """Whether goal observations generate weights of the network or are inputs like others."""
     deterministic: bool = False
     """Whether the most likely action is taken instead of a sampled one."""
 
@@ -93,17 +94,22 @@ class RNDSettings(RewardSignalSettings):
     """Step size of the predictor's optimizer."""
 
 
-class RewardSignals(Settings):
-    """The reward signals there are; a behavior uses those that are written."""
+REWARD_SIGNALS: dict[str, type[RewardSignalSettings]] = {
+    "extrinsic": ExtrinsicSettings,
+    "curiosity": CuriositySettings,
+    "gail": GailSettings,
+    "rnd": RNDSettings,
+}
+"""The names below `reward_signals`, and the model that each one's settings follow."""
 
-    extrinsic: ExtrinsicSettings = Field(default=None)
-    """The reward of the environment."""
-    curiosity: CuriositySettings = Field(default=None)
-    """Reward for surprising transitions."""
-    gail: GailSettings = Field(default=None)
-    """Reward for imitating demonstrations."""
-    rnd: RNDSettings = Field(default=None)
-    """Reward for new observations."""
+
+def _read_reward_signal(name: str, written: Any) -> RewardSignalSettings:
+    if name not in REWARD_SIGNALS:
+        hint = did_you_mean(name, REWARD_SIGNALS)
+        refuse(
+            [problem(says=f"unknown reward signal{hint or '.'} Allowed: {one_of(REWARD_SIGNALS)}")]
+        )
+    return REWARD_SIGNALS[name].model_validate(written)
 
 
 class BehavioralCloningSettings(Settings):
@@ -131,7 +137,7 @@ class SelfPlaySettings(Settings):
     team_change: Int = Field(
         default_factory=lambda validated: 5 * validated.get("save_steps", 1), ge=1
     )
-    """Trainer steps a team learns before the next one does; unless written, 5 times `save_steps`."""
+    """Trainer steps a team learns before the next one; unless written, 5 times `save_steps`."""
     swap_steps: Int = Field(2000, ge=1)
     """Steps of the opponents between changes of their snapshot."""
     window: Int = Field(10, ge=1)
@@ -142,6 +148,14 @@ class SelfPlaySettings(Settings):
     """Elo rating at the start."""
 
 
+def _extrinsic_only() -> dict[str, RewardSignalSettings]:
+    return {"extrinsic": ExtrinsicSettings()}
+
+
+_NO_TRAINER = object()
+"""Stands for hyperparameters that were written without `trainer_type`."""
+
+
 class BehaviorSettings(Settings):
     """How one behavior is trained; agents of the same behavior share one policy."""
 
@@ -150,21 +164,21 @@ class BehaviorSettings(Settings):
     hyperparameters: SerializeAsAny[HyperparameterSettings] = Field(
         default_factory=lambda validated: _hyperparameters_of(validated)()
     )
-    """The numbers of the algorithm; they depend on `trainer_type`, which must be written with them."""
+    """The numbers of the algorithm; `trainer_type` must be written with them."""
     checkpoint_interval: Int = Field(500000, ge=1)
     """Steps between checkpoints."""
     network_settings: NetworkSettings = NetworkSettings()
     """The network of policy and critic."""
-    reward_signals: dict[str, SerializeAsAny[RewardSignalSettings]] = {
-        "extrinsic": ExtrinsicSettings()
-    }
+    reward_signals: dict[str, SerializeAsAny[RewardSignalSettings]] = Field(
+        default_factory=_extrinsic_only
+    )
     """What is learned from, by name; writing it replaces the default, so name `extrinsic` too."""
     init_path: str | None = None
     """Checkpoint to start from: a path, or a file name in the run of `--initialize-from`."""
     keep_checkpoints: Int = 5
     """Checkpoints kept before the oldest is deleted; 0 or less keeps all."""
     even_checkpoints: bool = False
-    """Whether `keep_checkpoints` checkpoints are spread evenly, overriding `checkpoint_interval`."""
+    """Whether `keep_checkpoints` are spread evenly over `max_steps`, whatever the interval."""
     max_steps: Int = Field(500000, ge=1)
     """Steps of training, all agents and environments together."""
     time_horizon: Int = Field(64, ge=1)
@@ -180,12 +194,12 @@ class BehaviorSettings(Settings):
 
     @model_validator(mode="before")
     @classmethod
-    def _hyperparameters_name_their_trainer(cls, written: Any) -> Any:
-        if isinstance(written, Mapping) and "trainer_type" not in written:
-            if isinstance(written.get("hyperparameters"), Mapping):
-                says = f"trainer_type must be written beside it: {one_of(HYPERPARAMETERS)}"
-                refuse([problem("hyperparameters", says=says)])
-        return written
+    def _mark_hyperparameters_of_no_trainer(cls, written: Any) -> Any:
+        if not isinstance(written, Mapping) or "trainer_type" in written:
+            return written
+        if not isinstance(written.get("hyperparameters"), Mapping):
+            return written
+        return {**written, "hyperparameters": _NO_TRAINER}
 
     @field_validator("trainer_type")
     @classmethod
@@ -199,6 +213,9 @@ class BehaviorSettings(Settings):
     @field_validator("hyperparameters", mode="before")
     @classmethod
     def _follow_trainer_type(cls, written: Any, info: ValidationInfo) -> Any:
+        if written is _NO_TRAINER:
+            says = f"needs trainer_type beside it, {one_of(HYPERPARAMETERS)}, to know its keys"
+            refuse([problem(says=says)])
         if "trainer_type" not in info.data:
             return PPOSettings()  # trainer_type is refused already: its keys are not known
         return _hyperparameters_of(info.data).model_validate(written)
@@ -206,12 +223,12 @@ class BehaviorSettings(Settings):
     @field_validator("reward_signals", mode="before")
     @classmethod
     def _by_name(cls, written: Any) -> Any:
-        signals = RewardSignals.model_validate(written)
-        if not signals.model_fields_set:
-            refuse([problem(says=f"needs at least one of {one_of(RewardSignals.model_fields)}")])
-        return {
-            name: signal for name, signal in signals if name in signals.model_fields_set
-        }
+        if not isinstance(written, Mapping):
+            return written
+        if not written:
+            refuse([problem(says=f"needs at least one of {one_of(REWARD_SIGNALS)}")])
+        signals = read_each(written, _read_reward_signal)
+        return {name: signals[name] for name in REWARD_SIGNALS if name in signals}
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:

@@ -1,7 +1,7 @@
 """Environment parameters: constants, samplers and curricula.
 
-Whatever way a parameter is written, it becomes a curriculum: a list of lessons, each with a sampler.
-A constant is a sampler that always gives the same value, and a parameter without lessons has one.
+However a parameter is written, it becomes a curriculum: a list of lessons, each with a sampler. A
+constant is a sampler that always gives the same value, and a parameter without lessons has one.
 """
 
 from collections.abc import Mapping
@@ -23,8 +23,8 @@ from mlagents.trainers.settings.base import (
     Int,
     Settings,
     did_you_mean,
-    located,
     problem,
+    read_each,
     refuse,
 )
 
@@ -193,15 +193,7 @@ def read_parameters(written: Mapping[Any, Any]) -> dict[str, EnvironmentParamete
     Raises:
         ValidationError: All that is wrong, each problem located from the parameter's name down.
     """
-    parameters, problems = {}, []
-    for key, value in written.items():
-        name = str(key)
-        try:
-            parameters[name] = _read_parameter(name, value)
-        except ValidationError as error:
-            problems += located(error, name)
-    refuse(problems)
-    return parameters
+    return read_each(written, _read_parameter)
 
 
 def _read_parameter(name: str, written: Any) -> EnvironmentParameter:

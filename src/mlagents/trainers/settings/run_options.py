@@ -19,8 +19,8 @@ class EnvironmentSettings(Settings):
     """Which environment is trained in, how many of it, and how it is kept running."""
 
     env_path: str | None = None
-    """Path to an executable, a registered name (`3DBall`) or `module:function`; without it, the \
-Unity Editor on port 5004."""
+    """Path to an executable, a registered name (`3DBall`) or `module:function`; without it, the
+    Unity Editor on port 5004."""
     env_args: tuple[str, ...] | None = None
     """Arguments for the executable; on the command line, all that follows, so it comes last."""
     base_port: Int = Field(5005, ge=0, le=65535)
@@ -38,7 +38,7 @@ Unity Editor on port 5004."""
     restarts_rate_limit_n: Int = Field(1, ge=-1)
     """Restarts of an environment within the period below; -1 is no limit."""
     restarts_rate_limit_period_s: Int = Field(60, ge=1)
-    """That period, in seconds."""
+    """Length of that period in seconds."""
 
     @model_validator(mode="after")
     def _can_be_started_more_than_once(self) -> Self:
@@ -67,9 +67,9 @@ class EngineSettings(Settings):
     capture_frame_rate: Int = Field(60, ge=0)
     """Frames per simulated second; 0 lets simulated time follow the clock."""
     no_graphics: bool = False
-    """Whether the player runs without graphics; observations that are images then stay black."""
+    """Run the players without graphics; cameras then see nothing."""
     no_graphics_monitor: bool = False
-    """Whether only the first player shows graphics."""
+    """Run all players but the first without graphics."""
 
 
 class CheckpointSettings(Settings):
@@ -80,11 +80,11 @@ class CheckpointSettings(Settings):
     initialize_from: str | None = None
     """Run whose checkpoints this run starts from, with its steps at 0."""
     resume: bool = False
-    """Whether the run of this name is continued."""
+    """Continue the run of this name."""
     force: bool = False
-    """Whether the results of an earlier run of this name are replaced."""
+    """Replace the results of an earlier run of this name."""
     inference: bool = False
-    """Whether the policy only acts, until interrupted, and nothing is learned or saved."""
+    """Only act, until interrupted; nothing is learned or saved."""
     results_dir: str = Field("results", min_length=1)
     """Folder of all runs, relative to the working directory."""
 
@@ -101,7 +101,7 @@ class RunOptions(Settings):
 
     default_settings: BehaviorSettings | None = None
     """For behaviors that are not listed; for those that are, what they do not write themselves."""
-    behaviors: dict[str, BehaviorSettings] = {}
+    behaviors: dict[str, BehaviorSettings] = Field(default_factory=dict)
     """Settings of each behavior, by its name in the environment."""
     env_settings: EnvironmentSettings = EnvironmentSettings()
     """The environment."""
@@ -114,7 +114,7 @@ class RunOptions(Settings):
     torch_settings: TorchSettings = TorchSettings()
     """PyTorch."""
     debug: bool = False
-    """Whether everything is logged, the player's own output and tracebacks of errors included."""
+    """Log everything, the player's own output and tracebacks of errors included."""
 
     @field_validator("environment_parameters", mode="before")
     @classmethod

@@ -249,4 +249,3 @@ class CheckpointStore:
         for old in dropped:
             for name in (old["file_path"], *old["auxillary_file_paths"]):
                 (base.parent / Path(name).name).unlink(missing_ok=True)
-

@@ -14,8 +14,9 @@ from mlagents.trainers.data.segments import Segments
 from mlagents.trainers.rollout.collector import Collector, Lanes
 from mlagents.trainers.settings.behavior import BehaviorSettings
 from mlagents.trainers.settings.hyperparameters import PPOSettings
-from mlagents.trainers.stats import StatsReporter
+from mlagents.trainers.stats import CUMULATIVE_REWARD, StatsReporter
 from mlagents_envs.base_env import ActionTuple, BehaviorSpec, DecisionSteps, TerminalSteps
+from mlagents_envs.side_channel.stats_side_channel import StatsAggregationMethod
 from mlagents_envs.timers import hierarchical_timer
 
 FloatArray = NDArray[np.float32]
@@ -58,7 +59,7 @@ class OnPolicyTrainer:
         seed: int,
         inference: bool,
         on_summary: Callable[[int], None],
-        on_checkpoint: Callable[[], None],
+        on_checkpoint: Callable[[], object],
     ) -> None:
         assert isinstance(settings.hyperparameters, PPOSettings)
         self.name = name
@@ -131,7 +132,10 @@ class OnPolicyTrainer:
     def advance(self) -> None:
         """Take in finished segments; learn when there is enough experience."""
         self._take_segments()
-        if self.is_learning and self._n_buffered + self._collector.n_unfinished >= self._buffer_size:
+        if (
+            self.is_learning
+            and self._n_buffered + self._collector.n_unfinished >= self._buffer_size
+        ):
             self._collector.cut()
             self._take_segments()
             self._update()
@@ -206,7 +210,7 @@ class OnPolicyTrainer:
         if ended_rows.any():
             returns = segments.episode_return[ended_rows]
             self.recent_returns.extend(returns.tolist())
-            self._stats.add_stats("Environment/Cumulative Reward", returns)
+            self._stats.add_stats(CUMULATIVE_REWARD, returns, StatsAggregationMethod.HISTOGRAM)
             # Transitions from decision to decision: one less than decisions, as it always was.
             lengths = segments.episode_length[ended_rows] - 1
             self._stats.add_stats("Environment/Episode Length", lengths)

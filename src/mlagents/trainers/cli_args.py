@@ -1,0 +1,174 @@
+"""The command line of `mlagents-learn`.
+
+A flag is a setting that can be typed: the table below pairs each with its key in the YAML file, and
+its type, default and help come from the setting's model. What the parser returns holds only what
+the user typed; `settings.load` puts it over the file.
+"""
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import UnionType
+from typing import Any, Union, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from mlagents.trainers.settings.run_options import RunOptions
+from mlagents_envs import __version__
+
+FLAGS: dict[str, dict[str, str]] = {
+    "environment": {
+        "--env": "env_settings.env_path",
+        "--env-args": "env_settings.env_args",
+        "--num-envs": "env_settings.num_envs",
+        "--num-areas": "env_settings.num_areas",
+        "--base-port": "env_settings.base_port",
+        "--timeout-wait": "env_settings.timeout_wait",
+        "--seed": "env_settings.seed",
+        "--max-lifetime-restarts": "env_settings.max_lifetime_restarts",
+        "--restarts-rate-limit-n": "env_settings.restarts_rate_limit_n",
+        "--restarts-rate-limit-period-s": "env_settings.restarts_rate_limit_period_s",
+    },
+    "results and checkpoints": {
+        "--run-id": "checkpoint_settings.run_id",
+        "--results-dir": "checkpoint_settings.results_dir",
+        "--resume": "checkpoint_settings.resume",
+        "--force": "checkpoint_settings.force",
+        "--initialize-from": "checkpoint_settings.initialize_from",
+        "--inference": "checkpoint_settings.inference",
+    },
+    "Unity engine": {
+        "--width": "engine_settings.width",
+        "--height": "engine_settings.height",
+        "--quality-level": "engine_settings.quality_level",
+        "--time-scale": "engine_settings.time_scale",
+        "--target-frame-rate": "engine_settings.target_frame_rate",
+        "--capture-frame-rate": "engine_settings.capture_frame_rate",
+        "--no-graphics": "engine_settings.no_graphics",
+        "--no-graphics-monitor": "engine_settings.no_graphics_monitor",
+    },
+    "PyTorch": {"--torch-device": "torch_settings.device"},
+    "diagnosis": {"--debug": "debug"},
+}
+"""Every flag that sets one key, with that key, in the groups of the help."""
+
+DETERMINISTIC_HELP = (
+    "Take the most likely action instead of a sampled one, for every behavior "
+    "(network_settings.deterministic)."
+)
+
+DEPRECATED_FLAGS = {
+    "--load": "it is --resume now",
+    "--train": "training is what happens without --inference",
+    "--torch": "PyTorch is all there is",
+    "--tensorflow": "TensorFlow is not supported any more",
+}
+"""Flags of old that are still accepted, with what to tell who types them."""
+
+
+@dataclass(frozen=True)
+class CommandLine:
+    """What the user typed, and nothing else.
+
+    Attributes:
+        config_path: The configuration file, if one was given.
+        settings: Settings of `RunOptions`, nested as in the file; only those typed.
+        deterministic: Whether every behavior takes its most likely action.
+        deprecated: The flags of `DEPRECATED_FLAGS` that were typed.
+    """
+
+    config_path: Path | None
+    settings: dict[str, Any]
+    deterministic: bool = False
+    deprecated: tuple[str, ...] = ()
+
+
+def parse_command_line(argv: Sequence[str] | None = None) -> CommandLine:
+    """Read the arguments of `mlagents-learn`.
+
+    Args:
+        argv: The arguments without the program's name; None takes those of this process.
+
+    Raises:
+        SystemExit: With status 2 after a usage error, 0 after `--help` or `--version`.
+    """
+    typed = vars(make_parser().parse_args(argv))
+    settings: dict[str, Any] = {}
+    for flags in FLAGS.values():
+        for key in flags.values():
+            if key in typed:
+                *sections, name = key.split(".")
+                section = settings
+                for part in sections:
+                    section = section.setdefault(part, {})
+                section[name] = typed[key]
+    deprecated = tuple(flag for flag in DEPRECATED_FLAGS if flag in typed)
+    if "--load" in deprecated:
+        settings.setdefault("checkpoint_settings", {})["resume"] = True
+    return CommandLine(typed["trainer_config_path"], settings, typed["deterministic"], deprecated)
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser; an argument's destination is the dotted key of its setting."""
+    parser = argparse.ArgumentParser(
+        prog="mlagents-learn",
+        description="Train behaviors in an environment, or let trained ones act.",
+        epilog="A flag overrides the same setting of the file. All settings: docs/configuration.md",
+    )
+    parser.add_argument(
+        "trainer_config_path",
+        nargs="?",
+        type=Path,
+        metavar="CONFIG",
+        help="YAML file of settings; without it, PPO's defaults train every behavior.",
+    )
+    parser.add_argument("--version", action="version", version=f"mlagents-next {__version__}")
+    for title, flags in FLAGS.items():
+        group = parser.add_argument_group(title)
+        for flag, key in flags.items():
+            group.add_argument(flag, dest=key, default=argparse.SUPPRESS, **_arguments(key))
+        if title == "results and checkpoints":
+            group.add_argument("--deterministic", action="store_true", help=DETERMINISTIC_HELP)
+    for flag in DEPRECATED_FLAGS:
+        parser.add_argument(
+            flag,
+            dest=flag,
+            action="store_true",
+            default=argparse.SUPPRESS,
+            help=argparse.SUPPRESS,
+        )
+    return parser
+
+
+def field_of(key: str) -> FieldInfo:
+    """Return the field of `RunOptions` at a dotted key, such as `env_settings.seed`."""
+    model: type[BaseModel] = RunOptions
+    *sections, name = key.split(".")
+    for section in sections:
+        annotation = model.model_fields[section].annotation
+        assert isinstance(annotation, type) and issubclass(annotation, BaseModel)
+        model = annotation
+    return model.model_fields[name]
+
+
+def _arguments(key: str) -> dict[str, Any]:
+    """Return how argparse reads and describes the setting at `key`."""
+    field = field_of(key)
+    sentence = " ".join((field.description or "").split()).replace("`", "").replace("%", "%%")
+    kind = _not_none(field.annotation)
+    if kind is bool:
+        return {"action": "store_true", "help": sentence}
+    if get_origin(kind) is tuple:
+        return {"nargs": argparse.REMAINDER, "metavar": "...", "help": sentence}
+    default = "" if field.default is None else f" (default: {field.default})"
+    metavar = key.rpartition(".")[2].upper() if kind is str else "N"
+    return {"type": kind, "metavar": metavar, "help": sentence + default}
+
+
+def _not_none(annotation: Any) -> Any:
+    """Return T for `T | None`, and for anything else itself."""
+    if get_origin(annotation) in (Union, UnionType):
+        return next(option for option in get_args(annotation) if option is not type(None))
+    return annotation

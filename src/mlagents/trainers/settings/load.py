@@ -1,0 +1,314 @@
+"""From a YAML file and a command line to settings, and back to a file.
+
+    YAML ─► old spellings ─► flags put over it ─► default_settings put under behaviors ─► RunOptions
+
+All steps but the last work on what was written, as plain mappings, so no default ever hides what
+the user wrote elsewhere. An error names where a problem stands (file or command line), the full
+path of its key, what came and what is allowed; all problems are reported at once, one a line.
+"""
+
+import copy
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from mlagents.trainers.cli_args import DEPRECATED_FLAGS, CommandLine
+from mlagents.trainers.exception import TrainerConfigError
+from mlagents.trainers.settings.base import did_you_mean
+from mlagents.trainers.settings.behavior import BehaviorSettings
+from mlagents.trainers.settings.hyperparameters import HYPERPARAMETERS
+from mlagents.trainers.settings.parameters import EnvironmentParameter
+from mlagents.trainers.settings.run_options import RunOptions
+from mlagents_envs.logging_util import get_logger
+
+logger = get_logger(__name__)
+
+Written = dict[str, Any]
+"""What a user wrote, nested as in the file and not checked yet."""
+
+
+def load_run_options(command_line: CommandLine) -> RunOptions:
+    """Return the settings of a run: flags over the file over defaults.
+
+    Raises:
+        TrainerConfigError: The file cannot be read, or something written in it or typed cannot be
+            used.
+    """
+    for flag in command_line.deprecated:
+        logger.warning("%s is deprecated: %s.", flag, DEPRECATED_FLAGS[flag])
+    file = command_line.config_path
+    if file is None:
+        logger.warning("No configuration file: PPO's defaults train every behavior.")
+        written: Written = {"default_settings": {}}
+    else:
+        written = read_configuration(file)
+    try:
+        _replace_old_spellings(written)
+        _put_flags_over(written, command_line)
+        _put_defaults_under_behaviors(written)
+        options = RunOptions.model_validate(written)
+    except ValidationError as error:
+        raise TrainerConfigError(_report(error, command_line)) from None
+    except RecursionError:
+        raise TrainerConfigError(
+            f"{file}: nested too deeply, or an alias that refers to itself"
+        ) from None
+    _warn_of_last_lessons(options)
+    return _resume_or_initialize(options, command_line)
+
+
+def dump_configuration(options: RunOptions) -> str:
+    """Return `options` as YAML with every value explicit; it can be loaded again."""
+    return yaml.safe_dump(options.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+
+
+# Reading
+
+
+class _Loader(yaml.SafeLoader):
+    """Safe YAML that refuses to let a second key of the same name win unnoticed."""
+
+    # No setting is a date, but a run may be called `run_id: 2030-01-31`.
+    yaml_implicit_resolvers = {  # noqa: RUF012  (the base class declares it so)
+        first: [rule for rule in rules if rule[0] != "tag:yaml.org,2002:timestamp"]
+        for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        node = super().compose_mapping_node(anchor)
+        names = set()
+        for key, _ in node.value:
+            if key.value in names:
+                says = f"the key {key.value!r} appears a second time"
+                raise yaml.MarkedYAMLError(problem=says, problem_mark=key.start_mark)
+            if isinstance(key, yaml.ScalarNode):
+                names.add(key.value)
+        return node
+
+
+def read_configuration(file: Path) -> Written:
+    """Read a YAML file, as written.
+
+    Raises:
+        TrainerConfigError: There is no such file, or it is not a YAML mapping in UTF-8.
+    """
+    try:
+        written = yaml.load(file.read_text(encoding="utf-8-sig"), Loader=_Loader)
+    except OSError as error:
+        siblings = [path.name for path in file.parent.glob("*.y*ml")]
+        hint = did_you_mean(file.name, siblings)
+        raise TrainerConfigError(f"{file}: cannot be read: {error.strerror}{hint}") from error
+    except UnicodeDecodeError as error:
+        raise TrainerConfigError(f"{file}: is not UTF-8 text (byte {error.start})") from error
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = f" line {mark.line + 1}, column {mark.column + 1}:" if mark else ""
+        raise TrainerConfigError(f"{file}:{line} {error.problem or error.context}") from error
+    except (yaml.YAMLError, ValueError) as error:
+        raise TrainerConfigError(f"{file}: is not YAML: {error}") from error
+    except RecursionError as error:
+        raise TrainerConfigError(f"{file}: is nested too deeply") from error
+    if written is None:
+        raise TrainerConfigError(f"{file}: is empty; it needs at least `behaviors:`")
+    if not isinstance(written, dict):
+        allowed = ", ".join(RunOptions.model_fields)
+        raise TrainerConfigError(
+            f"{file}: must be a mapping with some of the keys {allowed}, got {written!r:.80}"
+        )
+    return written
+
+
+# Merging: each function changes what was written in place, and leaves what it cannot read as it
+# is, for the models to refuse.
+
+
+def _mapping(value: Any) -> Written:
+    return value if isinstance(value, dict) else {}
+
+
+def _behaviors(written: Written) -> Iterator[tuple[str, Written]]:
+    """Yield the path and the settings of default_settings and of each behavior."""
+    yield "default_settings", _mapping(written.get("default_settings"))
+    for name, behavior in _mapping(written.get("behaviors")).items():
+        yield f"behaviors.{name}", _mapping(behavior)
+
+
+def _replace_old_spellings(written: Written) -> None:
+    """Turn what older versions wrote into what it is called now."""
+    for path, behavior in _behaviors(written):
+        if "framework" in behavior:
+            del behavior["framework"]
+            logger.warning("%s.framework is deprecated: PyTorch is all there is.", path)
+        for name, signal in _mapping(behavior.get("reward_signals")).items():
+            if name in ("curiosity", "gail", "rnd"):
+                _replace_old_signal(f"{path}.reward_signals.{name}", _mapping(signal))
+    checkpoints = _mapping(written.get("checkpoint_settings"))
+    for key, says in (("load_model", "write resume"), ("train_model", "write nothing")):
+        if str(checkpoints.pop(key, False)).lower() == "true":
+            logger.warning("checkpoint_settings.%s is deprecated: %s instead.", key, says)
+            if key == "load_model":
+                checkpoints["resume"] = True
+
+
+def _replace_old_signal(path: str, signal: Written) -> None:
+    size = signal.pop("encoding_size", None)
+    if size is not None:
+        logger.warning(
+            "%s.encoding_size is deprecated: write network_settings.hidden_units instead.", path
+        )
+        signal.setdefault("network_settings", {"hidden_units": size})
+    if _mapping(signal.get("network_settings")).pop("memory", None) is not None:
+        logger.warning("%s.network_settings.memory is ignored: reward signals have none.", path)
+
+
+def _put_flags_over(written: Written, command_line: CommandLine) -> None:
+    for section, value in command_line.settings.items():
+        if not isinstance(value, dict):
+            written[section] = value
+        elif isinstance(below := written.setdefault(section, {}), dict):
+            below.update(value)
+    if command_line.deterministic:
+        for _, behavior in _behaviors(written):
+            network = behavior.setdefault("network_settings", {})
+            _mapping(network)["deterministic"] = True
+
+
+def _put_defaults_under_behaviors(written: Written) -> None:
+    defaults, behaviors = _mapping(written.get("default_settings")), written.get("behaviors")
+    if not isinstance(behaviors, dict):
+        return
+    written["behaviors"] = {
+        str(name): _merge(_defaults_for(behavior, defaults), behavior)
+        if isinstance(behavior, dict)
+        else behavior
+        for name, behavior in behaviors.items()
+    }
+
+
+def _defaults_for(behavior: Written, defaults: Written) -> Written:
+    """Return `defaults` without hyperparameters that the behavior's own trainer does not have."""
+    trainer, inherited = behavior.get("trainer_type"), defaults.get("hyperparameters")
+    if trainer not in list(HYPERPARAMETERS) or not isinstance(inherited, dict):
+        return defaults
+    if trainer == defaults.get("trainer_type"):
+        return defaults
+    keys = HYPERPARAMETERS[trainer].model_fields
+    shared = {key: value for key, value in inherited.items() if key in keys}
+    return {**defaults, "hyperparameters": shared}
+
+
+def _merge(under: Written, over: Written) -> Written:
+    """Return `under` with `over` put over it, mapping by mapping."""
+    merged = copy.deepcopy(under)
+    for key, value in over.items():
+        below = merged.get(key)
+        if isinstance(below, dict) and isinstance(value, dict):
+            value = _merge(below, value)
+        merged[key] = value
+    return merged
+
+
+# Saying what is wrong
+
+
+def _report(error: ValidationError, command_line: CommandLine) -> str:
+    """Return the problems, one a line; what behaviors inherit is reported where it stands."""
+    found = [(details["loc"], details["msg"]) for details in error.errors(include_url=False)]
+    inherited = {(path[1:], says) for path, says in found if path and path[0] == "default_settings"}
+    return "\n".join(
+        f"{_origin(path, command_line)}: {_dotted(path)}: {says}"
+        for path, says in found
+        if path[0] != "behaviors" or (path[2:], says) not in inherited
+    )
+
+
+def _origin(path: tuple[str | int, ...], command_line: CommandLine) -> str:
+    """Return where the setting at `path` was written: the file, or the command line over it."""
+    value: Any = command_line.settings
+    for key in path:
+        value = value.get(key) if isinstance(value, dict) else None
+    typed = value is not None or command_line.config_path is None
+    return "command line" if typed else str(command_line.config_path)
+
+
+def _dotted(path: tuple[str | int, ...]) -> str:
+    text = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in path)
+    return text.removeprefix(".")
+
+
+def _warn_of_last_lessons(options: RunOptions) -> None:
+    for name, parameter in (options.environment_parameters or {}).items():
+        if parameter.curriculum[-1].completion_criteria:
+            logger.warning(
+                "environment_parameters.%s: completion_criteria of the last lesson are ignored.",
+                name,
+            )
+
+
+def _resume_or_initialize(options: RunOptions, command_line: CommandLine) -> RunOptions:
+    """Settle which of the two holds where both are asked for: what was typed, else resume."""
+    settings = options.checkpoint_settings
+    if not settings.resume or settings.initialize_from is None:
+        return options
+    typed = command_line.settings.get("checkpoint_settings", {})
+    if "initialize_from" in typed and "resume" not in typed:
+        logger.warning("--initialize-from was typed: resume in the file is ignored.")
+        settings = settings.model_copy(update={"resume": False})
+    else:
+        logger.warning(
+            "The run is resumed: initialize_from (%s) is ignored.", settings.initialize_from
+        )
+        settings = settings.model_copy(update={"initialize_from": None})
+    return options.model_copy(update={"checkpoint_settings": settings})
+
+
+# What this version does not have yet
+
+_UNBUILT_OF_BEHAVIORS: dict[str, Callable[[BehaviorSettings], object]] = {
+    "trainer_type: sac": lambda behavior: behavior.trainer_type == "sac",
+    "trainer_type: poca": lambda behavior: behavior.trainer_type == "poca",
+    "reward_signals.curiosity": lambda behavior: "curiosity" in behavior.reward_signals,
+    "reward_signals.gail": lambda behavior: "gail" in behavior.reward_signals,
+    "reward_signals.rnd": lambda behavior: "rnd" in behavior.reward_signals,
+    "network_settings.memory": lambda behavior: behavior.network_settings.memory,
+    "behavioral_cloning": lambda behavior: behavior.behavioral_cloning,
+    "self_play": lambda behavior: behavior.self_play,
+    "threaded: true": lambda behavior: behavior.threaded,
+}
+
+_UNBUILT_OF_RUNS: dict[str, Callable[[RunOptions], object]] = {
+    "env_settings.num_envs: 2 or more": lambda options: options.env_settings.num_envs > 1,
+}
+
+
+def refuse_unbuilt(options: RunOptions) -> None:
+    """Refuse settings that are part of the schema but that this version cannot carry out yet.
+
+    Raises:
+        TrainerConfigError: All such settings, one a line.
+    """
+    behaviors = {f"behaviors.{name}": behavior for name, behavior in options.behaviors.items()}
+    if options.default_settings:
+        behaviors["default_settings"] = options.default_settings
+    keys = [
+        f"{path}.{key}"
+        for path, behavior in behaviors.items()
+        for key, is_used in _UNBUILT_OF_BEHAVIORS.items()
+        if is_used(behavior)
+    ]
+    keys += [key for key, is_used in _UNBUILT_OF_RUNS.items() if is_used(options)]
+    keys += [
+        f"environment_parameters.{name}: samplers and curricula"
+        for name, parameter in (options.environment_parameters or {}).items()
+        if not _is_constant(parameter)
+    ]
+    if keys:
+        raise TrainerConfigError("\n".join(f"{key}: not in this version yet" for key in keys))
+
+
+def _is_constant(parameter: EnvironmentParameter) -> bool:
+    first, *others = parameter.curriculum
+    return not others and first.value.sampler_type == "constant"

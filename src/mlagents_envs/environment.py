@@ -1,0 +1,267 @@
+"""`UnityEnvironment`: a `BaseEnv` at the other end of a `Communicator`."""
+
+import contextlib
+import logging
+import os
+import weakref
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
+
+from mlagents_envs import __version__, handshake
+from mlagents_envs.base_env import (
+    ActionBuffer,
+    ActionTuple,
+    AgentId,
+    BaseEnv,
+    BehaviorMapping,
+    BehaviorName,
+    BehaviorSpec,
+    DecisionSteps,
+    TerminalSteps,
+)
+from mlagents_envs.codec import Command, Input, Steps, decode_output, encode_close, encode_input
+from mlagents_envs.communicator import Communicator
+from mlagents_envs.exception import (
+    UnityCommunicationException,
+    UnityCommunicatorStoppedException,
+    UnityEnvironmentException,
+    UnityException,
+    UnityTimeOutException,
+)
+from mlagents_envs.handshake import Capabilities, SimulationHello, TrainerHello
+from mlagents_envs.launcher import Player, find_executable, player_arguments
+from mlagents_envs.logging_util import get_logger
+from mlagents_envs.rpc_communicator import RpcCommunicator
+from mlagents_envs.side_channel.side_channel import SideChannel, SideChannelRouter
+
+logger = get_logger(__name__)
+
+_EXIT_GRACE_S = 2.0
+
+
+class UnityEnvironment(BaseEnv):
+    """A simulation in another process: a player that this starts, or the Unity Editor.
+
+    Making one listens, starts the player and waits until it has connected. `close()`, or leaving
+    a `with` block, ends the player; so does the end of the program.
+
+        with UnityEnvironment("builds/3DBall") as env:
+            env.reset()
+
+    Args:
+        file_name: The player's executable; None waits for the Editor to enter play mode.
+        worker_id: Tells environments of one program apart; the port is `base_port + worker_id`.
+        base_port: 5005 by default, 5004 for the Editor; 0 takes any free port.
+        seed: Of the simulation's random numbers; 32 bits, signed.
+        no_graphics: Start the player without window and graphics card.
+        no_graphics_monitor: The same, except for worker 0.
+        timeout_wait: Seconds to wait for the simulation: to connect, at each reset and step, and
+            to exit when closed.
+        additional_args: More arguments for the player.
+        side_channels: Channels to talk to the simulation beside observations and actions.
+        log_folder: Absolute path of the folder for the player's log, `Player-<worker_id>.log`.
+        num_areas: How many copies of its training area the simulation shall make, if it can.
+        listen_address: Where to listen. Whoever reaches it can take the simulation's place.
+        max_message_bytes: The largest message to accept.
+        communicator: An opened connection to use instead of listening at a port. It is closed
+            with the environment.
+
+    Raises:
+        UnityEnvironmentException: There is no such executable, or it cannot be started; the
+            player exited; the protocol versions differ; two side channels have one id.
+        UnityWorkerInUseException: The port is taken.
+        UnityTimeOutException: The simulation did not connect in time.
+        UnityCommunicatorStoppedException: The simulation ended the session.
+        UnityCommunicationException: What connected does not speak the protocol.
+    """
+
+    API_VERSION = handshake.API_VERSION
+    DEFAULT_EDITOR_PORT = 5004
+    BASE_ENVIRONMENT_PORT = 5005
+
+    def __init__(
+        self,
+        file_name: str | None = None,
+        worker_id: int = 0,
+        base_port: int | None = None,
+        seed: int = 0,
+        no_graphics: bool = False,
+        no_graphics_monitor: bool = False,
+        timeout_wait: float = 60,
+        additional_args: Sequence[str] | None = None,
+        side_channels: Sequence[SideChannel] | None = None,
+        log_folder: str | None = None,
+        num_areas: int = 1,
+        *,
+        listen_address: str = "127.0.0.1",
+        max_message_bytes: int = ...,
+        communicator: Communicator | None = None,
+    ) -> None:
+        if file_name is None and worker_id != 0:
+            raise UnityEnvironmentException(
+                f"worker_id is {worker_id}, but there is only one Unity Editor: give the "
+                "file_name of a player, or leave worker_id 0"
+            )
+        self._specs: dict[BehaviorName, BehaviorSpec] = {}
+        self._steps: dict[BehaviorName, Steps] = {}
+        self._actions = ActionBuffer(self._specs)
+        self._was_reset = False
+        self._side_channels = SideChannelRouter(side_channels or ())
+
+        hello = TrainerHello(seed, self.API_VERSION, __version__, Capabilities.all(), num_areas)
+        executable = None if file_name is None else find_executable(file_name)
+        default_port = self.DEFAULT_EDITOR_PORT if file_name is None else self.BASE_ENVIRONMENT_PORT
+        first_port = default_port if base_port is None else base_port
+        port = first_port + worker_id if first_port else 0
+        if communicator is None:
+            communicator = RpcCommunicator(
+                port,
+                worker_id=worker_id,
+                listen_address=listen_address,
+                max_message_bytes=max_message_bytes,
+            )
+            communicator.open()
+            port = communicator.port
+        self._session = _Session(communicator, timeout_s=timeout_wait)
+        self._close = weakref.finalize(self, self._session.close)
+        try:
+            if executable is not None:
+                arguments = player_arguments(
+                    port,
+                    worker_id=worker_id,
+                    no_graphics=no_graphics or (no_graphics_monitor and worker_id != 0),
+                    log_folder=log_folder,
+                    additional=additional_args or (),
+                )
+                self._session.player = Player(
+                    [str(executable), *arguments],
+                    log_file=log_file,
+                    show_output=logger.isEnabledFor(logging.DEBUG),
+                )
+            self._simulation = self._session.shake_hands(hello)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def academy_capabilities(self) -> Capabilities:
+        """What the simulation can do beyond the first version of the protocol."""
+        return self._simulation.capabilities
+
+    @property
+    def behavior_specs(self) -> BehaviorMapping:
+        """Specifications by behavior name; empty before the first reset."""
+        return BehaviorMapping(self._specs)
+
+    def reset(self) -> None:
+        """Begin all episodes anew; a step that was sent and not received is finished first.
+
+        Raises:
+            As `step_receive`.
+        """
+        if self._session.is_waiting:
+            self.step_receive()
+        self._actions.clear()
+        self._send(Command.RESET, {})
+        self.step_receive()
+
+    def step(self) -> None:
+        """Send the actions set, zeros for agents without, and wait for the next step.
+
+        The first step before any reset is a reset.
+
+        Raises:
+            As `step_receive`.
+        """
+        self.step_send()
+        self.step_receive()
+
+    def step_send(self) -> None:
+        """Send the actions set and return at once."""
+        if not self._was_reset:
+            self._send(Command.RESET, {})
+            return
+        actions = {
+            name: self._actions.take(name, len(decisions))
+            for name, (decisions, _) in self._steps.items()
+            if len(decisions)
+        }
+        self._actions.clear()
+        self._send(Command.STEP, actions)
+
+    def step_receive(self) -> None:
+        """Wait for what the simulation answers to `step_send`.
+
+        Raises:
+            UnityTimeOutException: It did not answer in time.
+            UnityCommunicatorStoppedException: It ended the session.
+            UnityEnvironmentException: Its process exited, no step was sent, or this is closed.
+            UnityCommunicationException: Its answer breaks the protocol.
+            UnityObservationException: An observation is not what was announced.
+            UnityNonFiniteException: An observation or a reward is NaN or infinite.
+        """
+        output = decode_output(self._session.receive(), self._specs)
+        for name, spec in output.specs.items():
+            if self._specs.setdefault(name, spec) != spec:
+                raise UnityCommunicationException(
+                    f"behavior {name!r} was announced again, as {spec}; before, it was "
+                    f"{self._specs[name]}"
+                )
+        self._was_reset = True
+        self._steps = output.steps
+        self._side_channels.deliver(output.side_channel)
+
+    def fileno(self) -> int:
+        """File descriptor that becomes readable when the answer to `step_send` is there."""
+        return self._session.communicator.fileno()
+
+    def get_steps(self, behavior_name: BehaviorName) -> tuple[DecisionSteps, TerminalSteps]:
+        """Return who asks for an action and who ended in the last step or reset.
+
+        Raises:
+            KeyError: The behavior is unknown.
+        """
+        try:
+            return self._steps[behavior_name]
+        except KeyError:
+            raise KeyError(
+                f"unknown behavior {behavior_name!r}; known are {sorted(self._steps)}. Behaviors "
+                "are announced with the first reset or later, with their first agent."
+            ) from None
+
+    def set_actions(self, behavior_name: BehaviorName, action: ActionTuple) -> None:
+        """Set the next actions of a behavior, one row per agent of its `DecisionSteps`.
+
+        Raises:
+            UnityActionException: The behavior is unknown or the shapes do not fit.
+        """
+        self._actions.set(behavior_name, action, self._decisions(behavior_name))
+
+    def set_action_for_agent(
+        self, behavior_name: BehaviorName, agent_id: AgentId, action: ActionTuple
+    ) -> None:
+        """Set the next action of one agent, one row; the others keep theirs, at first zeros.
+
+        Raises:
+            IndexError: The agent did not ask for a decision.
+            UnityActionException: The behavior is unknown or the shapes do not fit.
+        """
+        self._actions.set_for_agent(
+            behavior_name, agent_id, action, self._decisions(behavior_name)
+        )
+
+    def close(self) -> None:
+        """End the session and the player. Calling it again does nothing."""
+        self._close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()

@@ -1,0 +1,222 @@
+"""Finds, starts, watches and stops a player.
+
+A player is a simulation in a process of its own: a Unity build, or anything else that takes the
+same arguments and calls the trainer (wire protocol, section 2.3).
+"""
+
+import contextlib
+import difflib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from mlagents_envs.exception import UnityEnvironmentException
+
+_SUFFIXES = (".app", ".exe", ".x86_64", ".x86")
+_TAIL_BYTES = 4096
+_TAIL_LINES = 20
+_READ_BYTES = 65536
+_TERMINATE_TIMEOUT_S = 3.0
+_KILL_TIMEOUT_S = 3.0
+
+
+def find_executable(name: str, *, platform: str = sys.platform) -> Path:
+    """Find the executable of a build.
+
+    Args:
+        name: Its path, with or without the suffix that builds have on the platform.
+        platform: As in `sys.platform`.
+
+    Raises:
+        UnityEnvironmentException: There is none, or it may not be executed.
+    """
+    candidates = _candidates(name.strip(), platform)
+    found = next((path for path in candidates if path.is_file()), None)
+    if found is None:
+        raise UnityEnvironmentException(_explain_missing(name.strip(), candidates))
+    if not os.access(found, os.X_OK):
+        raise UnityEnvironmentException(
+            f"{found} may not be executed; allow it with: chmod +x '{found}'"
+        )
+    return found.absolute()
+
+
+def _candidates(name: str, platform: str) -> list[Path]:
+    """Return the files that could be meant, the best first."""
+    base = next((name.removesuffix(end) for end in _SUFFIXES if name.endswith(end)), name)
+    path = Path(base)
+    as_given = [Path(name)] if name != base else []
+    if platform == "darwin":
+        programs = Path(f"{base}.app", "Contents", "MacOS")
+        return [*as_given, programs / path.name, *sorted(programs.glob("*")), path]
+    if platform == "win32":
+        programs_in_folder = [
+            file
+            for file in sorted(path.glob("*.exe"))
+            if not file.name.startswith("UnityCrashHandler")
+        ]
+        return [*as_given, Path(f"{base}.exe"), *programs_in_folder]
+    return [*as_given, Path(f"{base}.x86_64"), Path(f"{base}.x86"), path]
+
+
+def _explain_missing(name: str, candidates: Sequence[Path]) -> str:
+    looked_for = "looked for " + ", ".join(str(path) for path in dict.fromkeys(candidates))
+    path = Path(name)
+    if path.is_dir():
+        inside = [file.name for file in sorted(path.iterdir()) if file.suffix in _SUFFIXES]
+        hint = f" In it are: {', '.join(inside[:5])}." if inside else ""
+        return f"{name!r} is a folder, not an executable; {looked_for}.{hint}"
+    if not path.parent.is_dir():
+        return f"no executable {name!r}: the folder {str(path.parent)!r} does not exist"
+    neighbours = sorted(file.name for file in path.parent.iterdir())
+    near = difflib.get_close_matches(path.name, neighbours, cutoff=0.5)
+    hint = f" Similar names there: {', '.join(near)}." if near else ""
+    return f"no executable {name!r}; {looked_for}.{hint}"
+
+
+def player_arguments(
+    port: int,
+    *,
+    worker_id: int = 0,
+    no_graphics: bool = False,
+    log_folder: str | None = None,
+    additional: Sequence[str] = (),
+) -> list[str]:
+    """Return what a player is started with, in the order of wire protocol, section 2.3.
+
+    Args:
+        port: Where the trainer listens.
+        worker_id: Names the log file.
+        no_graphics: Whether to do without window and graphics card.
+        log_folder: Absolute path of the folder for its log; a `-logFile` of `additional` wins.
+        additional: Arguments of the user.
+    """
+    arguments = ["-nographics", "-batchmode"] if no_graphics else []
+    arguments += ["--mlagents-port", str(port)]
+    if log_folder and not any(argument.lower() == "-logfile" for argument in additional):
+        arguments += ["-logFile", os.path.join(log_folder, f"Player-{worker_id}.log")]
+    return [*arguments, *additional]
+
+
+class Player:
+    """A running player; making this object starts it.
+
+    Its process begins a session of its own: Ctrl-C in the terminal does not reach it, and what it
+    starts itself ends with it.
+
+    Args:
+        command: Executable and arguments.
+        log_file: Where it writes its log, if known.
+        show_output: Whether it writes to our standard output; else its last lines are kept for
+            `exit_description`.
+
+    Raises:
+        UnityEnvironmentException: It cannot be started.
+    """
+
+    def __init__(
+        self, command: Sequence[str], *, log_file: str | None = None, show_output: bool = False
+    ) -> None:
+        self.command = list(command)
+        self._log_file = log_file
+        self._started_at_s = time.time()
+        try:
+            self._process = subprocess.Popen(
+                self.command,
+                stdin=subprocess.DEVNULL,
+                stdout=None if show_output else subprocess.PIPE,
+                stderr=None if show_output else subprocess.STDOUT,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise UnityEnvironmentException(
+                f"{self.command[0]} cannot be started ({error}). Is it a build for this platform?"
+            ) from error
+        self._output_tail = b""
+        self._exited = threading.Event()
+        self._alarm, self._bell = socket.socketpair()
+        self._reader = threading.Thread(target=self._keep_output_tail, daemon=True)
+        self._reader.start()
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def fileno(self) -> int:
+        """File descriptor that becomes readable when the player has exited."""
+        return self._alarm.fileno()
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait for the player to exit; return whether it has."""
+        return self._exited.wait(timeout_s)
+
+    def exit_description(self) -> str:
+        """Say how the player ended and what it wrote last, for an error message."""
+        code = self._process.returncode
+        if code is None:
+            return "is still running"
+        text = f"exited with code {code}" if code >= 0 else f"was killed by {_signal_name(-code)}"
+        tail = self._tail()
+        return f"{text}. The last lines it wrote:\n{tail}" if tail else f"{text} and wrote nothing"
+
+    def stop(self, timeout_s: float) -> None:
+        """Make sure that the player has ended, with all it started.
+
+        Args:
+            timeout_s: How long it may take to exit on its own before it is told to, then made to.
+        """
+        if not self.wait(timeout_s):
+            self._end(by_force=False)
+            if not self.wait(_TERMINATE_TIMEOUT_S):
+                self._end(by_force=True)
+                self.wait(_KILL_TIMEOUT_S)
+        self._alarm.close()
+
+    def _watch(self) -> None:
+        self._process.wait()
+        self._end(by_force=True)  # what it started and left behind
+        self._exited.set()
+        self._bell.close()
+
+    def _end(self, *, by_force: bool) -> None:
+        """Tell, or make, all processes of the player's session end."""
+        if sys.platform == "win32":
+            self._process.kill()
+            return
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL if by_force else signal.SIGTERM)
+
+    def _keep_output_tail(self) -> None:
+        """Read all the player prints, so that it never waits for us, and keep the end of it."""
+        if self._process.stdout is None:
+            return
+        with self._process.stdout as output:
+            while chunk := os.read(output.fileno(), _READ_BYTES):
+                self._output_tail = (self._output_tail + chunk)[-_TAIL_BYTES:]
+
+    def _tail(self) -> str:
+        """Return the last lines of the log file if this player wrote one, else of its output."""
+        self._reader.join(_KILL_TIMEOUT_S)
+        tail = self._log_tail() or self._output_tail
+        lines = tail.decode(errors="replace").strip().splitlines()
+        return "\n".join(f"    {line}" for line in lines[-_TAIL_LINES:])
+
+    def _log_tail(self) -> bytes:
+        try:
+            with open(self._log_file or os.devnull, "rb") as log:
+                if os.fstat(log.fileno()).st_mtime < self._started_at_s - 1:  # of an earlier run
+                    return b""
+                log.seek(max(0, log.seek(0, os.SEEK_END) - _TAIL_BYTES))
+                return log.read()
+        except OSError:
+            return b""
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

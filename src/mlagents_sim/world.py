@@ -1,0 +1,299 @@
+"""`World`, a `BaseEnv` in this process: agents, decision periods, episode ends, parameters.
+
+A world computes all its agents together; every quantity is an array with one row per agent, and
+agents are named by what indexes such an array. A world file writes
+
+    begin(agents)       a new episode for these agents
+    observe(agents)     what they see now
+    command(agents, a)  what they shall do from now on
+    act()               one step of doing it: rewards and endings
+    physics()           what moves by itself, if anything
+    render()            a picture
+
+and this class does the rest in the order of a Unity scene (example environments, section 1.2):
+
+    step:  requests ─► report ─► act ─► time limit ─► physics ─► next step
+"""
+
+import difflib
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlagents_envs.base_env import (
+    ActionBuffer,
+    ActionTuple,
+    AgentId,
+    BaseEnv,
+    BehaviorMapping,
+    BehaviorName,
+    BehaviorSpec,
+    BoolArray,
+    DecisionSteps,
+    FloatArray,
+    TerminalSteps,
+)
+from mlagents_envs.exception import UnityEnvironmentException
+
+Agents = slice | NDArray[np.intp]
+"""Indices of agents; a slice where it is all of them."""
+
+ALL = slice(None)
+
+
+class World(BaseEnv):
+    """Base of the native worlds: one behavior, a fixed number of agents per area.
+
+    An agent whose episode ends reports its last observation and begins anew at once. What ended
+    travels in the next report, which may hold nothing else: an agent that ends between two
+    decisions is not held back. The same seed and actions give the same steps.
+
+    Args:
+        num_areas: How many copies of the scene stand side by side.
+        seed: Of `rng`.
+        parameters: Environment parameters that differ from the defaults.
+
+    Attributes:
+        rng: The only source of randomness.
+        parameters: Environment parameters by name, as the next episode will find them.
+        n_agents: Agents of all areas together, N.
+        agent_id: (N,) int32.
+        reward: (N,) float32 that waits for the agent's next report. Add to it, or set it to
+            overwrite what accrued since the last report.
+        step_count: Steps since the last reset.
+
+    Raises:
+        UnityEnvironmentException: There is no such parameter, or `num_areas` is below 1.
+    """
+
+    behavior_name: ClassVar[BehaviorName]
+    behavior_spec: ClassVar[BehaviorSpec]
+    agents_per_area: ClassVar[int] = 1
+    decision_period_steps: ClassVar[int] = 1
+    max_steps: ClassVar[int | None] = None
+    """Steps after which an episode is interrupted."""
+    default_parameters: ClassVar[Mapping[str, float]] = {}
+
+    def __init__(
+        self, *, num_areas: int = 1, seed: int = 0, parameters: Mapping[str, float] | None = None
+    ) -> None:
+        if num_areas < 1:
+            raise UnityEnvironmentException(f"num_areas must be at least 1, got {num_areas}")
+        self.rng = np.random.default_rng(seed)
+        self.parameters = dict(self.default_parameters)
+        for name, value in (parameters or {}).items():
+            self.set_parameter(name, value)
+
+        self.n_agents = self.agents_per_area * num_areas
+        self.agent_id = np.arange(self.n_agents, dtype=np.int32)
+        self.reward = np.zeros(self.n_agents, np.float32)
+        self.step_count = 0
+        self._next_id = self.n_agents
+        self._begun_at = np.zeros(self.n_agents, np.int64)
+        self._next_interruption: int | None = None
+
+        self._specs = BehaviorMapping({self.behavior_name: self.behavior_spec})
+        self._actions = ActionBuffer(self._specs)
+        self._asking: Agents = slice(0, 0)
+        self._decisions = DecisionSteps.empty(self.behavior_spec)
+        self._terminals = TerminalSteps.empty(self.behavior_spec)
+        self._ended: list[TerminalSteps] = []
+        self._has_begun = False
+        self._is_closed = False
+
+    # What a world writes.
+
+    @abstractmethod
+    def begin(self, agents: Agents) -> None:
+        """Put these agents at the start of a new episode, as `parameters` say."""
+
+    @abstractmethod
+    def observe(self, agents: Agents) -> list[FloatArray]:
+        """Return one new (n, *shape) float32 array per observation of these agents."""
+
+    @abstractmethod
+    def command(self, agents: Agents, action: ActionTuple) -> None:
+        """Tell these agents what to do until told otherwise; zeros when an episode begins."""
+
+    @abstractmethod
+    def act(self) -> None:
+        """Let every agent do one step of what it was told: set `reward`, call `end`."""
+
+    def physics(self) -> None:  # noqa: B027  # many worlds have none
+        """Let a step's time pass."""
+
+    @abstractmethod
+    def render(self) -> NDArray[np.uint8]:
+        """Draw the world as it is: (H, W, 3), red, green, blue."""
+
+    def requests(self) -> Agents | None:
+        """Return who asks for a decision in this step: all when the period is over, or nobody."""
+        return ALL if self.step_count % self.decision_period_steps == 0 else None
+
+    def masks(self, agents: Agents) -> list[BoolArray]:
+        """Return one (n, size) array per discrete branch, True where an action is forbidden."""
+        n = len(self.agent_id[agents])
+        return [np.zeros((n, size), np.bool_) for size in self._branches]
+
+    # What a world calls.
+
+    def end(self, agents: NDArray[np.intp], *, interrupted: bool = False) -> None:
+        """End the episodes of these agents and begin their next ones.
+
+        Args:
+            agents: Their indices, may be empty.
+            interrupted: Whether a clock ran out, rather than the task came to an end.
+        """
+        if len(agents) == 0:
+            return
+        self._ended.append(
+            TerminalSteps(
+                obs=self.observe(agents),
+                reward=self.reward[agents],
+                interrupted=np.full(len(agents), interrupted),
+                agent_id=self.agent_id[agents],
+                group_id=np.zeros(len(agents), np.int32),
+                group_reward=np.zeros(len(agents), np.float32),
+            )
+        )
+        self.reward[agents] = 0.0
+        self._begin(agents)
+
+    def renew_ids(self, agents: NDArray[np.intp]) -> None:
+        """Give these agents ids never used before: as far as the trainer knows, others."""
+        self.agent_id[agents] = np.arange(self._next_id, self._next_id + len(agents))
+        self._next_id += len(agents)
+
+    # What an environment offers.
+
+    def set_parameter(self, name: str, value: float) -> None:
+        """Set an environment parameter; episodes that begin from now on obey it.
+
+        Raises:
+            UnityEnvironmentException: There is no such parameter, or the value is not finite.
+        """
+        if name not in self.default_parameters:
+            near = difflib.get_close_matches(name, self.default_parameters, n=1)
+            raise UnityEnvironmentException(
+                f"{type(self).__name__} has no environment parameter {name!r}"
+                + (f"; did you mean {near[0]!r}?" if near else "")
+                + f" It has {sorted(self.default_parameters) or 'none'}."
+            )
+        if not np.isfinite(value):
+            raise UnityEnvironmentException(f"environment parameter {name!r} is {value}: not finite")
+        self.parameters[name] = float(value)
+
+    @property
+    def behavior_specs(self) -> BehaviorMapping:
+        return self._specs
+
+    def reset(self) -> None:
+        self._require_open()
+        self.step_count = 0
+        self._ended.clear()
+        self._begin(ALL)
+        self._has_begun = True
+        self._report()
+
+    def step(self) -> None:
+        self._require_open()
+        if not self._has_begun:
+            self.reset()
+            return
+        if len(self._decisions):
+            action = self._actions.take(self.behavior_name, len(self._decisions))
+            self.command(self._asking, action)
+        self._advance()
+        while not self._report():
+            self._advance()
+
+    def get_steps(self, behavior_name: BehaviorName) -> tuple[DecisionSteps, TerminalSteps]:
+        if behavior_name != self.behavior_name:
+            raise KeyError(
+                f"unknown behavior {behavior_name!r}; this environment has {list(self._specs)}"
+            )
+        return self._decisions, self._terminals
+
+    def set_actions(self, behavior_name: BehaviorName, action: ActionTuple) -> None:
+        self._actions.set(behavior_name, action, self._decisions)
+
+    def set_action_for_agent(
+        self, behavior_name: BehaviorName, agent_id: AgentId, action: ActionTuple
+    ) -> None:
+        self._actions.set_for_agent(behavior_name, agent_id, action, self._decisions)
+
+    def close(self) -> None:
+        self._is_closed = True
+
+    # The rest.
+
+    @property
+    def _branches(self) -> tuple[int, ...]:
+        return self.behavior_spec.action_spec.discrete_branches
+
+    def _require_open(self) -> None:
+        if self._is_closed:
+            raise UnityEnvironmentException("this environment is closed; make a new one")
+
+    def _begin(self, agents: Agents) -> None:
+        self._begun_at[agents] = self.step_count
+        if self.max_steps is not None:
+            self._next_interruption = int(self._begun_at.min()) + self.max_steps
+        self.begin(agents)
+        n = len(self.agent_id[agents])
+        self.command(agents, self.behavior_spec.action_spec.empty_action(n))
+
+    def _advance(self) -> None:
+        """Finish the step in which decisions were taken; come to the next."""
+        self.step_count += 1
+        self.act()
+        if self.step_count == self._next_interruption:
+            late = self.step_count - self._begun_at == self.max_steps
+            self.end(np.flatnonzero(late), interrupted=True)
+        self.physics()
+
+    def _report(self) -> bool:
+        """Make the steps handed out, if anyone asks or ended; otherwise return False."""
+        asking = self.requests()
+        if asking is None and not self._ended:
+            return False
+        self._asking = slice(0, 0) if asking is None else asking
+        self._actions.clear()
+        self._decisions = self._decision_steps(self._asking)
+        self._terminals = self._terminal_steps()
+        return True
+
+    def _decision_steps(self, agents: Agents) -> DecisionSteps:
+        agent_id = self.agent_id[agents].copy()
+        n = len(agent_id)
+        if n == 0:
+            return DecisionSteps.empty(self.behavior_spec)
+        reward = self.reward[agents].copy()
+        self.reward[agents] = 0.0
+        return DecisionSteps(
+            obs=list[NDArray[Any]](self.observe(agents)),
+            reward=reward,
+            agent_id=agent_id,
+            action_mask=self.masks(agents) if self._branches else None,
+            group_id=np.zeros(n, np.int32),
+            group_reward=np.zeros(n, np.float32),
+        )
+
+    def _terminal_steps(self) -> TerminalSteps:
+        ended, self._ended = self._ended, []
+        if not ended:
+            return TerminalSteps.empty(self.behavior_spec)
+        if len(ended) == 1:
+            return ended[0]
+        observations = zip(*(steps.obs for steps in ended), strict=True)
+        return TerminalSteps(
+            obs=[np.concatenate(batches) for batches in observations],
+            reward=np.concatenate([steps.reward for steps in ended]),
+            interrupted=np.concatenate([steps.interrupted for steps in ended]),
+            agent_id=np.concatenate([steps.agent_id for steps in ended]),
+            group_id=np.concatenate([steps.group_id for steps in ended]),
+            group_reward=np.concatenate([steps.group_reward for steps in ended]),
+        )

@@ -1,0 +1,90 @@
+"""PPO solves a small task with every kind of action."""
+
+import numpy as np
+import pytest
+import torch
+from guess_environment import GuessEnvironment
+
+from mlagents.trainers.rollout.simple_env_manager import SimpleEnvManager
+from mlagents.trainers.settings.behavior import BehaviorSettings
+from mlagents.trainers.stats import StatsReporter
+from mlagents.trainers.training.trainer import OnPolicyTrainer
+from mlagents_envs.base_env import ActionSpec
+
+SETTINGS = BehaviorSettings.model_validate(
+    {
+        "trainer_type": "ppo",
+        "max_steps": 15_000,
+        "time_horizon": 8,
+        "hyperparameters": {"batch_size": 64, "buffer_size": 512, "learning_rate": 3e-3},
+        "network_settings": {"hidden_units": 32, "num_layers": 1, "normalize": True},
+    }
+)
+
+
+def train(env: GuessEnvironment, settings: BehaviorSettings, *, seed: int) -> OnPolicyTrainer:
+    trainer = OnPolicyTrainer(
+        "Guess",
+        env.spec,
+        settings,
+        stats=StatsReporter("Guess", []),
+        device=torch.device("cpu"),
+        seed=seed,
+        inference=False,
+        on_summary=lambda step: None,
+        on_checkpoint=lambda: None,
+    )
+    manager = SimpleEnvManager(env)
+    manager.reset()
+    while trainer.is_learning:
+        for report in manager.receive():
+            trainer.observe(report.player, *report.steps[env.BEHAVIOR])
+            trainer.advance()
+            manager.send(report.player, {env.BEHAVIOR: trainer.decide()[0]})
+    return trainer
+
+
+def random_reward(spec: ActionSpec) -> float:
+    """Mean reward of an episode, four steps, under random actions that obey the masks."""
+    env = GuessEnvironment(spec, n_agents=4000)
+    env.reset()
+    rng = np.random.default_rng(1)
+    action = spec.random_action(4000, rng)
+    action.discrete[...] = rng.integers(0, 2, action.discrete.shape)
+    env.set_actions(env.BEHAVIOR, action)
+    env.step()
+    return 4 * float(env.get_steps(env.BEHAVIOR)[0].reward.mean())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    ("spec", "solved"),
+    [
+        (ActionSpec.create_continuous(1), 3.1),
+        (ActionSpec.create_discrete((3,)), 3.5),
+        (ActionSpec.create_discrete((3, 3)), 3.5),
+        (ActionSpec.create_hybrid(2, (3, 3)), 2.5),
+    ],
+    ids=str,
+)
+def test_learns_every_kind_of_action(spec: ActionSpec, solved: float, seed: int) -> None:
+    env = GuessEnvironment(spec, seed=seed)
+
+    trainer = train(env, SETTINGS, seed=seed)
+
+    assert trainer.mean_reward is not None
+    assert trainer.mean_reward > solved > random_reward(spec) + 0.5
+    assert env.forbidden_actions == 0
+
+
+@pytest.mark.slow
+def test_learns_with_one_body_for_actor_and_critic() -> None:
+    written = SETTINGS.model_dump()
+    written["hyperparameters"]["shared_critic"] = True
+    spec = ActionSpec.create_discrete((3,))
+
+    trainer = train(GuessEnvironment(spec), BehaviorSettings.model_validate(written), seed=0)
+
+    assert trainer.mean_reward is not None
+    assert trainer.mean_reward > 3.5
