@@ -9,7 +9,7 @@ export VENV
 FORCE := $(if $(filter file,$(origin RUN)),--force)
 
 .DEFAULT_GOAL := help
-.PHONY: help train tensorboard test test-fast check format compatibility install clean
+.PHONY: help train tensorboard test test-fast check format reference compatibility install clean
 
 help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -26,12 +26,15 @@ test: $(VENV)/.installed-dev ## Run all tests, the fast ones first
 test-fast: $(VENV)/.installed-dev ## Run the fast tests only
 	@scripts/test fast
 
-check: $(VENV)/.installed-dev ## Check formatting, lint and types
+check: $(VENV)/.installed-dev ## Check formatting, lint, types and the written reference
 	@scripts/check
 
 format: $(VENV)/.installed-dev ## Format the code and repair what the linter can
 	@$(VENV)/bin/ruff check --fix --quiet .
 	@$(VENV)/bin/ruff format .
+
+reference: $(VENV)/.installed-dev ## Write docs/configuration.md from the settings
+	@$(VENV)/bin/python scripts/build_reference
 
 compatibility: ## Test the oldest and newest dependencies and every Python found
 	@scripts/compatibility

@@ -61,9 +61,10 @@ _Decoded = TypeVar("_Decoded")
 
 _F32 = np.dtype("<f4")
 
+# What is beyond these cannot be meant, and must not be allocated.
 _MAX_OBSERVATION_SIZE = 2**28
-_MAX_ACTION_SIZE = 2**20
-"""Numbers per agent beyond which an announcement cannot be meant."""
+_MAX_ACTION_SIZE = 2**16
+_MAX_MASK_BYTES = 2**28
 
 
 class Output(NamedTuple):
@@ -209,7 +210,8 @@ def _decode_spec(announcement: Any, first_agent: Any) -> BehaviorSpec:
 
 def _decode_observation_spec(observation: Any, where: str) -> ObservationSpec:
     shape = tuple(unpack_int32(observation.shape))
-    if not 1 <= len(shape) <= 3 or min(shape) < 0 or math.prod(shape) > _MAX_OBSERVATION_SIZE:
+    largest_part = math.prod(max(size, 1) for size in shape)
+    if not 1 <= len(shape) <= 3 or min(shape) < 0 or largest_part > _MAX_OBSERVATION_SIZE:
         raise UnityCommunicationException(
             f"{where} ({observation.name!r}) announces the shape {shape}; expected 1 to 3 sizes, "
             f"none negative, and at most {_MAX_OBSERVATION_SIZE} numbers"
@@ -369,6 +371,10 @@ def _decode_masks(asking: Sequence[Any], branches: tuple[int, ...]) -> list[Bool
     if not asking or not branches:
         return None
     width = sum(branches)
+    if len(asking) * width > _MAX_MASK_BYTES:
+        raise UnityCommunicationException(
+            f"{len(asking)} agents with {width} discrete choices each are too many"
+        )
     nothing = bytes(width)
     masks = [agent.action_mask for agent in asking]
     if not all(masks):

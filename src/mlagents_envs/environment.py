@@ -2,7 +2,6 @@
 
 import contextlib
 import logging
-import os
 import weakref
 from collections.abc import Sequence
 from types import TracebackType
@@ -11,6 +10,7 @@ from typing import Self
 from mlagents_envs import __version__, handshake
 from mlagents_envs.base_env import (
     ActionBuffer,
+    ActionSpec,
     ActionTuple,
     AgentId,
     BaseEnv,
@@ -30,7 +30,8 @@ from mlagents_envs.exception import (
     UnityTimeOutException,
 )
 from mlagents_envs.handshake import Capabilities, SimulationHello, TrainerHello
-from mlagents_envs.launcher import Player, find_executable, player_arguments
+from mlagents_envs.http2 import DEFAULT_MAX_MESSAGE_BYTES
+from mlagents_envs.launcher import Player, find_executable, player_arguments, player_log_file
 from mlagents_envs.logging_util import get_logger
 from mlagents_envs.rpc_communicator import RpcCommunicator
 from mlagents_envs.side_channel.side_channel import SideChannel, SideChannelRouter
@@ -38,6 +39,7 @@ from mlagents_envs.side_channel.side_channel import SideChannel, SideChannelRout
 logger = get_logger(__name__)
 
 _EXIT_GRACE_S = 2.0
+_NO_DECISIONS = DecisionSteps.empty(BehaviorSpec([], ActionSpec(0, ())))
 
 
 class UnityEnvironment(BaseEnv):
@@ -95,7 +97,7 @@ class UnityEnvironment(BaseEnv):
         num_areas: int = 1,
         *,
         listen_address: str = "127.0.0.1",
-        max_message_bytes: int = ...,
+        max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES,
         communicator: Communicator | None = None,
     ) -> None:
         if file_name is None and worker_id != 0:
@@ -123,15 +125,17 @@ class UnityEnvironment(BaseEnv):
             )
             communicator.open()
             port = communicator.port
+            if executable is None:
+                logger.info("Listening on port %d. Press Play in the Unity Editor to begin.", port)
         self._session = _Session(communicator, timeout_s=timeout_wait)
         self._close = weakref.finalize(self, self._session.close)
         try:
             if executable is not None:
+                log_file = player_log_file(log_folder, worker_id) if log_folder else None
                 arguments = player_arguments(
                     port,
-                    worker_id=worker_id,
                     no_graphics=no_graphics or (no_graphics_monitor and worker_id != 0),
-                    log_folder=log_folder,
+                    log_file=log_file,
                     additional=additional_args or (),
                 )
                 self._session.player = Player(
@@ -247,9 +251,14 @@ class UnityEnvironment(BaseEnv):
             IndexError: The agent did not ask for a decision.
             UnityActionException: The behavior is unknown or the shapes do not fit.
         """
-        self._actions.set_for_agent(
-            behavior_name, agent_id, action, self._decisions(behavior_name)
-        )
+        self._actions.set_for_agent(behavior_name, agent_id, action, self._decisions(behavior_name))
+
+    def _decisions(self, behavior_name: BehaviorName) -> DecisionSteps:
+        steps = self._steps.get(behavior_name)
+        return _NO_DECISIONS if steps is None else steps[0]
+
+    def _send(self, command: Command, actions: dict[BehaviorName, ActionTuple]) -> None:
+        self._session.send(encode_input(Input(command, actions, self._side_channels.collect())))
 
     def close(self) -> None:
         """End the session and the player. Calling it again does nothing."""
@@ -265,3 +274,116 @@ class UnityEnvironment(BaseEnv):
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+
+class _Session:
+    """The connection to one simulation and, where we started it, its player.
+
+    Args:
+        communicator: Opened.
+        timeout_s: How long to wait for each message.
+    """
+
+    def __init__(self, communicator: Communicator, *, timeout_s: float) -> None:
+        self.communicator = communicator
+        self.player: Player | None = None
+        self._timeout_s = timeout_s
+        self._exit_timeout_s = 0.0
+        self._is_connected = False
+        self._is_closed = False
+        self._owes_answer = False
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the simulation's next message is still to come."""
+        return not self._owes_answer
+
+    def shake_hands(self, hello: TrainerHello) -> SimulationHello:
+        """Wait for the simulation to connect, and agree with it on the protocol's version."""
+        try:
+            simulation = handshake.decode_simulation_hello(self.receive())
+            self.send(handshake.encode_trainer_hello(hello))
+            handshake.decode_ready(self.receive())
+        except UnityTimeOutException as error:
+            raise UnityTimeOutException(f"{error}. {self._hint()}") from error
+        handshake.check_version(simulation.communication_version)
+        logger.info(
+            "Connected to a simulation with package version %s and protocol version %s.",
+            simulation.package_version,
+            simulation.communication_version,
+        )
+        if not simulation.capabilities.baseRLCapabilities:
+            logger.warning("The simulation says that it lacks the base of the protocol.")
+        self._exit_timeout_s = self._timeout_s
+        return simulation
+
+    def _hint(self) -> str:
+        if self.player is None:
+            return (
+                "Press Play in the Unity Editor while this waits, with the Behavior Type of the "
+                "agents set to Default."
+            )
+        return (
+            f"The player {self.player.command[0]!r} is running. Its agents need the Behavior Type "
+            "Default, and nothing may wait for a click at its start; on a machine without a "
+            "display, pass no_graphics=True."
+        )
+
+    def receive(self) -> bytes:
+        """Wait for the simulation's next message."""
+        self._require_open()
+        if self._owes_answer:
+            raise UnityEnvironmentException("no step was sent: call step_send() first")
+        alarm = None if self.player is None else self.player.fileno()
+        try:
+            message = self.communicator.receive(self._timeout_s, alarm=alarm)
+        except UnityTimeOutException:
+            self._exit_timeout_s = 0.0  # it hangs: do not wait for it again
+            raise
+        except UnityCommunicatorStoppedException as error:
+            raise self._diagnosed(error) from error
+        if message is None:
+            raise self._player_exited()
+        self._is_connected = self._owes_answer = True
+        return message
+
+    def send(self, message: bytes) -> None:
+        """Answer the simulation's last message."""
+        self._require_open()
+        if not self._owes_answer:
+            raise UnityEnvironmentException(
+                "the simulation has not answered the last step: call step_receive() first"
+            )
+        self._owes_answer = False
+        try:
+            self.communicator.send(message)
+        except UnityCommunicatorStoppedException as error:
+            raise self._diagnosed(error) from error
+
+    def close(self) -> None:
+        """End the session, and the player if there is one."""
+        self._is_closed = True
+        if self._owes_answer:
+            # The simulation waits for this answer; after a quit of its own too.
+            with contextlib.suppress(UnityException):
+                self.communicator.send(encode_close())
+        self.communicator.close()
+        if self.player is not None:
+            self.player.stop(self._exit_timeout_s)
+
+    def _require_open(self) -> None:
+        if self._is_closed:
+            raise UnityEnvironmentException("this environment is closed")
+
+    def _diagnosed(self, error: UnityException) -> UnityException:
+        """Return the reason for a lost connection: the player's exit, where that is it."""
+        if self.player is not None and self.player.wait(_EXIT_GRACE_S):
+            return self._player_exited()
+        return error
+
+    def _player_exited(self) -> UnityEnvironmentException:
+        assert self.player is not None, "without a player there is no alarm"
+        when = "" if self._is_connected else " before it had connected"
+        return UnityEnvironmentException(
+            f"the player {self.player.command[0]!r} {self.player.exit_description(when)}"
+        )

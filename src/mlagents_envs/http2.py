@@ -635,7 +635,7 @@ class ClientConnection(_Connection):
             raise RuntimeError("a call is open already")
         stream = self._last_stream + 2 if self._last_stream else 1
         if stream > _LARGEST_STREAM:
-            raise ProtocolError("this connection has used up its 2**30 calls")
+            raise RuntimeError("all 2**30 calls of this connection are used up: connect anew")
         self._begin_call(stream)
         self._send_headers(stream, self._request)
         self._send_message(message)

@@ -67,7 +67,8 @@ class Http2Socket:
         self._selector = Selector()
         self._selector.register(sock, selectors.EVENT_READ)
         sock.setblocking(False)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        with suppress(OSError):  # some systems refuse where the peer is gone; `read` will say so
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def fileno(self) -> int:
         """The socket's file descriptor."""

@@ -80,27 +80,30 @@ def _explain_missing(name: str, candidates: Sequence[Path]) -> str:
     return f"no executable {name!r}; {looked_for}.{hint}"
 
 
+def player_log_file(log_folder: str, worker_id: int) -> str:
+    """Return the path of a player's log."""
+    return os.path.abspath(os.path.join(log_folder, f"Player-{worker_id}.log"))
+
+
 def player_arguments(
     port: int,
     *,
-    worker_id: int = 0,
     no_graphics: bool = False,
-    log_folder: str | None = None,
+    log_file: str | None = None,
     additional: Sequence[str] = (),
 ) -> list[str]:
     """Return what a player is started with, in the order of wire protocol, section 2.3.
 
     Args:
         port: Where the trainer listens.
-        worker_id: Names the log file.
         no_graphics: Whether to do without window and graphics card.
-        log_folder: Absolute path of the folder for its log; a `-logFile` of `additional` wins.
+        log_file: Where it writes its log; a `-logFile` among `additional` wins.
         additional: Arguments of the user.
     """
     arguments = ["-nographics", "-batchmode"] if no_graphics else []
     arguments += ["--mlagents-port", str(port)]
-    if log_folder and not any(argument.lower() == "-logfile" for argument in additional):
-        arguments += ["-logFile", os.path.join(log_folder, f"Player-{worker_id}.log")]
+    if log_file and not any(argument.lower() == "-logfile" for argument in additional):
+        arguments += ["-logFile", log_file]
     return [*arguments, *additional]
 
 
@@ -153,14 +156,19 @@ class Player:
         """Wait for the player to exit; return whether it has."""
         return self._exited.wait(timeout_s)
 
-    def exit_description(self) -> str:
-        """Say how the player ended and what it wrote last, for an error message."""
+    def exit_description(self, when: str = "") -> str:
+        """Say how the player ended and what it wrote last, for an error message.
+
+        Args:
+            when: Follows the first words, as in "exited with code 3 before it had connected".
+        """
         code = self._process.returncode
         if code is None:
             return "is still running"
-        text = f"exited with code {code}" if code >= 0 else f"was killed by {_signal_name(-code)}"
+        how = f"exited with code {code}" if code >= 0 else f"was killed by {_signal_name(-code)}"
         tail = self._tail()
-        return f"{text}. The last lines it wrote:\n{tail}" if tail else f"{text} and wrote nothing"
+        wrote = f". The last lines it wrote:\n{tail}" if tail else ", and wrote nothing"
+        return how + when + wrote
 
     def stop(self, timeout_s: float) -> None:
         """Make sure that the player has ended, with all it started.

@@ -114,7 +114,7 @@ class RpcCommunicator(Communicator):
             self._selector.register(listener, selectors.EVENT_READ, self._accept)
 
     def _listen(self) -> list[socket.socket]:
-        if self._listen_address != _LOOPBACK:
+        if self._listen_address not in (_LOOPBACK, "localhost"):
             return [_listener(self._listen_address, self._port)]
         for _ in range(_FREE_PORT_ATTEMPTS):
             ipv4 = _listener(_LOOPBACK, self._port)
@@ -148,23 +148,215 @@ class RpcCommunicator(Communicator):
         self._require_session()
         self._watch(alarm)
         deadline = time.monotonic() + timeout_s
-        while True:
-            message = self._next_message()
-            if message is not None:
-                return message
-            try:
-                ready = wait(self._selector, deadline)
-            except TimeoutError:
-                raise self._time_out(timeout_s) from None
-            alarmed = any(key.data is None for key in ready)
-            if alarmed and len(ready) == 1:
-                return None
-            try:
-                for key in ready:
-                    if key.data is not None:
-                        key.data(key.fileobj, deadline)
-            except UnityCommunicatorStoppedException:
-                if alarmed:
+        message = self._next_message()
+        try:
+            while message is None:
+                if not self._handle(wait(self._selector, deadline), deadline):
                     return None
+                message = self._next_message()
+                if message is None and time.monotonic() >= deadline:
+                    raise TimeoutError
+        except TimeoutError:
+            raise UnityTimeOutException(
+                f"no simulation connected to port {self._port} within {timeout_s:g} s"
+                if self._peer is None
+                else f"the simulation is connected, but sent no message within {timeout_s:g} s"
+            ) from None
+        return message
+
+    def send(self, message: bytes) -> None:
+        """Answer the message received last; return as soon as it is handed to the system.
+
+        Raises:
+            UnityTimeOutException: The simulation does not read; the session is over.
+            UnityCommunicatorStoppedException: The simulation hung up.
+            UnityCommunicationException: There is nothing to answer, or the simulation broke the
+                protocol.
+        """
+        self._require_session()
+        peer, connection = self._peer, self._connection
+        if peer is not None and peer.events:  # it ended the call that this would answer
+            self._next_message()
+        if peer is None or connection is None or not connection.awaits_response:
+            raise UnityCommunicationException("there is no message of the simulation to answer")
+        connection.respond(message)
+        try:
+            peer.send(time.monotonic() + self._send_timeout_s)
+        except UnityException as error:
+            self._end_session(error)
+            raise
+        # Whoever waits for `fileno` next would not see what was read just now. That can not be
+        # a message, which would have been a second call; at most it is the end.
+        self._next_message()
+
+    def fileno(self) -> int:
+        """File descriptor of the connection, readable when the next message arrives.
+
+        It is also readable for frames that are no message, which the simulation's HTTP/2 sends of
+        its own accord. Who waits for several simulations at once calls `receive(0)` then, and
+        waits on if that raises `UnityTimeOutException`.
+
+        Raises:
+            UnityCommunicatorStoppedException: The simulation hung up.
+            UnityCommunicationException: No simulation has connected yet.
+        """
+        self._require_session()
+        if self._peer is None:
+            raise UnityCommunicationException(
+                f"no simulation has connected to port {self._port} yet: receive its first message"
+            )
+        return self._peer.fileno()
+
+    def close(self) -> None:
+        """Hang up and stop listening. Calling it again does nothing."""
+        for connection in self._candidates:
+            connection.close()
+        self._candidates.clear()
+        if self._peer is not None:
+            self._peer.close()
+            self._peer = None
+        for listener in self._listeners:
+            listener.close()
+        self._listeners = []
+        self._selector.close()
+
+    def _require_session(self) -> None:
+        if self._over:
+            raise UnityCommunicatorStoppedException(self._over)
+        if not self._listeners:
+            raise UnityCommunicationException("not listening: open() comes first, close() last")
+
+    def _end_session(self, error: UnityException) -> None:
+        self._over = f"the session is over: {error}"
+        if self._peer is not None:
+            self._selector.unregister(self._peer)
+            self._peer.close()
+            self._peer = None
+
+    def _next_message(self) -> bytes | None:
+        """Return the message that was read, None if there is none.
+
+        Raises:
+            UnityCommunicatorStoppedException: The simulation ended the call instead.
+        """
+        if self._peer is None or not self._peer.events:
+            return None
+        event = self._peer.events.popleft()
+        if isinstance(event, Message):
+            return event.data
+        error = UnityCommunicatorStoppedException(f"the simulation hung up: {event.reason}")
+        self._end_session(error)
+        raise error
+
+    def _watch(self, alarm: int | None) -> None:
+        if alarm == self._alarm:
+            return
+        if self._alarm is not None:
+            self._selector.unregister(self._alarm)
+        self._alarm = alarm
+        if alarm is not None:
+            self._selector.register(alarm, selectors.EVENT_READ)
+
+    def _handle(self, ready: list[selectors.SelectorKey], deadline: float) -> bool:
+        """Do what is ready; return False where the alarm is all there is.
+
+        A player that exits may leave its last words unread, so the alarm comes after them.
+        """
+        alarmed = any(key.data is None for key in ready)
+        try:
+            for key in ready:
+                if key.data is not None:
+                    key.data(key.fileobj, deadline)
+        except UnityCommunicatorStoppedException:
+            if not alarmed:
                 raise
-            if time.monotonic() >= deadline
+            return False
+        return not alarmed or len(ready) > 1
+
+    def _accept(self, listener: socket.socket, deadline: float) -> None:
+        try:
+            sock, _ = listener.accept()
+        except OSError as error:  # gone again
+            _logger.debug("Could not accept a connection: %s", error)
+            return
+        if self._peer is not None:
+            _logger.debug("Refused a second connection to port %d.", self._port)
+            sock.close()
+            return
+        if len(self._candidates) == _MAX_CANDIDATES:
+            self._drop(next(iter(self._candidates)), "others wait")
+        connection = ServerConnection(self._max_message_bytes)
+        candidate = Http2Socket(sock, connection, peer="the simulation")
+        self._candidates[candidate] = connection
+        self._selector.register(candidate, selectors.EVENT_READ, self._read_candidate)
+
+    def _drop(self, candidate: Http2Socket, reason: object) -> None:
+        _logger.debug("Dropped a connection to port %d: %s", self._port, reason)
+        del self._candidates[candidate]
+        self._selector.unregister(candidate)
+        candidate.close()
+
+    def _read_candidate(self, candidate: Http2Socket, deadline: float) -> None:
+        if candidate not in self._candidates:  # another became the peer a moment ago
+            return
+        try:
+            candidate.read(deadline)
+        except UnityException as error:
+            self._drop(candidate, error)
+            return
+        if self._candidates[candidate].established:
+            self._connection = self._candidates.pop(candidate)
+            self._peer = candidate
+            self._selector.modify(candidate, selectors.EVENT_READ, self._read_peer)
+            for other in list(self._candidates):
+                self._drop(other, "another one is the simulation")
+
+    def _read_peer(self, peer: Http2Socket, deadline: float) -> None:
+        try:
+            peer.read(deadline)
+        except UnityTimeOutException:
+            raise
+        except UnityException as error:
+            self._end_session(error)
+            raise
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return address == "localhost"
+
+
+def _listener(address: str, port: int) -> socket.socket:
+    """Listen where nobody else does; a port that only waits out old connections counts as free."""
+    return socket.create_server(
+        (address, port),
+        family=socket.AF_INET6 if ":" in address else socket.AF_INET,
+        backlog=_BACKLOG,
+        dualstack_ipv6=address == "::" and socket.has_dualstack_ipv6(),
+    )
+
+
+def _holder_of(port: int) -> str:
+    """Name the process that listens on a port, as far as /proc tells."""
+    sockets = _listening_sockets(port)
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # not ours to look into, or gone
+            for descriptor in os.scandir(process / "fd"):
+                if os.readlink(descriptor.path) in sockets:
+                    name = (process / "comm").read_text().strip()
+                    return f"process {process.name} ({name})"
+    return "another process"
+
+
+def _listening_sockets(port: int) -> set[str]:
+    """Return the sockets that listen on a port, as links in /proc/<pid>/fd name them."""
+    sockets = set()
+    for table in (Path("/proc/net/tcp"), Path("/proc/net/tcp6")):
+        with suppress(OSError):
+            for line in table.read_text().splitlines()[1:]:
+                fields = line.split()  # number, local address:port, remote, state, ..., inode
+                if fields[3] == "0A" and int(fields[1].rpartition(":")[2], 16) == port:
+                    sockets.add(f"socket:[{fields[9]}]")
+    return sockets

@@ -3,6 +3,10 @@ import onnx
 import onnxruntime
 import pytest
 import torch
+from numpy.typing import NDArray
+from onnx import TensorProto, numpy_helper
+from torch import nn
+
 from actors import (
     BEHAVIORS,
     CONTINUOUS,
@@ -14,17 +18,13 @@ from actors import (
     observations,
     outputs,
 )
-from numpy.typing import NDArray
-from onnx import TensorProto, numpy_helper
-from samples import assert_categorical, assert_normal
-from shared_data import ROOT, load_vectors, require
-from torch import nn
-
 from mlagents.trainers.algorithms.policy import Policy
 from mlagents.trainers.networks.actor_critic import Actor
 from mlagents.trainers.settings.behavior import NetworkSettings
 from mlagents.trainers.training.export import export_onnx
 from mlagents_envs.base_env import BehaviorSpec
+from samples import assert_categorical, assert_normal
+from shared_data import ROOT, load_vectors, require
 
 # Wire protocol, section 6.1.
 KNOWN_TO_THE_ENGINE = set(
@@ -334,7 +334,7 @@ def test_a_masked_action_is_never_sampled_and_the_others_share_its_chances() -> 
     assert set(found["deterministic_discrete_actions"][:, 0]) <= {0, 2}
 
 
-# ------------------------------------------------------------------------ models trained in Unity
+# -------------------------------------------------------------------------- models trained in Unity
 
 
 def load_published(name: str) -> tuple[onnx.ModelProto, dict[str, NDArray]]:

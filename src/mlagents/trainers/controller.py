@@ -67,11 +67,11 @@ class Controller:
 
         However it ends, what was learned is saved. `KeyboardInterrupt` ends it in good order.
         """
+        self._manager.reset()
         if not self._inference:
             self._store.write_status()
         try:
             with ProgressLine() as progress:
-                self._manager.reset()
                 while not self._is_done():
                     self._advance()
                     progress.update(self.trainers.values())
@@ -134,7 +134,7 @@ class Controller:
             on_summary=lambda step: self._summarize(trainer, stats, step),
             on_checkpoint=lambda: self._save(trainer),
         )
-        stats.add_property(StatsPropertyType.HYPERPARAMETERS, settings.model_dump())
+        stats.add_property(StatsPropertyType.HYPERPARAMETERS, settings.model_dump(mode="json"))
         if self._resume:
             trainer.load_state(load_checkpoint(self._folder.checkpoint(name)))
             logger.info(f"Resuming {name} at step {trainer.step}.")

@@ -39,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         logger.info("Interrupted.")
     except UnityCommunicatorStoppedException as error:
         logger.info(f"The environment ended the session: {error}")
-    except (TrainerError, UnityException) as error:
+    except (TrainerError, UnityException, OSError) as error:
         if debug:
             raise
         logger.error(str(error))

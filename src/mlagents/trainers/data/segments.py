@@ -49,7 +49,7 @@ class Segments:
     terminated: NDArray[np.bool_]
     interrupted: NDArray[np.bool_]
     episode: NDArray[np.int64]
-    episode_return: FloatArray
+    episode_return: NDArray[np.float64]
     episode_length: NDArray[np.int64]
 
     @property

@@ -38,7 +38,7 @@ class _Columns:
     is_open: NDArray[np.bool_]
     """Whether an observation or a decision waits for its reward."""
     episode: NDArray[np.int64]
-    episode_return: NDArray[np.float32]
+    episode_return: NDArray[np.float64]
     episode_length: NDArray[np.int64]
 
     @classmethod
@@ -56,7 +56,7 @@ class _Columns:
             length=np.zeros(n_lanes, np.int64),
             is_open=np.zeros(n_lanes, np.bool_),
             episode=np.zeros(n_lanes, np.int64),
-            episode_return=np.zeros(n_lanes, np.float32),
+            episode_return=np.zeros(n_lanes, np.float64),
             episode_length=np.zeros(n_lanes, np.int64),
         )
 
@@ -193,7 +193,7 @@ class Collector:
         reward, group_reward = steps.reward[rows], steps.group_reward[rows]
         columns.reward[lanes, length] = reward
         columns.group_reward[lanes, length] = group_reward
-        columns.episode_return[lanes] += reward + group_reward
+        columns.episode_return[lanes] += reward.astype(np.float64) + group_reward
         columns.episode_length[lanes] += 1
         length += 1
         columns.length[lanes] = length

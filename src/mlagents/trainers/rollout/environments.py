@@ -103,11 +103,18 @@ def call_factory(factory: Callable[..., Any], **offered: Any) -> BaseEnv:
     """Call an environment factory with those of the offered keywords that it takes.
 
     Raises:
-        TrainerConfigError: What it returns is not a `BaseEnv`.
+        TrainerConfigError: It wants something else, or does not return a `BaseEnv`.
     """
-    takes = inspect.signature(factory).parameters
-    if not any(p.kind is inspect.Parameter.VAR_KEYWORD for p in takes.values()):
-        offered = {name: value for name, value in offered.items() if name in takes}
+    try:
+        signature = inspect.signature(factory)
+        if not any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values()):
+            offered = {key: offered[key] for key in signature.parameters if key in offered}
+        signature.bind(**offered)
+    except (TypeError, ValueError) as error:
+        raise TrainerConfigError(
+            f"--env: {factory!r} cannot be called: {error}. It may take worker_id, seed, num_areas "
+            "and parameters, by name, and nothing else without a default."
+        ) from error
     env = factory(**offered)
     if not isinstance(env, BaseEnv):
         raise TrainerConfigError(

@@ -62,7 +62,12 @@ def load_run_options(command_line: CommandLine) -> RunOptions:
 
 def dump_configuration(options: RunOptions) -> str:
     """Return `options` as YAML with every value explicit; it can be loaded again."""
-    return yaml.safe_dump(options.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+    written = options.model_dump(mode="json")
+    defaults, behaviors = options.default_settings, options.behaviors.values()
+    if defaults and any(defaults.reward_signals.keys() - b.reward_signals for b in behaviors):
+        # Not written, or that behavior would have inherited it. Written, it would from now on.
+        del written["default_settings"]["reward_signals"]
+    return yaml.safe_dump(written, sort_keys=False, allow_unicode=True)
 
 
 # Reading

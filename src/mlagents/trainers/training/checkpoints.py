@@ -63,6 +63,11 @@ class RunFolder:
     path: Path
 
     @property
+    def status(self) -> Path:
+        """The list of checkpoints."""
+        return self.logs / "training_status.json"
+
+    @property
     def logs(self) -> Path:
         """Where players and timers log."""
         return self.path / "run_logs"
@@ -76,12 +81,13 @@ class RunFolder:
             UnityTrainerException: The folder is there and nobody said what to do with it, or it
                 is not and was to be resumed.
         """
-        exists = self.path.exists()
-        if resume and not exists:
+        if resume and not self.path.exists():
             raise UnityTrainerException(
                 f"there is no run to resume in {self.path}. Check --run-id and --results-dir, "
                 f"or leave out --resume to start it{_other_runs(self.path)}."
             )
+        # What failed before its first step left logs at most; it may be tried again as it was.
+        exists = self.status.exists() or any(self.path.glob("*/*.pt"))
         if exists and not (resume or force or inference):
             raise UnityTrainerException(
                 f"{self.path} holds an earlier run. Continue it with --resume, replace it with "
@@ -126,7 +132,10 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     try:
         state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:
-        raise UnityTrainerException(f"there is no checkpoint {path}.") from None
+        raise UnityTrainerException(
+            f"there is no checkpoint {path}. A run that ended before its first checkpoint can only "
+            "be started over, with --force."
+        ) from None
     except Exception as error:  # torch raises many kinds for a broken file
         raise UnityTrainerException(f"checkpoint {path} cannot be read: {error}") from error
     return state
@@ -172,7 +181,7 @@ class CheckpointStore:
 
     def __init__(self, folder: RunFolder, *, resume: bool) -> None:
         self._folder = folder
-        self._path = folder.logs / "training_status.json"
+        self._path = folder.status
         self._status: dict[str, Any] = {}
         if resume:
             self._read()

@@ -1,0 +1,119 @@
+"""Agent-steps per second of training 3DBall at its standard settings.
+
+Prints rollout alone (the policy acts, nothing is learned), and rollout and update together, with
+12 and with 96 agents in this process, and with 12 agents of a player in another process.
+
+    python benchmarks/training.py [--steps 120000] [--rounds 3]
+"""
+
+import argparse
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+
+from mlagents.torch_utils import set_threads
+from mlagents.trainers.cli_args import parse_command_line
+from mlagents.trainers.rollout.simple_env_manager import SimpleEnvManager
+from mlagents.trainers.settings.behavior import BehaviorSettings
+from mlagents.trainers.settings.load import load_run_options
+from mlagents.trainers.stats import StatsReporter
+from mlagents.trainers.training.trainer import OnPolicyTrainer
+from mlagents_envs.base_env import BaseEnv
+from mlagents_envs.environment import UnityEnvironment
+from mlagents_envs.registry import default_registry
+
+CONFIGURATION = Path(__file__).parents[1] / "config" / "ppo" / "3DBall.yaml"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "--steps", type=int, default=120_000, help="agent-steps of each measurement"
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=3, help="measurements of which the median is shown"
+    )
+    arguments = parser.parse_args()
+    set_threads()
+    settings = load_run_options(parse_command_line([str(CONFIGURATION)])).behavior_settings(
+        "3DBall"
+    )
+
+    print(f"{'':34}{'rollout':>10}{'rollout and update':>20}   agent-steps/s")
+    for title, environment in (
+        ("12 agents, in this process", in_process(num_areas=1)),
+        ("96 agents, in this process", in_process(num_areas=8)),
+        ("12 agents, over the wire", over_the_wire()),
+    ):
+        with environment as env:
+            rates = [
+                statistics.median(
+                    measure(env, settings, n_steps=arguments.steps, learn=learn)
+                    for _ in range(arguments.rounds)
+                )
+                for learn in (False, True)
+            ]
+        print(f"{title:34}{rates[0]:10,.0f}{rates[1]:20,.0f}")
+
+
+def measure(env: BaseEnv, settings: BehaviorSettings, *, n_steps: int, learn: bool) -> float:
+    """Return agent-steps per second, after a warm-up of one buffer."""
+    (behavior,) = env.behavior_specs
+    trainer = OnPolicyTrainer(
+        "3DBall",
+        env.behavior_specs[behavior],
+        settings.model_copy(update={"max_steps": 10 * n_steps}),
+        stats=StatsReporter("3DBall", []),
+        device=torch.device("cpu"),
+        seed=0,
+        inference=not learn,
+        on_summary=lambda step: None,
+        on_checkpoint=lambda: None,
+    )
+    manager = SimpleEnvManager(env)
+    manager.reset()
+    n_decisions, begun_s, warm_up = 0, 0.0, 12_000
+    while n_decisions < warm_up + n_steps:
+        if not begun_s and n_decisions >= warm_up:
+            begun_s, warm_up = time.perf_counter(), n_decisions
+        for report in manager.receive():
+            decisions, terminals = report.steps[behavior]
+            trainer.observe(report.player, decisions, terminals)
+            trainer.advance()
+            manager.send(report.player, {behavior: trainer.decide()[0]})
+            n_decisions += len(decisions)
+    return (n_decisions - warm_up) / (time.perf_counter() - begun_s)
+
+
+@contextmanager
+def in_process(*, num_areas: int) -> Iterator[BaseEnv]:
+    env = default_registry["3DBall"].make(seed=0, num_areas=num_areas)
+    env.reset()
+    yield env
+    env.close()
+
+
+@contextmanager
+def over_the_wire() -> Iterator[BaseEnv]:
+    port = 5904
+    player = subprocess.Popen(
+        [sys.executable, "-m", "mlagents_sim", "3DBall", "--mlagents-port", str(port)]
+    )
+    try:
+        env = UnityEnvironment(base_port=port)
+        env.reset()
+        yield env
+        env.close()
+        player.wait(timeout=10)
+    finally:
+        player.kill()
+
+
+if __name__ == "__main__":
+    main()

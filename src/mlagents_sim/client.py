@@ -1,0 +1,115 @@
+"""`RpcClient`: the simulation's end of the wire; it calls the trainer."""
+
+import socket
+import time
+from types import TracebackType
+from typing import Self
+
+from mlagents_envs.exception import (
+    UnityCommunicationException,
+    UnityCommunicatorStoppedException,
+    UnityEnvironmentException,
+    UnityException,
+    UnityTimeOutException,
+)
+from mlagents_envs.http2 import DEFAULT_MAX_MESSAGE_BYTES, ClientConnection, Message
+from mlagents_envs.http2_socket import Http2Socket
+
+
+class RpcClient:
+    """One message out, the trainer's answer back.
+
+        with RpcClient(port) as client:
+            answer = client.call(message)
+
+    Args:
+        port: Where the trainer listens.
+        host: On which machine.
+        connect_timeout_s: How long entering the `with` block waits for the connection.
+        max_message_bytes: Largest answer accepted.
+    """
+
+    def __init__(
+        self,
+        port: int,
+        *,
+        host: str = "localhost",
+        connect_timeout_s: float = 10.0,
+        max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES,
+    ) -> None:
+        self._host = host
+        self._port = port
+        self._connect_timeout_s = connect_timeout_s
+        self._max_message_bytes = max_message_bytes
+        self._connection: ClientConnection | None = None
+        self._socket: Http2Socket | None = None
+
+    def connect(self, timeout_s: float) -> None:
+        """Connect to the trainer, which must be listening already.
+
+        Raises:
+            UnityEnvironmentException: Nobody listens there.
+            UnityTimeOutException: Nobody answered within `timeout_s`.
+        """
+        where = f"{self._host} port {self._port}"
+        try:
+            sock = socket.create_connection((self._host, self._port), timeout_s)
+        except TimeoutError as error:
+            raise UnityTimeOutException(f"{where} did not answer within {timeout_s:g} s") from error
+        except (OSError, OverflowError) as error:
+            raise UnityEnvironmentException(
+                f"cannot connect to a trainer at {where}: {error}. Start the trainer first; it "
+                "says which port it listens on."
+            ) from error
+        self._connection = ClientConnection(f"{self._host}:{self._port}", self._max_message_bytes)
+        self._socket = Http2Socket(sock, self._connection, peer=f"the trainer at {where}")
+
+    def call(self, message: bytes, timeout_s: float | None = None) -> bytes:
+        """Send a message and return the trainer's answer.
+
+        After an error the client is closed: there is no telling what the trainer made of the call.
+
+        Args:
+            message: What to send.
+            timeout_s: How long to wait for the answer; None for as long as it takes, since the
+                trainer may be learning.
+
+        Raises:
+            UnityTimeOutException: No answer came in time.
+            UnityCommunicatorStoppedException: The trainer refused the call or hung up.
+            UnityCommunicationException: The trainer broke the protocol, or this is not connected.
+        """
+        if self._socket is None or self._connection is None:
+            raise UnityCommunicationException("not connected to a trainer: connect() comes first")
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        try:
+            self._connection.request(message)
+            self._socket.send(deadline)
+            while not self._socket.events:
+                self._socket.wait_and_read(deadline)
+        except UnityException:
+            self.close()
+            raise
+        event = self._socket.events.popleft()
+        if isinstance(event, Message):
+            return event.data
+        self.close()
+        raise UnityCommunicatorStoppedException(f"the trainer ended the session: {event.reason}")
+
+    def close(self) -> None:
+        """Hang up. Calling it again does nothing."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    def __enter__(self) -> Self:
+        self.connect(self._connect_timeout_s)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()

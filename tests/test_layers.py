@@ -1,0 +1,179 @@
+"""Imports run downward, and each package loads only what it may stand on."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SRC = Path(__file__).parents[1] / "src"
+
+# Lowest row first. A name stands for a module or a folder of modules. It may import the names of
+# the rows above its own, and modules of its own folder; never a name of its own row or below.
+LAYERS = {
+    "mlagents_envs": [
+        "exception timers logging_util hpack",
+        "base_env communicator http2 launcher",
+        "http2_socket messages side_channel",
+        "codec handshake rpc_communicator testing",
+        "environment",
+        "registry",
+    ],
+    "mlagents": [
+        "torch_utils trainers.exception",
+        "trainers.settings trainers.stats",
+        "trainers.cli_args trainers.data",
+        "trainers.settings.load trainers.networks",
+        "trainers.algorithms trainers.rollout",
+        "trainers.training",
+        "trainers.progress",
+        "trainers.controller",
+        "trainers.learn",
+    ],
+    "mlagents_sim": [
+        "world channels client",
+        "examples player",
+        "catalog",
+        "__main__",
+    ],
+}
+
+# Which of the other packages each one may import at all.
+NEIGHBOURS = {
+    "mlagents_envs": set(),
+    "mlagents": {"mlagents_envs"},
+    "mlagents_sim": {"mlagents_envs"},
+}
+
+# Narrower than its row: all that a name may import of its own package.
+SEES_ONLY = {
+    "mlagents_envs.http2": {"mlagents_envs.hpack"},
+    "mlagents_envs.testing": {"mlagents_envs.base_env", "mlagents_envs.exception"},
+    "mlagents.trainers.rollout": {
+        "mlagents.trainers.data",
+        "mlagents.trainers.exception",
+        "mlagents.trainers.settings",
+        "mlagents.trainers.stats",
+    },
+}
+
+# Who alone may import a module.
+IMPORTED_ONLY_BY = {
+    "google": {"mlagents_envs.messages", "mlagents_envs.codec", "mlagents_envs.handshake"},
+    "grpc": set(),
+    "mlagents_envs.codec": {"mlagents_envs", "mlagents_sim"},
+    "mlagents_envs.messages": {"mlagents_envs", "mlagents_sim"},
+    "torch": {
+        "mlagents.torch_utils",
+        "mlagents.trainers.networks",
+        "mlagents.trainers.algorithms",
+        "mlagents.trainers.training",
+        "mlagents.trainers.stats",
+        "mlagents.trainers.controller",
+        "mlagents.trainers.learn",
+    },
+    "yaml": {"mlagents.trainers.settings"},
+}
+
+ROWS = {
+    f"{package}.{name}": number
+    for package, rows in LAYERS.items()
+    for number, row in enumerate(rows)
+    for name in row.split()
+}
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(SRC).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_name(path): path for path in sorted(SRC.glob("mlagents*/**/*.py"))}
+IN_LAYERS = [name for name, path in MODULES.items() if path.name != "__init__.py" or name in ROWS]
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Yield the full name of every module that a file imports, wherever in the file."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path} has a relative import in line {node.lineno}"
+            assert node.module is not None
+            for alias in node.names:
+                submodule = f"{node.module}.{alias.name}"
+                yield submodule if submodule in MODULES else node.module
+
+
+def is_within(module: str, name: str) -> bool:
+    return module == name or module.startswith(f"{name}.")
+
+
+def layer_of(module: str) -> str | None:
+    """Return the longest name of the table that the module belongs to."""
+    return max((name for name in ROWS if is_within(module, name)), key=len, default=None)
+
+
+def package_of(module: str) -> str:
+    return module.partition(".")[0]
+
+
+@pytest.mark.parametrize("module", IN_LAYERS)
+def test_imports_of_the_own_package_run_downward(module):
+    layer = layer_of(module)
+    assert layer is not None, f"give {module} a place in LAYERS"
+    for imported in imports(MODULES[module]):
+        below = layer_of(imported)
+        if package_of(imported) != package_of(module) or below in (None, layer):
+            continue
+        assert ROWS[below] < ROWS[layer], f"{module} must not import {imported}"
+        if layer in SEES_ONLY:
+            assert below in SEES_ONLY[layer], f"{module} must not import {imported}"
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_packages_meet_only_where_they_may(module):
+    allowed = NEIGHBOURS[package_of(module)] | {package_of(module)}
+    for imported in imports(MODULES[module]):
+        package = package_of(imported)
+        assert package not in LAYERS or package in allowed, f"{module} must not import {imported}"
+
+
+@pytest.mark.parametrize("name", IMPORTED_ONLY_BY)
+def test_what_few_may_import_is_imported_by_no_other(name):
+    importers = {
+        module
+        for module, path in MODULES.items()
+        if any(is_within(imported, name) for imported in imports(path))
+    }
+    allowed = {
+        module
+        for module in importers
+        if any(is_within(module, importer) for importer in IMPORTED_ONLY_BY[name])
+    }
+    assert importers == allowed
+
+
+def test_the_table_names_only_what_exists():
+    tables = {*ROWS, *SEES_ONLY, *(name for names in SEES_ONLY.values() for name in names)}
+    assert tables <= MODULES.keys()
+
+
+def loaded_by(statements: str) -> set[str]:
+    """Return the top-level packages that a fresh Python has loaded after `statements`."""
+    code = f"{statements}\nimport sys; print(*{{name.partition('.')[0] for name in sys.modules}})"
+    command = [sys.executable, "-c", code]
+    return set(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
+
+
+def test_importing_the_environment_package_loads_nothing_heavy():
+    assert not loaded_by("import mlagents_envs") & {"numpy", "google", "torch", "yaml"}
+
+
+@pytest.mark.parametrize("package", ["mlagents_envs", "mlagents_sim"])
+def test_no_module_without_torch_in_its_needs_loads_a_trainers_library(package):
+    modules = [name for name in MODULES if is_within(name, package) and "__main__" not in name]
+    loaded = loaded_by(f"import {', '.join(modules)}")
+    assert not loaded & {"torch", "gymnasium", "pettingzoo", "yaml", "PIL", "pydantic", "grpc"}

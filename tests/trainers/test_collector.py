@@ -1,0 +1,419 @@
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from mlagents.trainers.data.decision import Decision
+from mlagents.trainers.data.segments import Segments
+from mlagents.trainers.rollout.collector import Collector, Lanes
+from mlagents_envs.base_env import (
+    ActionSpec,
+    ActionTuple,
+    BehaviorSpec,
+    DecisionSteps,
+    DimensionProperty,
+    ObservationSpec,
+    ObservationType,
+    TerminalSteps,
+)
+
+SPEC = BehaviorSpec(
+    [
+        ObservationSpec.vector(2, "vector"),
+        ObservationSpec((1, 2, 3), (DimensionProperty.NONE,) * 3, ObservationType.DEFAULT, "image"),
+    ],
+    ActionSpec(2, (3, 2)),
+)
+
+
+class Source:
+    """Gives every number it is asked for a new value, so that none can be mistaken for another."""
+
+    def __init__(self) -> None:
+        self._next = 1
+
+    def numbers(self, *shape: int) -> NDArray[np.float32]:
+        n_numbers = int(np.prod(shape))
+        first, self._next = self._next, self._next + n_numbers
+        return np.arange(first, first + n_numbers, dtype=np.float32).reshape(shape)
+
+    def decisions(self, agents: Sequence[int]) -> DecisionSteps:
+        n_agents = len(agents)
+        return DecisionSteps(
+            obs=[self.numbers(n_agents, *o.shape) for o in SPEC.observation_specs],
+            reward=self.numbers(n_agents),
+            agent_id=np.array(agents, np.int32),
+            action_mask=None,
+            group_id=np.zeros(n_agents, np.int32),
+            group_reward=self.numbers(n_agents),
+        )
+
+    def terminals(self, ends: dict[int, bool]) -> TerminalSteps:
+        n_agents = len(ends)
+        return TerminalSteps(
+            obs=[self.numbers(n_agents, *o.shape) for o in SPEC.observation_specs],
+            reward=self.numbers(n_agents),
+            interrupted=np.array(list(ends.values()), np.bool_),
+            agent_id=np.array(list(ends), np.int32),
+            group_id=np.zeros(n_agents, np.int32),
+            group_reward=self.numbers(n_agents),
+        )
+
+    def decision(self, n_agents: int) -> tuple[NDArray[np.bool_], Decision]:
+        continuous, discrete = self.numbers(n_agents, 2), self.numbers(n_agents, 2).astype(np.int32)
+        return self.numbers(n_agents, 5) % 3 == 0, Decision(
+            ActionTuple(continuous / 3, discrete),
+            continuous,
+            discrete,
+            log_probs=self.numbers(n_agents, 4),
+            entropy=0.0,
+        )
+
+
+def scribble(steps: DecisionSteps | TerminalSteps) -> None:
+    """Overwrite a message, as an environment might that uses its arrays again."""
+    for array in (*steps.obs, steps.reward, steps.group_reward):
+        array.fill(np.nan)
+
+
+# ------------------------------------------------------------------------------------ the reference
+
+
+@dataclass
+class Step:
+    obs: list[NDArray[Any]]
+    chosen: list[NDArray[Any]] = field(default_factory=list)
+    rewards: tuple[float, float] = (0.0, 0.0)
+
+
+@dataclass
+class Agent:
+    episode: int
+    open: Step
+    steps: list[Step] = field(default_factory=list)
+    """Of the present segment, all closed."""
+    episode_return: float = 0.0
+    episode_length: int = 0
+
+    def close(self, reward: float, group_reward: float) -> None:
+        self.open.rewards = reward, group_reward
+        self.steps.append(self.open)
+        self.episode_return += reward + group_reward
+        self.episode_length += 1
+
+
+class Piece(NamedTuple):
+    """One segment."""
+
+    episode: int
+    episode_length: int
+    episode_return: float
+    ended: tuple[bool, bool]
+    rows: list[list[NDArray[Any]]]
+    """What each step holds: observations, then what was chosen, then rewards."""
+    last_obs: list[NDArray[Any]]
+
+
+class Reference:
+    """What the collector does, agent by agent and step by step."""
+
+    def __init__(self, horizon: int) -> None:
+        self.horizon = horizon
+        self.agents: dict[tuple[int, int], Agent] = {}
+        self.n_episodes = 0
+        self.pieces: list[Piece] = []
+
+    def observe(self, player: int, decisions: DecisionSteps, terminals: TerminalSteps) -> None:
+        for agent_id, end in terminals.items():
+            if (player, agent_id) in self.agents:
+                agent = self.agents.pop((player, agent_id))
+                agent.close(end.reward, end.group_reward)
+                self.emit(agent, end.obs, (not end.interrupted, end.interrupted))
+        for agent_id, begin in decisions.items():
+            step = Step([array.copy() for array in begin.obs])
+            if (player, agent_id) not in self.agents:
+                self.agents[player, agent_id] = Agent(self.n_episodes, step)
+                self.n_episodes += 1
+                continue
+            agent = self.agents[player, agent_id]
+            agent.close(begin.reward, begin.group_reward)
+            agent.open = step
+            if len(agent.steps) == self.horizon:
+                self.emit(agent, begin.obs, (False, False))
+
+    def decide(
+        self, keys: Iterable[tuple[int, int]], mask: NDArray[np.bool_], decision: Decision
+    ) -> None:
+        for row, key in enumerate(keys):
+            chosen = (decision.continuous, decision.discrete, decision.log_probs, mask)
+            self.agents[key].open.chosen = [array[row].copy() for array in chosen]
+
+    def cut(self) -> None:
+        for agent in self.agents.values():
+            if agent.steps:
+                self.emit(agent, agent.open.obs, (False, False))
+
+    def forget(self, player: int) -> None:
+        self.agents = {key: agent for key, agent in self.agents.items() if key[0] != player}
+
+    def emit(self, agent: Agent, last_obs: list[NDArray[Any]], ended: tuple[bool, bool]) -> None:
+        self.pieces.append(
+            Piece(
+                agent.episode,
+                agent.episode_length,
+                agent.episode_return,
+                ended,
+                [[*step.obs, *step.chosen, *map(np.array, step.rewards)] for step in agent.steps],
+                [array.copy() for array in last_obs],
+            )
+        )
+        agent.steps = []
+
+
+def pieces_of(segments: Segments) -> list[Piece]:
+    """Take segments apart."""
+    columns = [
+        *segments.obs,
+        segments.continuous,
+        segments.discrete,
+        segments.log_probs,
+        segments.action_mask,
+        segments.reward,
+        segments.group_reward,
+    ]
+    assert {len(column) for column in columns} == {segments.n_steps}
+    ends = np.cumsum(segments.length)
+    assert ends[-1] == segments.n_steps
+    return [
+        Piece(
+            int(segments.episode[s]),
+            int(segments.episode_length[s]),
+            float(segments.episode_return[s]),
+            (bool(segments.terminated[s]), bool(segments.interrupted[s])),
+            [[column[row] for column in columns] for row in range(end - n_steps, end)],
+            [last[s] for last in segments.last_obs],
+        )
+        for s, (n_steps, end) in enumerate(zip(segments.length, ends, strict=True))
+    ]
+
+
+def assert_same_pieces(found: list[Piece], wanted: list[Piece]) -> None:
+    found, wanted = (sorted(pieces, key=lambda piece: piece[:2]) for pieces in (found, wanted))
+    assert [piece[:4] for piece in found] == [piece[:4] for piece in wanted]
+    for left, right in zip(found, wanted, strict=True):
+        np.testing.assert_equal(left.last_obs, right.last_obs)
+        np.testing.assert_equal(left.rows, right.rows)
+
+
+# ----------------------------------------------------------------------------- any course of events
+
+
+class Message(NamedTuple):
+    """What one player reports: who decides, and who ended (interrupted or not)."""
+
+    decisions: list[int]
+    terminals: dict[int, bool]
+
+
+class Round(NamedTuple):
+    """Players that start over, players that report, then perhaps a cut, then one decision."""
+
+    forgotten: list[int]
+    messages: dict[int, Message]
+    cut: bool
+
+
+def play(rounds: Iterable[Round], *, horizon: int) -> None:
+    """Run a course of events through collector and reference; all they give must be equal."""
+    source, reference = Source(), Reference(horizon)
+    collector = Collector(SPEC, time_horizon=horizon)
+    taken: list[Segments] = []
+    for forgotten, messages, cut in rounds:
+        for player in forgotten:
+            collector.forget(player)
+            reference.forget(player)
+        keys: list[tuple[int, int]] = []
+        lanes: list[Lanes] = [np.zeros(0, np.int64)]
+        for player, (agents, ends) in messages.items():
+            decisions, terminals = source.decisions(agents), source.terminals(ends)
+            reference.observe(player, decisions, terminals)
+            lanes.append(collector.observe(player, decisions, terminals))
+            keys += [(player, agent) for agent in agents]
+            scribble(decisions)
+            scribble(terminals)
+        if cut:
+            collector.cut()
+            reference.cut()
+        mask, decision = source.decision(len(keys))
+        collector.decide(np.concatenate(lanes), mask, decision)
+        reference.decide(keys, mask, decision)
+        n_unfinished = sum(len(agent.steps) for agent in reference.agents.values())
+        assert collector.n_unfinished == n_unfinished
+        segments = collector.take()
+        if segments is not None:
+            taken.append(segments)
+    # Only now: what was taken must not have changed since.
+    assert_same_pieces([piece for part in taken for piece in pieces_of(part)], reference.pieces)
+
+
+agent_ids = st.integers(0, 3)
+messages = st.builds(
+    Message,
+    st.lists(agent_ids, unique=True, max_size=4),
+    st.dictionaries(agent_ids, st.booleans(), max_size=2),
+)
+rounds = st.builds(
+    Round,
+    forgotten=st.one_of(st.just([]), st.just([]), st.lists(st.integers(0, 1), max_size=1)),
+    messages=st.dictionaries(st.integers(0, 1), messages, min_size=1),
+    cut=st.sampled_from([False, False, True]),
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(rounds, max_size=12), st.integers(1, 4))
+def test_any_course_of_events_gives_what_agent_by_agent_bookkeeping_gives(
+    course: list[Round], horizon: int
+) -> None:
+    play(course, horizon=horizon)
+
+
+def test_a_crowd_that_outgrows_its_lanes_keeps_what_it_had() -> None:
+    rng = np.random.default_rng(0)
+
+    def message(n_agents: int) -> Message:
+        deciding, ending = rng.random(n_agents) < 0.8, rng.random(n_agents) < 0.1
+        ends = {int(agent): bool(rng.random() < 0.5) for agent in np.flatnonzero(ending)}
+        return Message(np.flatnonzero(deciding).tolist(), ends)
+
+    # From 6 agents to 96 in each of two players: lanes grow several times, with steps in them.
+    play(
+        [
+            Round([], {0: message(6 + n), 1: message(6 + n)}, cut=n % 20 == 7)
+            for n in range(0, 90, 3)
+        ],
+        horizon=5,
+    )
+
+
+# ---------------------------------------------------------------------------- the same, one by one
+
+
+def reported(collector: Collector, source: Source, *agents: int, **ends: bool) -> DecisionSteps:
+    """Report one message of player 0, decide for its agents, return what they reported."""
+    terminals = source.terminals({int(name.removeprefix("a")): end for name, end in ends.items()})
+    decisions = source.decisions(agents)
+    lanes = collector.observe(0, decisions, terminals)
+    collector.decide(lanes, *source.decision(len(agents)))
+    return decisions
+
+
+def take(collector: Collector) -> Segments:
+    segments = collector.take()
+    assert segments is not None
+    return segments
+
+
+def test_the_reward_of_a_step_is_what_came_with_the_next_report() -> None:
+    collector, source = Collector(SPEC, time_horizon=10), Source()
+    first = reported(collector, source, 7)
+    second = reported(collector, source, 7)
+    assert collector.take() is None
+    terminals = source.terminals({7: False})
+    collector.observe(0, source.decisions([]), terminals)
+    segments = take(collector)
+    np.testing.assert_array_equal(segments.length, [2])
+    np.testing.assert_array_equal(segments.obs[0], [first.obs[0][0], second.obs[0][0]])
+    np.testing.assert_array_equal(segments.reward, [second.reward[0], terminals.reward[0]])
+    np.testing.assert_array_equal(segments.last_obs[1], terminals.obs[1])
+    assert segments.terminated.tolist() == [True]
+    assert segments.interrupted.tolist() == [False]
+    # The reward that came with the first report belongs to nothing the agent did.
+    rewards = [second.reward, second.group_reward, terminals.reward, terminals.group_reward]
+    assert segments.episode_return[0] == sum(reward[0] for reward in rewards)
+    assert collector.take() is None
+
+
+def test_a_full_segment_is_cut_and_its_episode_goes_on() -> None:
+    collector, source = Collector(SPEC, time_horizon=2), Source()
+    reports = [reported(collector, source, 0) for _ in range(4)]
+    reported(collector, source, a0=True)
+    segments = take(collector)
+    np.testing.assert_array_equal(segments.length, [2, 2])
+    np.testing.assert_array_equal(segments.last_obs[0][0], reports[2].obs[0][0])
+    np.testing.assert_array_equal(segments.obs[0][2], reports[2].obs[0][0])
+    assert segments.ended.tolist() == [False, True]
+    assert segments.interrupted.tolist() == [False, True]
+    assert segments.episode.tolist() == [0, 0]
+    assert segments.episode_length.tolist() == [2, 4]
+
+
+def test_an_agent_may_end_and_begin_in_one_message() -> None:
+    collector, source = Collector(SPEC, time_horizon=10), Source()
+    reported(collector, source, 0)
+    reported(collector, source, 0, a0=False)
+    assert take(collector).episode_length.tolist() == [1]
+    reported(collector, source, a0=False)
+    segments = take(collector)
+    assert segments.episode.tolist() == [1]
+    assert segments.episode_length.tolist() == [1]
+
+
+def test_an_agent_that_ends_without_having_acted_leaves_nothing() -> None:
+    collector, source = Collector(SPEC, time_horizon=10), Source()
+    reported(collector, source, a3=False)
+    assert collector.take() is None
+
+
+def test_a_player_that_is_forgotten_takes_only_its_own_steps_along() -> None:
+    collector, source = Collector(SPEC, time_horizon=10), Source()
+    for player in (0, 1):
+        for _ in range(3):
+            lanes = collector.observe(player, source.decisions([5]), source.terminals({}))
+            collector.decide(lanes, *source.decision(1))
+    assert collector.n_unfinished == 4
+    collector.forget(0)
+    collector.forget(2)  # never seen
+    assert collector.n_unfinished == 2
+    for player in (0, 1):
+        collector.observe(player, source.decisions([]), source.terminals({5: False}))
+    segments = take(collector)
+    assert segments.episode.tolist() == [1]
+    np.testing.assert_array_equal(segments.length, [3])
+    # The lane is free again and clean.
+    for _ in range(2):
+        reported(collector, source, 5)
+    reported(collector, source, a5=False)
+    assert take(collector).episode_length.tolist() == [2]
+
+
+def test_a_cut_hands_over_all_closed_steps_and_keeps_the_open_ones() -> None:
+    collector, source = Collector(SPEC, time_horizon=10), Source()
+    reported(collector, source, 0)
+    reported(collector, source, 0, 1)
+    decisions = source.decisions([1, 0])
+    lanes = collector.observe(0, decisions, source.terminals({}))
+    collector.cut()
+    collector.decide(lanes, *source.decision(2))
+    segments = take(collector)
+    assert sorted(segments.length.tolist()) == [1, 2]
+    assert not segments.ended.any()
+    assert collector.n_unfinished == 0
+    of_0 = int(segments.length.argmax())
+    np.testing.assert_array_equal(segments.last_obs[0][of_0], decisions.obs[0][1])
+    reported(collector, source, a0=False, a1=False)
+    segments = take(collector)
+    np.testing.assert_array_equal(segments.length, [1, 1])
+    np.testing.assert_array_equal(segments.obs[1], decisions.obs[1][[1, 0]])
+
+
+def test_a_cut_of_nothing_is_nothing() -> None:
+    collector, source = Collector(SPEC, time_horizon=10), Source()
+    collector.cut()
+    reported(collector, source, 0)
+    collector.cut()
+    assert collector.take() is None

@@ -1,0 +1,308 @@
+"""`mlagents-learn` as a person uses it, on a task that takes a second."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import onnx
+import pytest
+import torch
+import yaml
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from mlagents.trainers.learn import main
+
+CONFIGURATION = """
+behaviors:
+  Guess:
+    trainer_type: ppo
+    hyperparameters: {batch_size: 64, buffer_size: 512, learning_rate: 3.0e-3}
+    network_settings: {hidden_units: 16, num_layers: 1, normalize: true}
+    max_steps: 3000
+    time_horizon: 8
+    summary_freq: 1000
+    checkpoint_interval: 1000
+"""
+ENVIRONMENT = "guess_environment:GuessEnvironment"
+
+
+@pytest.fixture(autouse=True)
+def working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    Path("guess.yaml").write_text(CONFIGURATION)
+    return tmp_path
+
+
+def learn(*arguments: str, run_id: str = "first") -> int:
+    return main(["guess.yaml", "--env", ENVIRONMENT, "--run-id", run_id, "--seed", "5", *arguments])
+
+
+def checkpoint(run_id: str = "first") -> dict:
+    return torch.load(Path("results", run_id, "Guess", "checkpoint.pt"), weights_only=True)
+
+
+def scalars(run_id: str = "first") -> dict[str, list[tuple[int, float]]]:
+    events = EventAccumulator(str(Path("results", run_id, "Guess")))
+    events.Reload()
+    return {
+        tag: [(event.step, event.value) for event in events.Scalars(tag)]
+        for tag in events.Tags()["scalars"]
+    }
+
+
+def test_a_run_leaves_what_users_know(capsys: pytest.CaptureFixture[str]) -> None:
+    assert learn() == 0
+
+    run = Path("results/first")
+    assert {path.name for path in run.iterdir()} == {
+        "Guess",
+        "Guess.onnx",
+        "configuration.yaml",
+        "run_logs",
+    }
+    onnx.checker.check_model(onnx.load(run / "Guess.onnx"))
+    status = json.loads((run / "run_logs/training_status.json").read_text())
+    steps = [entry["steps"] for entry in status["Guess"]["checkpoints"]]
+    assert steps == [992, 1984, 2976, 3008], "before each thousandth step, and at the end"
+    assert status["Guess"]["final_checkpoint"]["steps"] == steps[-1] == checkpoint()["global_step"]
+    for step in steps:
+        assert (run / f"Guess/Guess-{step}.pt").exists()
+        assert (run / f"Guess/Guess-{step}.onnx").exists()
+    timers = json.loads((run / "run_logs/timers.json").read_text())
+    assert timers["name"] == "root"
+    assert "Guess.Environment.CumulativeReward.mean" in timers["gauges"]
+    assert yaml.safe_load((run / "configuration.yaml").read_text())["env_settings"]["seed"] == 5
+    assert {
+        "Environment/Cumulative Reward",
+        "Environment/Episode Length",
+        "Losses/Policy Loss",
+        "Losses/Value Loss",
+        "Policy/Beta",
+        "Policy/Entropy",
+        "Policy/Epsilon",
+        "Policy/Extrinsic Reward",
+        "Policy/Extrinsic Value Estimate",
+        "Policy/Learning Rate",
+    } == scalars().keys()
+    assert [step for step, _ in scalars()["Environment/Cumulative Reward"]] == [1000, 2000, 3000]
+    # Episodes last four decisions, which is three from decision to decision.
+    assert {value for _, value in scalars()["Environment/Episode Length"]} == {3.0}
+
+    log = capsys.readouterr().out
+    assert "[INFO] Guess. Step: 1000. Time Elapsed: " in log
+    assert ". Mean Reward: " in log and ". Std of Reward: " in log and ". Training." in log
+    assert "Model: results/first/Guess.onnx" in log
+
+
+def test_a_used_run_id_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    learn()
+    capsys.readouterr()
+
+    assert learn() == 1
+
+    log = capsys.readouterr().out
+    assert "--resume" in log and "--force" in log and "Traceback" not in log
+
+
+def test_force_starts_over() -> None:
+    learn()
+    before = checkpoint()
+
+    assert learn("--force", "--seed", "6") == 0
+
+    assert checkpoint()["global_step"] == before["global_step"]
+    assert not torch.equal(
+        checkpoint()["Policy"]["heads.log_std"], before["Policy"]["heads.log_std"]
+    )
+    assert list(Path("results").glob("first-backup-*"))
+
+
+def test_resume_goes_on_at_the_step_and_curve_where_it_stopped() -> None:
+    learn()
+    stopped = checkpoint()
+    rewards = scalars()["Environment/Cumulative Reward"]
+    Path("guess.yaml").write_text(CONFIGURATION.replace("max_steps: 3000", "max_steps: 5000"))
+
+    assert learn("--resume") == 0
+
+    resumed = scalars()["Environment/Cumulative Reward"]
+    assert resumed[: len(rewards)] == rewards
+    assert [step for step, _ in resumed] == [1000, 2000, 3000, 4000, 5000]
+    assert resumed[3][1] > rewards[0][1] + 0.3, "what was learned is there from the start"
+    assert checkpoint()["global_step"] > stopped["global_step"]
+    count = "body.encoders.0.normalizer.count"
+    assert checkpoint()["Policy"][count] > stopped["Policy"][count] > 2500
+
+
+def test_resuming_restores_everything_that_learns() -> None:
+    learn()
+    stopped = checkpoint()
+
+    assert learn("--resume") == 0  # there are no steps left, so it saves what it loaded
+
+    resumed = checkpoint()
+    assert resumed.keys() == stopped.keys()
+    for name in ("Policy", "Optimizer:critic"):
+        for key, value in stopped[name].items():
+            torch.testing.assert_close(resumed[name][key], value, rtol=0, atol=0)
+    before, after = (state["Optimizer:value_optimizer"]["state"] for state in (stopped, resumed))
+    for parameter, moments in before.items():
+        torch.testing.assert_close(after[parameter]["exp_avg"], moments["exp_avg"])
+    torch.testing.assert_close(
+        resumed["random_states"]["minibatches"], stopped["random_states"]["minibatches"]
+    )
+
+
+def test_resuming_nothing_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert learn("--resume", run_id="none") == 1
+    assert "there is no run to resume" in capsys.readouterr().out
+    assert not Path("results/none").exists()
+
+
+def test_one_seed_gives_one_run_and_another_seed_another() -> None:
+    learn(run_id="a")
+    learn(run_id="b")
+    learn("--seed", "6", run_id="c")
+
+    a, b, c = (scalars(run_id) for run_id in "abc")
+    assert a == b
+    assert a["Environment/Cumulative Reward"] != c["Environment/Cumulative Reward"]
+
+
+def test_initialize_from_takes_weights_and_begins_at_step_zero() -> None:
+    learn(run_id="old")
+
+    assert learn("--initialize-from", "old", run_id="new") == 0
+
+    new, old = scalars("new"), scalars("old")
+    assert new["Environment/Cumulative Reward"][0][0] == 1000
+    assert (
+        new["Environment/Cumulative Reward"][0][1]
+        > old["Environment/Cumulative Reward"][0][1] + 0.3
+    )
+
+
+def test_initialize_from_nothing_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert learn("--initialize-from", "none") == 1
+    assert "there is no checkpoint results/none/Guess/checkpoint.pt" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ("3DBal", "Did you mean 3DBall"),
+        ("./missing/build", "missing"),
+        ("no_such_module:make", "no_such_module"),
+        ("guess_environment:GuesEnvironment", "Did you mean GuessEnvironment"),
+        ("json:dumps", "missing a required argument"),
+        ("platform:node", "returned a str"),
+        ("sys:path", "cannot be called"),
+    ],
+)
+def test_a_wrong_env_is_one_clear_error(
+    environment: str, expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["guess.yaml", "--env", environment, "--run-id", "first"]) == 1
+
+    log = capsys.readouterr().out
+    assert "[ERROR]" in log and expected in log and "Traceback" not in log
+    assert learn() == 0, "what failed does not stand in the way"
+
+
+def test_a_typo_in_the_yaml_is_one_clear_error(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("guess.yaml").write_text(CONFIGURATION.replace("batch_size", "bach_size"))
+
+    assert learn() == 1
+
+    log = capsys.readouterr().out
+    assert "behaviors.Guess.hyperparameters.bach_size" in log and "batch_size" in log
+    assert not Path("results").exists()
+
+
+def test_a_behavior_nobody_configured_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("guess.yaml").write_text(CONFIGURATION.replace("Guess:", "Gess:"))
+
+    assert learn() == 1
+
+    assert "'Guess'" in capsys.readouterr().out
+
+
+def test_a_wrong_flag_exits_with_two() -> None:
+    with pytest.raises(SystemExit) as exit_:
+        main(["guess.yaml", "--no-such-flag"])
+    assert exit_.value.code == 2
+
+
+def spawn(*arguments: str) -> subprocess.Popen[str]:
+    """Start a run in a process of its own."""
+    command = [sys.executable, "-m", "mlagents.trainers.learn", "guess.yaml", "--env", ENVIRONMENT]
+    return subprocess.Popen(
+        [*command, "--run-id", "first", *arguments],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def spawn_endless() -> subprocess.Popen[str]:
+    """Start a run that takes long; return when it has saved a checkpoint."""
+    Path("guess.yaml").write_text(CONFIGURATION.replace("max_steps: 3000", "max_steps: 1000000"))
+    process = spawn()
+    give_up_s = time.monotonic() + 60
+    while not Path("results/first/Guess/checkpoint.pt").exists():
+        assert process.poll() is None and time.monotonic() < give_up_s, process.communicate()[0]
+        time.sleep(0.05)
+    return process
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_saves_and_exits_with_zero(signal_number: int) -> None:
+    process = spawn_endless()
+
+    process.send_signal(signal_number)
+    log = process.communicate(timeout=30)[0]
+
+    assert process.returncode == 0, log
+    assert "Traceback" not in log
+    saved = checkpoint()["global_step"]
+    assert f"Guess-{saved}.pt" in {path.name for path in Path("results/first/Guess").iterdir()}
+    assert Path("results/first/Guess.onnx").exists()
+    assert Path("results/first/run_logs/timers.json").exists()
+
+
+@pytest.mark.slow
+def test_a_killed_run_resumes_from_its_last_checkpoint() -> None:
+    process = spawn_endless()
+
+    process.kill()
+    process.communicate(timeout=30)
+
+    killed_at = checkpoint()["global_step"]
+    assert killed_at >= 900
+    Path("guess.yaml").write_text(
+        CONFIGURATION.replace("max_steps: 3000", f"max_steps: {killed_at + 1000}")
+    )
+    assert learn("--resume") == 0
+    assert checkpoint()["global_step"] >= killed_at + 1000
+
+
+@pytest.mark.slow
+def test_inference_acts_and_writes_nothing() -> None:
+    learn()
+    before = {path: path.stat().st_mtime_ns for path in Path("results").rglob("*")}
+
+    process = spawn("--resume", "--inference")
+    assert process.stdout is not None
+    line = next(line for line in process.stdout if "Mean Reward" in line)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+
+    assert "Not Training" in line
+    assert process.returncode == 0
+    assert {path: path.stat().st_mtime_ns for path in Path("results").rglob("*")} == before

@@ -1,0 +1,613 @@
+"""From files and command lines to settings, and back; every way in which that can fail."""
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mlagents.trainers.cli_args import CommandLine, parse_command_line
+from mlagents.trainers.exception import TrainerConfigError
+from mlagents.trainers.settings.behavior import BehaviorSettings, CuriositySettings
+from mlagents.trainers.settings.hyperparameters import PPOSettings, SACSettings
+from mlagents.trainers.settings.load import (
+    dump_configuration,
+    load_run_options,
+    read_configuration,
+    refuse_unbuilt,
+)
+from mlagents.trainers.settings.run_options import RunOptions
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "config.yaml"
+
+
+def load(file: Path, text: str, *flags: str) -> RunOptions:
+    file.write_text(text, encoding="utf-8")
+    return load_run_options(parse_command_line([str(file), *flags]))
+
+
+def problems(file: Path, text: str, *flags: str) -> list[str]:
+    """Return the lines of the error, with the file's name put in short."""
+    with pytest.raises(TrainerConfigError) as caught:
+        load(file, text, *flags)
+    return str(caught.value).replace(str(file), "FILE").splitlines()
+
+
+# Precedence
+
+
+def test_flags_over_file_over_defaults(file: Path) -> None:
+    text = "behaviors: {B: {}}\nenv_settings: {seed: 3, num_areas: 4}\n"
+    options = load(file, text, "--seed", "7", "--run-id", "x", "--env-args", "-a", "-b")
+    assert options.env_settings.seed == 7
+    assert options.env_settings.num_areas == 4
+    assert options.env_settings.timeout_wait == 60
+    assert options.env_settings.env_args == ("-a", "-b")
+    assert options.checkpoint_settings.run_id == "x"
+
+
+def test_a_flag_with_its_default_overrides_the_file(file: Path) -> None:
+    options = load(file, "behaviors: {}\nengine_settings: {width: 3}\n", "--width", "84")
+    assert options.engine_settings.width == 84
+
+
+def test_nothing_typed_leaves_true_in_the_file(file: Path) -> None:
+    assert load(file, "debug: true\ncheckpoint_settings: {force: yes}\n").debug is True
+
+
+RESUME, INITIALIZE = "resume: true", "initialize_from: old"
+
+
+@pytest.mark.parametrize(
+    ("written", "flags", "resume", "initialize_from"),
+    [
+        ([], ["--resume", "--initialize-from", "new"], True, None),
+        ([INITIALIZE], ["--resume"], True, None),
+        ([RESUME], ["--initialize-from", "new"], False, "new"),
+        ([RESUME, INITIALIZE], [], True, None),
+        ([RESUME, INITIALIZE], ["--initialize-from", "new"], False, "new"),
+        ([RESUME, INITIALIZE], ["--resume"], True, None),
+    ],
+)
+def test_resume_or_initialize(
+    file: Path,
+    capsys: pytest.CaptureFixture[str],
+    written: list[str],
+    flags: list[str],
+    resume: bool,
+    initialize_from: str | None,
+) -> None:
+    text = f"behaviors: {{}}\ncheckpoint_settings: {{{', '.join(written)}}}\n"
+    checkpoints = load(file, text, *flags).checkpoint_settings
+    assert (checkpoints.resume, checkpoints.initialize_from) == (resume, initialize_from)
+    assert "is ignored" in capsys.readouterr().out
+
+
+def test_no_file_means_the_defaults_and_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
+    options = load_run_options(parse_command_line(["--seed", "1"]))
+    assert options.behavior_settings("Anything") == BehaviorSettings()
+    assert "No configuration file" in capsys.readouterr().out
+
+
+def test_deterministic_reaches_every_behavior(file: Path) -> None:
+    text = "default_settings: {}\nbehaviors: {A: {}, B: {network_settings: {hidden_units: 3}}}\n"
+    options = load(file, text, "--deterministic")
+    for name in ("A", "B", "found later"):
+        assert options.behavior_settings(name).network_settings.deterministic
+    assert options.behaviors["B"].network_settings.hidden_units == 3
+    without_file = load_run_options(parse_command_line(["--deterministic"]))
+    assert without_file.behavior_settings("A").network_settings.deterministic
+
+
+def test_loading_leaves_the_command_line_as_it_was(file: Path) -> None:
+    file.write_text("env_settings: {num_areas: 2}\n")
+    command_line = parse_command_line([str(file), "--seed", "1", "--deterministic"])
+    before = copy.deepcopy(command_line)
+    assert load_run_options(command_line) == load_run_options(command_line)
+    assert command_line == before
+
+
+# default_settings
+
+
+def test_behaviors_take_what_they_do_not_write(file: Path) -> None:
+    options = load(
+        file,
+        """
+        default_settings:
+          trainer_type: ppo
+          hyperparameters: {batch_size: 8, beta: 1e-4}
+          reward_signals: {extrinsic: {gamma: 0.9, strength: 2}}
+          max_steps: 10
+        behaviors:
+          A:
+            trainer_type: ppo
+            hyperparameters: {beta: 1e-2}
+            reward_signals: {extrinsic: {gamma: 0.8}, curiosity: {}}
+          B: {}
+        """,
+    )
+    a, b = options.behaviors["A"], options.behaviors["B"]
+    assert isinstance(a.hyperparameters, PPOSettings)
+    assert (a.hyperparameters.batch_size, a.hyperparameters.beta, a.max_steps) == (8, 1e-2, 10)
+    assert list(a.reward_signals) == ["extrinsic", "curiosity"]
+    assert a.reward_signals["extrinsic"].gamma == 0.8
+    assert a.reward_signals["extrinsic"].strength == 2.0
+    assert b == options.default_settings
+
+
+def test_only_written_reward_signals_are_inherited(file: Path) -> None:
+    text = "default_settings: {max_steps: 5}\nbehaviors: {A: {reward_signals: {curiosity: {}}}}\n"
+    assert list(load(file, text).behaviors["A"].reward_signals) == ["curiosity"]
+
+
+def test_another_trainer_does_not_take_foreign_hyperparameters(file: Path) -> None:
+    options = load(
+        file,
+        """
+        default_settings: {trainer_type: ppo, hyperparameters: {batch_size: 32, lambd: 0.9}}
+        behaviors: {A: {trainer_type: sac, hyperparameters: {tau: 0.1}}}
+        """,
+    )
+    sac = options.behaviors["A"].hyperparameters
+    assert isinstance(sac, SACSettings)
+    assert (sac.batch_size, sac.tau, sac.buffer_size) == (32, 0.1, 50000)
+
+
+def test_schedules_follow_what_was_written_in_either_place(file: Path) -> None:
+    options = load(
+        file,
+        """
+        default_settings:
+          trainer_type: ppo
+          hyperparameters: {learning_rate_schedule: constant}
+        behaviors:
+          A: {trainer_type: ppo, hyperparameters: {epsilon_schedule: linear}}
+          B: {trainer_type: ppo, hyperparameters: {learning_rate_schedule: linear}}
+        """,
+    )
+    a, b = options.behaviors["A"].hyperparameters, options.behaviors["B"].hyperparameters
+    assert isinstance(a, PPOSettings) and isinstance(b, PPOSettings)
+    assert (a.beta_schedule, a.epsilon_schedule) == ("constant", "linear")
+    assert (b.beta_schedule, b.epsilon_schedule) == ("linear", "linear")
+
+
+def test_null_switches_off_what_the_default_switched_on(file: Path) -> None:
+    text = "default_settings: {self_play: {}}\nbehaviors: {A: {self_play: null}, B: {}}\n"
+    options = load(file, text)
+    assert options.behaviors["A"].self_play is None
+    assert options.behaviors["B"].self_play is not None
+
+
+# Old spellings
+
+
+def test_old_spellings_are_understood_with_a_warning(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = load(
+        file,
+        """
+        behaviors:
+          A:
+            framework: tensorflow
+            reward_signals:
+              curiosity: {encoding_size: 33}
+              rnd: {encoding_size: 33, network_settings: {hidden_units: 44, memory: {}}}
+        checkpoint_settings: {load_model: true, train_model: true}
+        """,
+        "--torch",
+    )
+    signals = options.behaviors["A"].reward_signals
+    assert isinstance(signals["curiosity"], CuriositySettings)
+    assert signals["curiosity"].network_settings.hidden_units == 33
+    assert signals["rnd"].network_settings.hidden_units == 44
+    assert signals["rnd"].network_settings.memory is None
+    assert options.checkpoint_settings.resume
+    warned = capsys.readouterr().out
+    for spelling in (
+        "behaviors.A.framework",
+        "behaviors.A.reward_signals.curiosity.encoding_size",
+        "behaviors.A.reward_signals.rnd.network_settings.memory",
+        "checkpoint_settings.load_model",
+        "checkpoint_settings.train_model",
+        "--torch",
+    ):
+        assert spelling in warned
+
+
+def test_old_keys_that_ask_for_nothing_pass_in_silence(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = load(
+        file,
+        """
+        default_settings: null
+        behaviors: {A: {reward_signals: {curiosity: {encoding_size: null}}}}
+        environment_parameters: null
+        checkpoint_settings: {load_model: false, train_model: 'false'}
+        """,
+    )
+    assert not options.checkpoint_settings.resume
+    assert capsys.readouterr().out == ""
+
+
+def test_criteria_of_the_last_lesson_are_warned_of(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    load(
+        file,
+        """
+        behaviors: {A: {}}
+        environment_parameters:
+          p: {curriculum: [{name: a, value: 1, completion_criteria: {behavior: A}}]}
+        """,
+    )
+    assert "environment_parameters.p" in capsys.readouterr().out
+
+
+# What cannot be loaded
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"", "FILE: is empty; it needs at least `behaviors:`"),
+        (b"# nothing\n", "FILE: is empty; it needs at least `behaviors:`"),
+        (b"\xff\xfe\xfa", "FILE: is not UTF-8 text (byte 0)"),
+        (b"behaviors:\n\tA: {}\n", "FILE: line 2, column 1: found character"),
+        (b"behaviors: [\n", "FILE: line 2, column 1: "),
+        (b"a: 1\n---\nb: 2\n", "FILE: line 2, column 1: "),
+        (b"a: &x 1\nb: *y\n", "FILE: line 2, column 4: found undefined alias"),
+        (b"a: !!python/object:os.system {}\n", "FILE: line 1, column 4: could not determine"),
+        (b"a: 1\nb:\n  c: 1\n  d: 2\n  c: 3\n", "FILE: line 5, column 3: the key 'c' appears"),
+        (b"a: \x00\n", "FILE: is not YAML: "),
+        (b"a: !!int x\n", "FILE: is not YAML: "),
+        (b"[1, 2]\n", "FILE: must be a mapping with some of the keys default_settings, "),
+        (b"words\n", "FILE: must be a mapping with some of the keys default_settings, "),
+        (b"[" * 5000, "FILE: is nested too deeply"),
+        (b"behaviors: {A: &a {self_play: *a}}\n", "FILE: behaviors.A.self_play."),
+        (
+            b"default_settings: &d {network_settings: *d}\nbehaviors: {A: *d}\n",
+            "FILE: nested too deeply, or an alias",
+        ),
+    ],
+)
+def test_a_file_that_is_no_configuration(file: Path, content: bytes, says: str) -> None:
+    file.write_bytes(content)
+    with pytest.raises(TrainerConfigError) as caught:
+        load_run_options(CommandLine(file, {}))
+    assert str(caught.value).replace(str(file), "FILE").startswith(says)
+
+
+def test_a_missing_file_names_the_nearest_one(file: Path) -> None:
+    file.write_text("behaviors: {}\n")
+    with pytest.raises(TrainerConfigError, match=r"cannot be read.*did you mean 'config.yaml'\?"):
+        read_configuration(file.with_name("confg.yaml"))
+    with pytest.raises(TrainerConfigError, match="cannot be read"):
+        read_configuration(file.parent)
+
+
+def test_merge_keys_byte_order_marks_and_dates_as_names_are_fine(file: Path) -> None:
+    options = load(
+        file,
+        "\ufeffbehaviors:\n"
+        "  A: {self_play: &s {window: 3, save_steps: 2}}\n"
+        "  B: {self_play: {<<: *s, window: 4}}\n"
+        "checkpoint_settings: {run_id: 2030-01-31}\n",
+    )
+    assert options.behaviors["B"].self_play is not None
+    assert options.behaviors["B"].self_play.window == 4
+    assert options.behaviors["B"].self_play.save_steps == 2
+    assert options.checkpoint_settings.run_id == "2030-01-31"
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        # Trainer specification, section 2.10, in its order.
+        ("behaviours: {}", "behaviours: unknown key; did you mean 'behaviors'? Allowed: default"),
+        (
+            "behaviors: {A: {max_step: 1}}",
+            "behaviors.A.max_step: unknown key; did you mean 'max_st",
+        ),
+        ("env_settings: {sed: 1}", "env_settings.sed: unknown key; did you mean 'seed'?"),
+        ("torch_settings: {devise: cpu}", "torch_settings.devise: unknown key; did you mean 'dev"),
+        (
+            "behaviors: {A: {network_settings: {hidden_unit: 1}}}",
+            "behaviors.A.network_settings.hidden_unit: unknown key; did you mean 'hidden_units'?",
+        ),
+        (
+            "behaviors: {A: {network_settings: {memory: {size: 2}}}}",
+            "behaviors.A.network_settings.memory.size: unknown key",
+        ),
+        ("behaviors: {A: {self_play: {windows: 2}}}", "behaviors.A.self_play.windows: unknown key"),
+        (
+            "behaviors: {A: {reward_signals: {rnd: {network_settings: {layers: 2}}}}}",
+            "behaviors.A.reward_signals.rnd.network_settings.layers: unknown key",
+        ),
+        (
+            "behaviors: {A: {behavioral_cloning: {demo_path: a, step: 2}}}",
+            "behaviors.A.behavioral_cloning.step: unknown key; did you mean 'steps'?",
+        ),
+        ("behaviors: null", "behaviors: must be a mapping of keys to values, got None"),
+        ("behaviors: [A]", "behaviors: must be a mapping of keys to values, got ['A']"),
+        ("behaviors: {A: null}", "behaviors.A: must be a mapping of keys to values, got None"),
+        ("behaviors: {A: 3}", "behaviors.A: must be a mapping of keys to values, got 3"),
+        ("env_settings: null", "env_settings: must be a mapping of keys to values, got None"),
+        ("environment_parameters: [1]", "environment_parameters: must be a mapping"),
+        (
+            "behaviors: {A: {network_settings: null}}",
+            "behaviors.A.network_settings: must be a mapping",
+        ),
+        (
+            "behaviors: {A: {trainer_type: ppo, hyperparameters: null}}",
+            "behaviors.A.hyperparameters: must be a mapping",
+        ),
+        (
+            "behaviors: {A: {hyperparameters: {batch_size: 2}}}",
+            "behaviors.A.hyperparameters: needs trainer_type beside it",
+        ),
+        (
+            "behaviors: {A: {trainer_type: dqn, hyperparameters: {x: 1}}}",
+            "behaviors.A.trainer_type: must be 'ppo', 'sac' or 'poca', got 'dqn'",
+        ),
+        ("behaviors: {A: {trainer_type: [ppo]}}", "behaviors.A.trainer_type: must be a valid str"),
+        (
+            "behaviors: {A: {reward_signals: {extrinsik: {}}}}",
+            "behaviors.A.reward_signals.extrinsik: unknown reward signal; did you mean 'extrinsic'",
+        ),
+        (
+            "behaviors: {A: {network_settings: {vis_encode_type: cnn}}}",
+            "behaviors.A.network_settings.vis_encode_type: must be 'simple',",
+        ),
+        (
+            "behaviors: {A: {trainer_type: ppo, hyperparameters: {beta_schedule: cosine}}}",
+            "behaviors.A.hyperparameters.beta_schedule: must be 'linear' or 'constant', got 'cos",
+        ),
+        (
+            "behaviors: {A: {network_settings: {goal_conditioning_type: Hyper}}}",
+            "behaviors.A.network_settings.goal_conditioning_type: must be 'hyper' or 'none', got",
+        ),
+        (
+            "environment_parameters: {p: {sampler_type: normal, sampler_parameters: {}}}",
+            "environment_parameters.p.sampler_type: must be 'constant', 'uniform',",
+        ),
+        (
+            "environment_parameters: {p: {curriculum: [{name: a, value: 1, completion_criteria: "
+            "{behavior: B, measure: elo}}]}}",
+            "environment_parameters.p.curriculum[0].completion_criteria.measure: must be 'reward'",
+        ),
+        (
+            "behaviors: {A: {reward_signals: [extrinsic]}}",
+            "behaviors.A.reward_signals: must be a m",
+        ),
+        (
+            "behaviors: {A: {reward_signals: {gail: {}}}}",
+            "behaviors.A.reward_signals.gail.demo_path: is required",
+        ),
+        (
+            "behaviors: {A: {behavioral_cloning: {}}}",
+            "behaviors.A.behavioral_cloning.demo_path: is required",
+        ),
+        (
+            "behaviors: {A: {network_settings: {memory: {memory_size: 3}}}}",
+            "behaviors.A.network_settings.memory.memory_size: must be a multiple of 2, got 3",
+        ),
+        (
+            "behaviors: {A: {trainer_type: ppo, hyperparameters: {batch_size: 8}, "
+            "network_settings: {memory: {}}}}",
+            "behaviors.A.network_settings.memory.sequence_length: must be at most hyperparam",
+        ),
+        ("env_settings: {num_envs: 2}", "env_settings.num_envs: needs env_path (--env)"),
+        ("env_settings: {num_envs: -2}", "env_settings.num_envs: must be greater than or equal to"),
+        ("env_settings: {num_areas: 0}", "env_settings.num_areas: must be greater than or equal"),
+        (
+            "behaviors: {A: {even_checkpoints: true, keep_checkpoints: 0}}",
+            "behaviors.A.keep_checkpoints: must be 1 to max_steps (500000) with even_checkpoints",
+        ),
+        (
+            "environment_parameters: {p: many}",
+            "environment_parameters.p: must be a number or a sam",
+        ),
+        ("debug: perhaps", "debug: must be a valid boolean"),
+    ],
+)
+def test_every_mistake_is_one_line_with_its_path(file: Path, text: str, line: str) -> None:
+    (found,) = problems(file, text)
+    assert found.startswith(f"FILE: {line}")
+
+
+def test_all_mistakes_are_reported_at_once(file: Path) -> None:
+    text = """
+    behaviors:
+      3DBall:
+        hyperparameters: {batch_size: 1}
+        max_steps: 1.5
+      Walker:
+        trainer_type: sac
+        hyperparameters: {tau: 7, lambda: 0.9}
+        reward_signals: {gail: {}, extrinsic: {gamma: 2}}
+    engine_settings: {width: wide}
+    environment_parameters: {p: {}, q: {curriculum: []}}
+    """
+    assert [line.split(":")[1].strip() for line in problems(file, text)] == [
+        "behaviors.3DBall.hyperparameters",
+        "behaviors.3DBall.max_steps",
+        "behaviors.Walker.hyperparameters.tau",
+        "behaviors.Walker.hyperparameters.lambda",
+        "behaviors.Walker.reward_signals.gail.demo_path",
+        "behaviors.Walker.reward_signals.extrinsic.gamma",
+        "engine_settings.width",
+        "environment_parameters.p",
+        "environment_parameters.q.curriculum",
+    ]
+
+
+def test_a_mistake_in_the_defaults_is_reported_there_alone(file: Path) -> None:
+    text = "default_settings: {max_steps: -1}\nbehaviors: {A: {}, B: {time_horizon: 0}}\n"
+    assert [line.split(":")[1].strip() for line in problems(file, text)] == [
+        "default_settings.max_steps",
+        "behaviors.B.time_horizon",
+    ]
+
+
+def test_what_was_typed_is_told_from_what_was_written(file: Path) -> None:
+    text = "env_settings: {seed: -7, num_areas: 3}\n"
+    assert problems(file, text, "--num-areas", "0") == [
+        "command line: env_settings.num_areas: must be greater than or equal to 1, got 0",
+        "FILE: env_settings.seed: must be greater than or equal to -1, got -7",
+    ]
+    with pytest.raises(TrainerConfigError, match=r"^command line: env_settings.num_envs: needs"):
+        load_run_options(parse_command_line(["--num-envs", "2"]))
+
+
+def test_a_flag_does_not_hide_a_section_that_is_none(file: Path) -> None:
+    (line,) = problems(file, "env_settings:\n", "--seed", "1")
+    assert line.endswith("env_settings: must be a mapping of keys to values, got None")
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda children: (
+        st.lists(children, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                [
+                    *("default_settings", "behaviors", "env_settings", "environment_parameters"),
+                    *("checkpoint_settings", "trainer_type", "hyperparameters", "network_settings"),
+                    *("reward_signals", "curiosity", "gail", "memory", "curriculum", "framework"),
+                    *("encoding_size", "sampler_type", "sampler_parameters", "intervals", "ppo"),
+                ]
+            )
+            | st.text(max_size=3)
+            | st.integers(),
+            children,
+            max_size=5,
+        )
+    ),
+    max_leaves=25,
+)
+
+
+@given(VALUES)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+def test_whatever_is_written_it_loads_or_says_why(file: Path, written: Any) -> None:
+    file.write_text(yaml.safe_dump(written), encoding="utf-8")
+    try:
+        options = load_run_options(CommandLine(file, {"env_settings": {"seed": 1}}, True))
+    except TrainerConfigError as error:
+        assert str(error)
+    else:
+        assert options.env_settings.seed == 1
+
+
+# Writing
+
+
+def test_the_order_of_keys_in_the_dump() -> None:
+    options = RunOptions(behaviors={"A": BehaviorSettings()})
+    written = yaml.safe_load(dump_configuration(options))
+    assert list(written) == [
+        "default_settings",
+        "behaviors",
+        "env_settings",
+        "engine_settings",
+        "environment_parameters",
+        "checkpoint_settings",
+        "torch_settings",
+        "debug",
+    ]
+    assert list(written["behaviors"]["A"]) == [
+        "trainer_type",
+        "hyperparameters",
+        "checkpoint_interval",
+        "network_settings",
+        "reward_signals",
+        "init_path",
+        "keep_checkpoints",
+        "even_checkpoints",
+        "max_steps",
+        "time_horizon",
+        "summary_freq",
+        "threaded",
+        "self_play",
+        "behavioral_cloning",
+    ]
+
+
+BEHAVIORS = st.fixed_dictionaries(
+    {},
+    optional={
+        "trainer_type": st.sampled_from(["ppo", "sac", "poca"]),
+        "max_steps": st.integers(5, 10**9),
+        "even_checkpoints": st.booleans(),
+        "self_play": st.none() | st.builds(dict, save_steps=st.integers(1, 10**6)),
+        "network_settings": st.fixed_dictionaries(
+            {"memory": st.none() | st.just({})}, optional={"normalize": st.booleans()}
+        ),
+        "reward_signals": st.fixed_dictionaries(
+            {"rnd": st.fixed_dictionaries({}, optional={"learning_rate": st.floats(1e-9, 1.0)})},
+            optional={"extrinsic": st.just({"gamma": 0.5}), "gail": st.just({"demo_path": "ä b"})},
+        ),
+    },
+)
+
+
+@given(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "default_settings": BEHAVIORS,
+            "behaviors": st.dictionaries(st.text(min_size=1, max_size=5), BEHAVIORS, max_size=3),
+            "environment_parameters": st.dictionaries(
+                st.text("abc", min_size=1), st.floats(allow_nan=False, allow_infinity=False)
+            ),
+        },
+    )
+)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+def test_a_dump_loads_as_what_was_dumped(file: Path, written: dict[str, Any]) -> None:
+    file.write_text(yaml.safe_dump({"debug": True, **written}), encoding="utf-8")
+    options = load_run_options(CommandLine(file, {}))
+    file.write_text(dump_configuration(options.with_seed(3)), encoding="utf-8")
+    assert load_run_options(CommandLine(file, {})) == options.with_seed(3)
+
+
+# What is not built yet
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("behaviors: {A: {trainer_type: sac}}", "behaviors.A.trainer_type: sac"),
+        ("behaviors: {A: {trainer_type: poca}}", "behaviors.A.trainer_type: poca"),
+        ("behaviors: {A: {reward_signals: {rnd: {}}}}", "behaviors.A.reward_signals.rnd"),
+        ("behaviors: {A: {reward_signals: {curiosity: {}}}}", "behaviors.A.reward_signals.cur"),
+        ("behaviors: {A: {reward_signals: {gail: {demo_path: a}}}}", "behaviors.A.reward_signals"),
+        ("behaviors: {A: {behavioral_cloning: {demo_path: a}}}", "behaviors.A.behavioral_cloning"),
+        ("behaviors: {A: {self_play: {}}}", "behaviors.A.self_play"),
+        ("behaviors: {A: {network_settings: {memory: {}}}}", "behaviors.A.network_settings.memory"),
+        ("default_settings: {threaded: true}", "default_settings.threaded"),
+        ("env_settings: {num_envs: 2, env_path: a}", "env_settings.num_envs"),
+        (
+            "environment_parameters: {p: {sampler_type: uniform, sampler_parameters: {}}}",
+            "environment_parameters.p",
+        ),
+    ],
+)
+def test_what_is_not_built_yet_is_refused_by_name(file: Path, text: str, key: str) -> None:
+    options = load(file, text)
+    with pytest.raises(TrainerConfigError, match="not in this version yet") as caught:
+        refuse_unbuilt(options)
+    assert str(caught.value).startswith(key)
+
+
+def test_what_is_built_is_not_refused(file: Path) -> None:
+    refuse_unbuilt(load(file, "behaviors: {A: {init_path: a.pt}}\nenvironment_parameters: {p: 1}"))

@@ -1,0 +1,100 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mlagents.trainers.algorithms.returns import gae
+
+
+def test_gae_by_hand() -> None:
+    # gamma = lambda = 0.5, the episode ends after the second step.
+    # delta = [0 + 0.5*0.5 - 0.5, 1 + 0.5*0 - 0.5] = [-0.25, 0.5]
+    # A     = [-0.25 + 0.25*0.5, 0.5]              = [-0.125, 0.5]
+    advantages = gae(
+        np.array([[0.0, 1.0]]),
+        np.array([[0.5, 0.5]]),
+        np.array([0.0]),
+        np.array([2]),
+        gamma=0.5,
+        lambd=0.5,
+    )
+    np.testing.assert_allclose(advantages, [[-0.125, 0.5]])
+
+
+def test_gae_by_hand_of_segments_of_different_length() -> None:
+    # gamma = 0.5, lambda = 1. First segment: 3 steps, cut, bootstrap 4.
+    #   delta = [1 + 0.5*2 - 1, 0 + 0.5*3 - 2, 2 + 0.5*4 - 3] = [1, -0.5, 1]
+    #   A     = [1 + 0.5*0, -0.5 + 0.5*1, 1]                  = [1, 0, 1]
+    # Second: 1 step, bootstrap 6: delta = A = 1 + 0.5*6 - 2 = 2. Third: 2 steps, ended:
+    #   delta = [0 + 0.5*4 - 0, 1 + 0 - 4] = [2, -3],  A = [2 - 1.5, -3] = [0.5, -3]
+    advantages = gae(
+        np.array([[1.0, 0.0, 2.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]),
+        np.array([[1.0, 2.0, 3.0], [2.0, 0.0, 0.0], [0.0, 4.0, 0.0]]),
+        np.array([4.0, 6.0, 0.0]),
+        np.array([3, 1, 2]),
+        gamma=0.5,
+        lambd=1.0,
+    )
+    np.testing.assert_allclose(advantages, [[1.0, 0.0, 1.0], [2.0, 0.0, 0.0], [0.5, -3.0, 0.0]])
+
+
+def test_lambda_0_is_the_error_of_one_step() -> None:
+    # r + gamma V' - V: [1 + 0.9*3 - 2, 0 + 0.9*10 - 3] = [1.7, 6]
+    advantages = gae(
+        np.array([[1.0, 0.0]]),
+        np.array([[2.0, 3.0]]),
+        np.array([10.0]),
+        np.array([2]),
+        gamma=0.9,
+        lambd=0.0,
+    )
+    np.testing.assert_allclose(advantages, [[1.7, 6.0]])
+
+
+@st.composite
+def segments(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Rewards, values, bootstrap and length of 1 to 4 padded segments of up to 6 steps."""
+    length = np.array(draw(st.lists(st.integers(1, 6), min_size=1, max_size=4)))
+    rng = np.random.default_rng(draw(st.integers(0, 1000)))
+    is_step = np.arange(length.max()) < length[:, None]
+    rewards, values = (rng.normal(size=is_step.shape) * is_step for _ in range(2))
+    return rewards, values, rng.normal(size=len(length)), length
+
+
+@given(segments(), st.floats(0.0, 1.0))
+def test_lambda_1_is_discounted_return_minus_value(
+    batch: tuple[np.ndarray, ...], gamma: float
+) -> None:
+    rewards, values, bootstrap, length = batch
+    advantages = gae(rewards, values, bootstrap, length, gamma=gamma, lambd=1.0)
+    for s, n_steps in enumerate(length):
+        for t in range(n_steps):
+            later = [*rewards[s, t:n_steps], bootstrap[s]]
+            discounted = sum(gamma**k * reward for k, reward in enumerate(later))
+            assert advantages[s, t] == pytest.approx(discounted - values[s, t], abs=1e-9)
+
+
+@given(segments(), st.floats(0.0, 1.0), st.floats(0.0, 1.0))
+def test_padding_changes_nothing_and_stays_zero(
+    batch: tuple[np.ndarray, ...], gamma: float, lambd: float
+) -> None:
+    rewards, values, bootstrap, length = batch
+    together = gae(rewards, values, bootstrap, length, gamma=gamma, lambd=lambd)
+    for s, n_steps in enumerate(length):
+        row = slice(s, s + 1)
+        alone = gae(
+            rewards[row, :n_steps],
+            values[row, :n_steps],
+            bootstrap[row],
+            length[row],
+            gamma=gamma,
+            lambd=lambd,
+        )
+        np.testing.assert_allclose(together[row, :n_steps], alone, atol=1e-12)
+        assert not together[s, n_steps:].any()
+
+
+def test_single_precision_stays_single() -> None:
+    ones = np.ones((2, 3), np.float32)
+    advantages = gae(ones, ones, ones[:, 0], np.array([3, 3]), gamma=0.99, lambd=0.95)
+    assert advantages.dtype == np.float32

@@ -1,0 +1,37 @@
+import pytest
+
+from mlagents.trainers.algorithms.schedules import (
+    BETA_FLOOR,
+    EPSILON_FLOOR,
+    LEARNING_RATE_FLOOR,
+    scheduled,
+)
+
+
+@pytest.mark.parametrize("step", [0, 500, 1000, 5000])
+def test_constant_stays(step: int) -> None:
+    assert scheduled(3e-4, "constant", floor=1e-10, step=step, max_steps=1000) == 3e-4
+
+
+@pytest.mark.parametrize(
+    ("initial", "floor", "step", "wanted"),
+    [
+        # floor + (initial - floor) * (1 - step / 1000)
+        (0.2, EPSILON_FLOOR, 0, 0.2),
+        (0.2, EPSILON_FLOOR, 250, 0.175),
+        (0.2, EPSILON_FLOOR, 1000, 0.1),
+        (3e-4, LEARNING_RATE_FLOOR, 0, 3e-4),
+        (3e-4, LEARNING_RATE_FLOOR, 500, 1.500_000_5e-4),
+        (3e-4, LEARNING_RATE_FLOOR, 1000, 1e-10),
+        (5e-3, BETA_FLOOR, 500, 2.505e-3),
+        (5e-3, BETA_FLOOR, 1000, 1e-5),
+    ],
+)
+def test_linear_falls_to_its_floor(initial: float, floor: float, step: int, wanted: float) -> None:
+    found = scheduled(initial, "linear", floor=floor, step=step, max_steps=1000)
+    assert found == pytest.approx(wanted, rel=1e-12)
+
+
+def test_linear_stays_at_its_floor_beyond_the_last_step() -> None:
+    # Steps are counted in segments, so the last update may come a little late.
+    assert scheduled(0.2, "linear", floor=0.1, step=1064, max_steps=1000) == pytest.approx(0.1)
