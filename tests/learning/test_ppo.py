@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 import torch
-from guess_environment import GuessEnvironment
 
+from guess_environment import GuessEnvironment
 from mlagents.trainers.rollout.simple_env_manager import SimpleEnvManager
 from mlagents.trainers.settings.behavior import BehaviorSettings
 from mlagents.trainers.stats import StatsReporter

@@ -334,6 +334,16 @@ def test_a_masked_action_is_never_sampled_and_the_others_share_its_chances() -> 
     assert set(found["deterministic_discrete_actions"][:, 0]) <= {0, 2}
 
 
+def test_with_nothing_allowed_any_choice_is_as_good() -> None:
+    actor = make_actor(DISCRETE)
+    with torch.no_grad():
+        actor.heads.logits.bias[1] += 1000.0  # without masks, certain
+    obs = observations(DISCRETE, 20_000, np.random.default_rng(0))
+    found = run(load(export_onnx(actor, DISCRETE)), obs, np.ones((20_000, 5), np.bool_))
+    assert_categorical(found["discrete_actions"][:, 0], [1 / 3] * 3)
+    assert_categorical(found["discrete_actions"][:, 1], [1 / 2] * 2)
+
+
 # -------------------------------------------------------------------------- models trained in Unity
 
 

@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlagents.trainers.data.identifiers import BehaviorId
@@ -25,6 +25,7 @@ def test_parse(full_name: str, name: str, team: int) -> None:
     assert BehaviorId.parse(full_name) == BehaviorId(name, team)
 
 
+@settings(deadline=None)
 @given(st.text(), st.integers(0, 1000))
 def test_any_name_with_a_team_comes_apart_again(name: str, team: int) -> None:
     assert BehaviorId.parse(f"{name}?team={team}") == BehaviorId(name, team)

@@ -214,6 +214,11 @@ def test_a_vector_of_unspecified_properties_is_a_vector() -> None:
 # ------------------------------------------------------------------------------------------ actions
 
 
+def test_a_behavior_without_actions_is_refused() -> None:
+    with pytest.raises(UnityTrainerException, match="no action"):
+        Actor(behavior(3), NetworkSettings())
+
+
 def test_gaussian_by_hand() -> None:
     # log N(0; 0, 1) = -log(2 pi) / 2 = -0.918939; one deviation of 2 away: -0.5 - log 2 less.
     log_prob = gaussian_log_prob(

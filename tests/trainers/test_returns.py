@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlagents.trainers.algorithms.returns import gae
@@ -61,6 +61,7 @@ def segments(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.nd
     return rewards, values, rng.normal(size=len(length)), length
 
 
+@settings(deadline=None)
 @given(segments(), st.floats(0.0, 1.0))
 def test_lambda_1_is_discounted_return_minus_value(
     batch: tuple[np.ndarray, ...], gamma: float
@@ -74,6 +75,7 @@ def test_lambda_1_is_discounted_return_minus_value(
             assert advantages[s, t] == pytest.approx(discounted - values[s, t], abs=1e-9)
 
 
+@settings(deadline=None)
 @given(segments(), st.floats(0.0, 1.0), st.floats(0.0, 1.0))
 def test_padding_changes_nothing_and_stays_zero(
     batch: tuple[np.ndarray, ...], gamma: float, lambd: float

@@ -29,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     understood exits with 2.
     """
     command_line = parse_command_line(sys.argv[1:] if argv is None else argv)
-    debug = False
+    debug = command_line.settings.get("debug", False)
     try:
         options = load_run_options(command_line)
         debug = options.debug

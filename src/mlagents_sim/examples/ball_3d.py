@@ -43,6 +43,8 @@ CORRECTION = 0.8
 MAX_PUSH_OUT_M_S = 10.0
 """Fastest way out of an overlap."""
 
+NOBODY = np.zeros(0, np.intp)
+
 X, Y, Z, W = range(4)
 POSITION, VELOCITY, SPIN = range(3)
 
@@ -89,7 +91,11 @@ class Ball3D(World):
         n = self.n_agents
         self.cube = np.zeros((4, n))
         self.ball = np.zeros((3, 3, n))
-        self._radius = np.full(n, RADIUS_M)
+        self._radius = np.zeros(n)
+        self._inertia = np.zeros(n)
+        self._reach = np.zeros(n)  # from the cube's centre to a ball's that lies on it
+        self._lowest = np.tile([[-FALLEN_ASIDE_M], [-FALLEN_BELOW_M], [-FALLEN_ASIDE_M]], n)
+        self._highest = np.tile([[FALLEN_ASIDE_M], [np.inf], [FALLEN_ASIDE_M]], n)
         # About z, then about x: which way to turn; cosine and sine of half the angle, each
         # repeated for the four components of a quaternion.
         self._ways = np.zeros((2, n))
@@ -114,7 +120,10 @@ class Ball3D(World):
         )
         position[Y, agents] = START_HEIGHT_M
         velocity[:, agents] = 0.0
-        self._radius[agents] = RADIUS_M * self.parameters["scale"]
+        radius = RADIUS_M * self.parameters["scale"]
+        self._radius[agents] = radius
+        self._inertia[agents] = 0.4 * radius**2
+        self._reach[agents] = HALF_EDGE_M + radius
 
     def observe(self, agents: Agents) -> list[FloatArray]:
         """Return what the class describes."""
@@ -129,7 +138,8 @@ class Ball3D(World):
         turns = np.maximum(np.minimum(action.continuous.T, 1.0), -1.0)  # (2, n)
         half_angles = turns * (TURN_RAD / 2)
         self._ways[:, agents] = np.sign(turns)
-        self._turns[:, 0, :, agents] = ...
+        self._turns[:, 0][:, :, agents] = np.cos(half_angles)[:, None]
+        self._turns[:, 1][:, :, agents] = np.sin(half_angles)[:, None]
 
     def act(self) -> None:
         """Turn the cubes; see whose ball has fallen."""
@@ -139,3 +149,157 @@ class Ball3D(World):
         if fallen.size:
             self.reward[fallen] = -1.0
             self.end(fallen)
+
+    def fallen(self) -> NDArray[np.intp]:
+        """Return the indices of the agents whose ball is off the cube."""
+        position = self.ball[POSITION]
+        outside = (position < self._lowest) | (position > self._highest)
+        return outside.any(axis=0).nonzero()[0] if np.count_nonzero(outside) else NOBODY
+
+    # The bodies.
+
+    def physics(self) -> None:
+        """Let the balls fly, or press, rub and roll on their cubes."""
+        position, velocity, spin = self.ball
+        velocity[Y] -= self.parameters["gravity"] * STEP_S
+        spin *= 1.0 - ANGULAR_DRAG * STEP_S
+
+        frame = rotation_matrix(self.cube)
+        local = np.einsum("krn,rcn->kcn", self.ball, frame)
+        gap = local[POSITION, Y] - self._reach
+        beyond = np.abs(local[POSITION, X : Z + 1 : 2]) > HALF_EDGE_M
+        if np.count_nonzero(beyond):
+            self._turn_to_edges(beyond.any(axis=0).nonzero()[0], frame, local, gap)
+
+        touching = gap < CONTACT_OFFSET_M
+        if not np.count_nonzero(touching):
+            position += velocity * STEP_S
+            return
+        self._touch(local, gap, touching)
+        moved = np.einsum("kcn,rcn->krn", local, frame)
+        position += moved[POSITION] * STEP_S
+        self.ball[VELOCITY:] = moved[VELOCITY:]
+        if np.vdot(spin, spin) > MAX_SPIN_RAD_S**2:  # all together; then perhaps one of them
+            speed = np.sqrt(np.einsum("cn,cn->n", spin, spin))
+            spin *= MAX_SPIN_RAD_S / np.maximum(speed, MAX_SPIN_RAD_S)
+
+    def _turn_cubes(self) -> None:
+        for axis, way, turn in zip((Z, X), self._ways, self._turns, strict=True):
+            is_stopped = self.cube[axis] * way >= TURN_LIMIT
+            if np.count_nonzero(is_stopped):
+                turn = np.where(is_stopped, NO_TURN, turn)
+            cosine, sine = turn
+            self.cube = self.cube * cosine + (TIMES_UNIT[axis] @ self.cube) * sine
+
+    def _turn_to_edges(
+        self, over: NDArray[np.intp], frame: Array, local: Array, gap: Array
+    ) -> None:
+        """Correct, in place, what was computed as if the top face had no edges.
+
+        Args:
+            over: Indices of the agents whose ball is not above the face.
+            frame: (3, 3, N) axes of each contact, in columns; the second is its normal.
+            local: (3, 3, N) the balls by these axes.
+            gap: (N,) between the surfaces.
+        """
+        centre = local[POSITION][:, over]
+        nearest = np.minimum(np.maximum(centre, -HALF_EDGE_M), HALF_EDGE_M)
+        arm = centre - nearest
+        distance = np.sqrt(np.einsum("rn,rn->n", arm, arm))
+        gap[over] = distance - self._radius[over]
+        edge = frame_along(arm / distance)
+        frame[:, :, over] = np.einsum("rkn,kcn->rcn", frame[:, :, over], edge)
+        local[:, :, over] = np.einsum("krn,rcn->kcn", local[:, :, over], edge)
+
+    def _touch(self, local: Array, gap: Array, touching: NDArray[np.bool_]) -> None:
+        """Let the cubes push and brake the balls that touch them.
+
+        Two impulses are found for each contact. One moves the ball in this step, and closes most
+        of a gap or an overlap besides; the other remains in the velocity, so that being pushed out
+        of an overlap gives no speed. Friction is limited by either, and by what makes the ball
+        roll: a ball of mass m and inertia I touched at distance L from its centre resists a
+        sideways impulse with 1 / (1/m + L^2/I). All is per unit of mass.
+
+        Args:
+            local: (3, 3, N) position, velocity and spin by the axes of the contact, the second
+                its normal. Changed in place: velocity and spin to those after the contact,
+                position to the velocity of the motion in this step.
+            gap: (N,) between the surfaces.
+            touching: (N,) which of them touch.
+        """
+        (motion_x, motion_y, motion_z), (v_x, v_y, v_z), (spin_x, _, spin_z) = local
+        closing = np.minimum(gap * (-CORRECTION / STEP_S), MAX_PUSH_OUT_M_S)
+        push = np.maximum(closing - v_y, 0.0)
+        push *= touching
+        lasting_push = np.minimum(push, np.maximum(-v_y, 0.0))
+
+        lever = gap + self._radius
+        slip_x = v_x + lever * spin_z
+        slip_z = v_z - lever * spin_x
+        friction = FRICTION / (np.hypot(slip_x, slip_z) + 1e-12)
+        rolling = self._inertia / (self._inertia + lever * lever)
+
+        brake = np.minimum(rolling, friction * push)
+        np.subtract(v_x, brake * slip_x, out=motion_x)
+        np.add(v_y, push, out=motion_y)
+        np.subtract(v_z, brake * slip_z, out=motion_z)
+
+        brake = np.minimum(rolling, friction * lasting_push)
+        slip_x *= brake
+        slip_z *= brake
+        v_x -= slip_x
+        v_y += lasting_push
+        v_z -= slip_z
+        lever /= self._inertia
+        spin_x += lever * slip_z
+        spin_z -= lever * slip_x
+
+    def render(self) -> NDArray[np.uint8]:
+        """Draw every platform in a tile of its own, (about 480, about 640, 3)."""
+        raise NotImplementedError
+
+
+# Quaternions are (4, n): x, y, z, w.
+
+NO_TURN = np.array([[[1.0]], [[0.0]]])
+"""Cosine and sine of no angle, to be broadcast to (2, 4, n)."""
+
+TIMES_UNIT = np.array(
+    [
+        [[0, 0, 0, 1], [0, 0, 1, 0], [0, -1, 0, 0], [-1, 0, 0, 0]],
+        [[0, 0, -1, 0], [0, 0, 0, 1], [1, 0, 0, 0], [0, -1, 0, 0]],
+        [[0, 1, 0, 0], [-1, 0, 0, 0], [0, 0, 0, 1], [0, 0, -1, 0]],
+    ],
+    np.float64,
+)
+"""`TIMES_UNIT[axis] @ q` is q times the unit quaternion of an axis; a turn about that axis of a
+body by an angle a makes q to q cos(a/2) + (q times unit) sin(a/2)."""
+
+UNIT_TIMES = TIMES_UNIT * np.array([[-1, -1, -1, 1]] * 3 + [[1, 1, 1, 1]])
+"""`UNIT_TIMES[axis] @ q` is the unit quaternion of an axis times q."""
+
+# The matrix R of q turns the axis c into q c q*, whose component along the axis r is the scalar
+# product of r q and q c: a sum over the products of two components of q.
+_ROTATION = np.einsum("rki,ckj->rcij", UNIT_TIMES, TIMES_UNIT).reshape(9, 16)
+
+
+def rotation_matrix(quaternion: Array) -> Array:
+    """Return the (3, 3, n) matrices of (4, n) unit quaternions; columns are the body's axes."""
+    products = (quaternion[:, None] * quaternion).reshape(16, -1)
+    return (_ROTATION @ products).reshape(3, 3, -1)
+
+
+def frame_along(normal: Array) -> Array:
+    """Return (3, 3, n) rotation matrices whose second column is `normal`, (3, n).
+
+    They turn the y axis to the normal the shortest way, which exists unless that is -y.
+    """
+    x, y, z = normal
+    bend = -1.0 / (1.0 + y)
+    return np.array(
+        [
+            [1.0 + bend * x * x, x, bend * x * z],
+            [-x, y, -z],
+            [bend * x * z, z, 1.0 + bend * z * z],
+        ]
+    )

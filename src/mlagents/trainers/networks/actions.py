@@ -9,6 +9,7 @@ import math
 import torch
 from torch import Tensor, nn
 
+from mlagents.trainers.exception import UnityTrainerException
 from mlagents.trainers.networks.layers import linear
 from mlagents_envs.base_env import ActionSpec
 
@@ -25,10 +26,17 @@ class ActionHeads(nn.Module):
     Args:
         n_in: Width of the encoding.
         spec: The behavior's A continuous actions and K branches.
+
+    Raises:
+        UnityTrainerException: There are neither.
     """
 
     def __init__(self, n_in: int, spec: ActionSpec) -> None:
         super().__init__()
+        if not (spec.continuous_size or spec.discrete_size):
+            raise UnityTrainerException(
+                "the behavior has no action; add continuous or discrete actions to its agents."
+            )
         self.spec = spec
         self.mean: nn.Linear | None = None
         self.logits: nn.Linear | None = None

@@ -207,13 +207,13 @@ class Collector:
             for row, agent in enumerate(terminals.agent_id.tolist())
             if (lane := lane_of.pop(agent, None)) is not None
         ]
-        acted = [(row, lane) for row, lane in ended if self._columns.is_open[lane]]
-        if acted:
-            rows, lanes = (np.array(part, np.int64) for part in zip(*acted, strict=True))
-            self._close(lanes, terminals, rows)
-            interrupted = terminals.interrupted[rows]
-            self._finish(lanes, [o[rows] for o in terminals.obs], ~interrupted, interrupted)
-        for _, lane in ended:
+        if not ended:
+            return
+        rows, lanes = (np.array(part, np.int64) for part in zip(*ended, strict=True))
+        self._close(lanes, terminals, rows)
+        interrupted = terminals.interrupted[rows]
+        self._finish(lanes, [o[rows] for o in terminals.obs], ~interrupted, interrupted)
+        for lane in lanes.tolist():
             self._release(lane)
 
     def _cut(self, lanes: Lanes, last_obs: list[NDArray[Any]]) -> None:

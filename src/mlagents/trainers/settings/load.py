@@ -65,7 +65,7 @@ def dump_configuration(options: RunOptions) -> str:
     written = options.model_dump(mode="json")
     defaults, behaviors = options.default_settings, options.behaviors.values()
     if defaults and any(defaults.reward_signals.keys() - b.reward_signals for b in behaviors):
-        # Not written, or that behavior would have inherited it. Written, it would from now on.
+        # A behavior lacks only signals that the defaults do not write; written, it would take them.
         del written["default_settings"]["reward_signals"]
     return yaml.safe_dump(written, sort_keys=False, allow_unicode=True)
 
@@ -222,7 +222,7 @@ def _merge(under: Written, over: Written) -> Written:
 def _report(error: ValidationError, command_line: CommandLine) -> str:
     """Return the problems, one a line; what behaviors inherit is reported where it stands."""
     found = [(details["loc"], details["msg"]) for details in error.errors(include_url=False)]
-    inherited = {(path[1:], says) for path, says in found if path and path[0] == "default_settings"}
+    inherited = {(path[1:], says) for path, says in found if path[0] == "default_settings"}
     return "\n".join(
         f"{_origin(path, command_line)}: {_dotted(path)}: {says}"
         for path, says in found

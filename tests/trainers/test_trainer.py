@@ -1,0 +1,176 @@
+import copy
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from guess_environment import GuessEnvironment
+from mlagents.trainers.data.segments import Segments
+from mlagents.trainers.rollout.simple_env_manager import SimpleEnvManager
+from mlagents.trainers.settings.behavior import BehaviorSettings
+from mlagents.trainers.stats import StatsReporter
+from mlagents.trainers.training.trainer import OnPolicyTrainer
+from mlagents_envs.base_env import ActionSpec, ActionTuple
+
+
+def settings(**written: Any) -> BehaviorSettings:
+    defaults = {
+        "trainer_type": "ppo",
+        "max_steps": 2000,
+        "time_horizon": 7,
+        "summary_freq": 100,
+        "checkpoint_interval": 300,
+        "hyperparameters": {"batch_size": 32, "buffer_size": 256, "learning_rate": 3e-3},
+        "network_settings": {"hidden_units": 8, "num_layers": 1, "normalize": True},
+    }
+    return BehaviorSettings.model_validate(defaults | written)
+
+
+def make_trainer(
+    env: GuessEnvironment, options: BehaviorSettings, **arguments: Any
+) -> OnPolicyTrainer:
+    defaults: dict[str, Any] = {
+        "stats": StatsReporter("Guess", []),
+        "device": torch.device("cpu"),
+        "seed": 0,
+        "inference": False,
+        "on_summary": lambda step: None,
+        "on_checkpoint": lambda: None,
+    }
+    return OnPolicyTrainer("Guess", env.spec, options, **(defaults | arguments))
+
+
+def roll(trainer: OnPolicyTrainer, env: GuessEnvironment, n_decisions: int) -> None:
+    manager = SimpleEnvManager(env)
+    manager.reset()
+    for _ in range(n_decisions):
+        (report,) = manager.receive()
+        trainer.observe(report.player, *report.steps[env.BEHAVIOR])
+        trainer.advance()
+        manager.send(report.player, {env.BEHAVIOR: trainer.decide()[0]})
+
+
+def spy_on_updates(trainer: OnPolicyTrainer) -> list[tuple[Segments, torch.Tensor]]:
+    """Note for every update its experience, and its log-probabilities under the policy before."""
+    seen = []
+    update = trainer.algorithm.update
+
+    def spy(segments: Segments, rewards: np.ndarray, *, step: int) -> dict[str, float]:
+        with torch.no_grad():
+            log_probs, _, _ = trainer.algorithm.network.evaluate(
+                [torch.as_tensor(obs) for obs in segments.obs],
+                torch.as_tensor(segments.continuous),
+                torch.as_tensor(segments.discrete).long(),
+                torch.as_tensor(segments.action_mask),
+            )
+        seen.append((segments, log_probs))
+        return update(segments, rewards, step=step)
+
+    trainer.algorithm.update = spy  # type: ignore[method-assign]
+    return seen
+
+
+def test_every_update_learns_from_its_own_policy_alone() -> None:
+    # 8 agents, episodes of 4, horizon 7, buffer 256: segments are cut in the middle of episodes.
+    env = GuessEnvironment(ActionSpec.create_hybrid(1, (3,)), episode_steps=5)
+    trainer = make_trainer(env, settings())
+    updates = spy_on_updates(trainer)
+
+    roll(trainer, env, 200)
+
+    assert len(updates) == 6  # 199 steps of 8 agents are closed: 1592 // 256
+    for segments, log_probs in updates:
+        assert segments.n_steps == 256
+        np.testing.assert_allclose(segments.log_probs, log_probs, atol=2e-5)
+
+
+def test_episodes_keep_their_whole_return_across_cuts() -> None:
+    env = GuessEnvironment(ActionSpec.create_discrete((2,)), episode_steps=50)
+    trainer = make_trainer(env, settings(time_horizon=3))
+
+    roll(trainer, env, 51)
+
+    assert len(trainer.recent_returns) == 8
+    # Each of 50 steps is worth 0 or 1, so no return of a part could be mistaken for a whole.
+    assert all(10 < episode_return < 40 for episode_return in trainer.recent_returns)
+
+
+def test_summaries_and_checkpoints_fall_due_by_step() -> None:
+    summaries: list[int] = []
+    checkpoints: list[int] = []
+    env = GuessEnvironment()
+    trainer = make_trainer(
+        env,
+        settings(),
+        on_summary=summaries.append,
+        on_checkpoint=lambda: checkpoints.append(trainer.step),
+    )
+
+    roll(trainer, env, 101)
+
+    # 8 agents end together every 4 steps, 32 steps at a time: 288 is before 300, 576 before 600.
+    assert summaries == [100, 200, 300, 400, 500, 600, 700, 800]
+    assert checkpoints == [288, 576]
+
+
+def test_players_get_their_own_actions_back() -> None:
+    envs = [GuessEnvironment(n_agents=n, seed=n) for n in (3, 1, 5)]
+    deterministic = settings(
+        network_settings={"hidden_units": 8, "num_layers": 1, "deterministic": True}
+    )
+    together, apart = (make_trainer(envs[0], deterministic) for _ in range(2))
+    for env in envs:
+        env.reset()
+
+    actions: list[ActionTuple] = []
+    for player, env in enumerate(envs):
+        together.observe(player, *env.get_steps(env.BEHAVIOR))
+        apart.observe(player, *env.get_steps(env.BEHAVIOR))
+        actions += apart.decide()
+
+    for expected, action in zip(actions, together.decide(), strict=True):
+        np.testing.assert_allclose(action.continuous, expected.continuous, atol=1e-6)
+        np.testing.assert_array_equal(action.discrete, expected.discrete)
+
+
+def test_nobody_asking_is_answered_with_nothing() -> None:
+    env = GuessEnvironment(n_agents=0)
+    env.reset()
+    trainer = make_trainer(env, settings())
+
+    trainer.observe(0, *env.get_steps(env.BEHAVIOR))
+
+    (action,) = trainer.decide()
+    assert action.continuous.shape == (0, 1) and action.discrete.shape == (0, 1)
+
+
+@pytest.mark.parametrize("arguments", [{}, {"inference": True}])
+def test_a_trainer_that_does_not_learn_holds_nothing_back(arguments: dict[str, bool]) -> None:
+    env = GuessEnvironment()
+    trainer = make_trainer(env, settings(max_steps=64), **arguments)
+    updates = spy_on_updates(trainer)
+
+    roll(trainer, env, 200)
+
+    assert not trainer.is_learning
+    assert not updates
+    assert trainer._n_buffered <= 64
+    assert trainer.step == (1592 // 32 * 32 if arguments else 64)
+
+
+def test_a_restored_trainer_goes_on_as_the_saved_one_would() -> None:
+    env = GuessEnvironment()
+    saved = make_trainer(env, settings())
+    roll(saved, env, 70)
+    restored = make_trainer(env, settings(), seed=1)
+
+    restored.load_state(copy.deepcopy(saved.state()))
+
+    assert restored.step == saved.step
+    for trainer in (saved, restored):
+        trainer._collector = make_trainer(env, settings())._collector  # begin with new episodes
+        trainer._buffer.clear()
+        roll(trainer, GuessEnvironment(seed=9), 70)
+    for key, value in saved.state()["Policy"].items():
+        torch.testing.assert_close(restored.state()["Policy"][key], value, rtol=0, atol=0)
