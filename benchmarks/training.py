@@ -8,7 +8,6 @@ Prints rollout alone (the policy acts, nothing is learned), and rollout and upda
 
 import argparse
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -101,18 +100,10 @@ def in_process(*, num_areas: int) -> Iterator[BaseEnv]:
 
 @contextmanager
 def over_the_wire() -> Iterator[BaseEnv]:
-    port = 5904
-    player = subprocess.Popen(
-        [sys.executable, "-m", "mlagents_sim", "3DBall", "--mlagents-port", str(port)]
-    )
-    try:
-        env = UnityEnvironment(base_port=port)
+    player = str(Path(sys.executable).with_name("mlagents-sim"))
+    with UnityEnvironment(player, base_port=0, additional_args=["3DBall"]) as env:
         env.reset()
         yield env
-        env.close()
-        player.wait(timeout=10)
-    finally:
-        player.kill()
 
 
 if __name__ == "__main__":

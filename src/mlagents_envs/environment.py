@@ -76,6 +76,7 @@ class UnityEnvironment(BaseEnv):
         UnityTimeOutException: The simulation did not connect in time.
         UnityCommunicatorStoppedException: The simulation ended the session.
         UnityCommunicationException: What connected does not speak the protocol.
+        ValueError: The seed or the number of areas does not fit in 32 bits.
     """
 
     API_VERSION = handshake.API_VERSION
@@ -111,7 +112,9 @@ class UnityEnvironment(BaseEnv):
         self._was_reset = False
         self._side_channels = SideChannelRouter(side_channels or ())
 
-        hello = TrainerHello(seed, self.API_VERSION, __version__, Capabilities.all(), num_areas)
+        hello = handshake.encode_trainer_hello(
+            TrainerHello(seed, self.API_VERSION, __version__, Capabilities.all(), num_areas)
+        )
         executable = None if file_name is None else find_executable(file_name)
         default_port = self.DEFAULT_EDITOR_PORT if file_name is None else self.BASE_ENVIRONMENT_PORT
         first_port = default_port if base_port is None else base_port
@@ -298,11 +301,11 @@ class _Session:
         """Whether the simulation's next message is still to come."""
         return not self._owes_answer
 
-    def shake_hands(self, hello: TrainerHello) -> SimulationHello:
+    def shake_hands(self, hello: bytes) -> SimulationHello:
         """Wait for the simulation to connect, and agree with it on the protocol's version."""
         try:
             simulation = handshake.decode_simulation_hello(self.receive())
-            self.send(handshake.encode_trainer_hello(hello))
+            self.send(hello)
             handshake.decode_ready(self.receive())
         except UnityTimeOutException as error:
             raise UnityTimeOutException(f"{error}. {self._hint()}") from error

@@ -42,7 +42,7 @@ from mlagents_envs.handshake import (
 )
 from mlagents_envs.messages import UnityMessageProto, field, varint
 
-N_MESSAGES = 500_000
+N_MESSAGES = 300_000
 
 SPECS = {
     "Hybrid?team=0": BehaviorSpec(

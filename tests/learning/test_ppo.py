@@ -2,14 +2,12 @@
 
 import numpy as np
 import pytest
-import torch
 
 from guess_environment import GuessEnvironment
-from mlagents.trainers.rollout.simple_env_manager import SimpleEnvManager
 from mlagents.trainers.settings.behavior import BehaviorSettings
-from mlagents.trainers.stats import StatsReporter
 from mlagents.trainers.training.trainer import OnPolicyTrainer
 from mlagents_envs.base_env import ActionSpec
+from training_loop import make_trainer, train_while
 
 SETTINGS = BehaviorSettings.model_validate(
     {
@@ -23,24 +21,8 @@ SETTINGS = BehaviorSettings.model_validate(
 
 
 def train(env: GuessEnvironment, settings: BehaviorSettings, *, seed: int) -> OnPolicyTrainer:
-    trainer = OnPolicyTrainer(
-        "Guess",
-        env.spec,
-        settings,
-        stats=StatsReporter("Guess", []),
-        device=torch.device("cpu"),
-        seed=seed,
-        inference=False,
-        on_summary=lambda step: None,
-        on_checkpoint=lambda: None,
-    )
-    manager = SimpleEnvManager(env)
-    manager.reset()
-    while trainer.is_learning:
-        for report in manager.receive():
-            trainer.observe(report.player, *report.steps[env.BEHAVIOR])
-            trainer.advance()
-            manager.send(report.player, {env.BEHAVIOR: trainer.decide()[0]})
+    trainer = make_trainer(env, settings, seed=seed)
+    train_while(lambda: trainer.is_learning, trainer, env)
     return trainer
 
 

@@ -35,3 +35,7 @@ def test_linear_falls_to_its_floor(initial: float, floor: float, step: int, want
 def test_linear_stays_at_its_floor_beyond_the_last_step() -> None:
     # Steps are counted in segments, so the last update may come a little late.
     assert scheduled(0.2, "linear", floor=0.1, step=1064, max_steps=1000) == pytest.approx(0.1)
+
+
+def test_linear_never_rises_to_a_floor_it_began_below() -> None:
+    assert scheduled(0.05, "linear", floor=EPSILON_FLOOR, step=500, max_steps=1000) == 0.05

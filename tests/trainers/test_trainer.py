@@ -7,11 +7,10 @@ import torch
 
 from guess_environment import GuessEnvironment
 from mlagents.trainers.data.segments import Segments
-from mlagents.trainers.rollout.simple_env_manager import SimpleEnvManager
 from mlagents.trainers.settings.behavior import BehaviorSettings
-from mlagents.trainers.stats import StatsReporter
 from mlagents.trainers.training.trainer import OnPolicyTrainer
 from mlagents_envs.base_env import ActionSpec, ActionTuple
+from training_loop import make_trainer, train_while
 
 
 def settings(**written: Any) -> BehaviorSettings:
@@ -27,28 +26,9 @@ def settings(**written: Any) -> BehaviorSettings:
     return BehaviorSettings.model_validate(defaults | written)
 
 
-def make_trainer(
-    env: GuessEnvironment, options: BehaviorSettings, **arguments: Any
-) -> OnPolicyTrainer:
-    defaults: dict[str, Any] = {
-        "stats": StatsReporter("Guess", []),
-        "device": torch.device("cpu"),
-        "seed": 0,
-        "inference": False,
-        "on_summary": lambda step: None,
-        "on_checkpoint": lambda: None,
-    }
-    return OnPolicyTrainer("Guess", env.spec, options, **(defaults | arguments))
-
-
 def roll(trainer: OnPolicyTrainer, env: GuessEnvironment, n_decisions: int) -> None:
-    manager = SimpleEnvManager(env)
-    manager.reset()
-    for _ in range(n_decisions):
-        (report,) = manager.receive()
-        trainer.observe(report.player, *report.steps[env.BEHAVIOR])
-        trainer.advance()
-        manager.send(report.player, {env.BEHAVIOR: trainer.decide()[0]})
+    left = iter(range(n_decisions))
+    train_while(lambda: next(left, None) is not None, trainer, env)
 
 
 def spy_on_updates(trainer: OnPolicyTrainer) -> list[tuple[Segments, torch.Tensor]]:

@@ -1,5 +1,7 @@
 """Basic: walk along a line to the cell that pays best."""
 
+from collections.abc import Mapping
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -10,29 +12,93 @@ from mlagents_envs.base_env import (
     FloatArray,
     ObservationSpec,
 )
-from mlagents_sim.world import ALL, Agents, World, WorldOptions
+from mlagents_sim.world import ALL, Agents, World
 
 CELLS = 20
 START = 10
 SMALL_GOAL, LARGE_GOAL = 7, 17
 MOVES = np.array([0, -1, 1])
+"""By action: stay, left, right."""
+
+BACKGROUND = (236, 240, 245)
+CELL_COLOUR = (196, 206, 218)
+SMALL_COLOUR, LARGE_COLOUR = (146, 208, 150), (46, 160, 67)
+AGENT_COLOUR = (37, 99, 195)
 
 
 class Basic(World):
     """One agent on a line of cells, with a small reward near by and a large one farther off.
 
-    Observation: 20 numbers, 1 at the agent's cell and 0 elsewhere.
-    Action: one branch; 0 stays, 1 goes left, 2 goes right.
-    Reward: -0.01 per decision; +0.1 on reaching cell 7, +1 on reaching cell 17.
-    Ends: at either of these cells. Nothing interrupts an episode.
+    Observation: 20 numbers, 1 for the agent's cell and 0 elsewhere.
+    Action: one branch of 3: stay, left, right.
+    Decisions: every step.
+    Reward: -0.01 per step; besides +0.1 on reaching cell 7, +1 on reaching cell 17.
+    Ends: at either of these cells. Nothing interrupts.
     Start: cell 10. There is no randomness and no parameter.
-    A good policy reaches 0.93: seven steps to the right.
+    A good policy reaches 0.93: 1 for seven steps to the right.
 
-    As in Unity the scene is loaded anew after an episode: the agent is away for a step and comes
-    back under a new id. Source: example environments, section 2, task 1.
+    As in Unity, where the scene is loaded anew after an episode, the agent is away for a step and
+    comes back under a new id. Source: example environments, section 2, task 1.
+
+    Attributes:
+        cell: (N,) where the agents are.
     """
 
     behavior_name = "Basic?team=0"
     behavior_spec = BehaviorSpec(
-        [ObservationSpec.vector(CELLS, "Basic")], ActionSpec.create_discrete((3,))
+        [ObservationSpec.vector(CELLS, "Basic")], ActionSpec.create_discrete((len(MOVES),))
     )
+
+    def __init__(
+        self, *, num_areas: int = 1, seed: int = 0, parameters: Mapping[str, float] | None = None
+    ) -> None:
+        super().__init__(num_areas=num_areas, seed=seed, parameters=parameters)
+        self.cell = np.zeros(self.n_agents, np.intp)
+        self._move = np.zeros(self.n_agents, np.intp)
+        self._is_away = np.zeros(self.n_agents, np.bool_)
+
+    def begin(self, agents: Agents) -> None:
+        """Put them in the middle."""
+        self.cell[agents] = START
+        self._is_away[agents] = False
+
+    def observe(self, agents: Agents) -> list[FloatArray]:
+        """Return what the class describes."""
+        cell = self.cell[agents]
+        seen = np.zeros((len(cell), CELLS), np.float32)
+        seen[np.arange(len(cell)), cell] = 1.0
+        return [seen]
+
+    def requests(self) -> Agents | None:
+        """Return everyone who is here."""
+        if not self._is_away.any():
+            return ALL
+        here = np.flatnonzero(~self._is_away)
+        return here if len(here) else None
+
+    def command(self, agents: Agents, action: ActionTuple) -> None:
+        """Note where to go."""
+        self._move[agents] = MOVES[action.discrete[:, 0]]
+
+    def act(self) -> None:
+        """Go there; see who has reached a goal."""
+        is_here = ~self._is_away
+        self.cell[is_here] = (self.cell + self._move)[is_here].clip(0, CELLS)
+        self.reward[is_here] -= 0.01
+        self.reward[self.cell == SMALL_GOAL] += 0.1
+        self.reward[self.cell == LARGE_GOAL] += 1.0
+        arrived = np.flatnonzero((self.cell == SMALL_GOAL) | (self.cell == LARGE_GOAL))
+        self.end(arrived)
+        self.renew_ids(arrived)
+        self._is_away[:] = False
+        self._is_away[arrived] = True
+
+    def render(self) -> NDArray[np.uint8]:
+        """Draw a line of cells for each area, together (64 per area, 640, 3)."""
+        lines = np.zeros((self.n_agents, 64, CELLS, 32, 3), np.uint8)
+        lines[:] = BACKGROUND
+        lines[:, 24:60, :, 1:-1] = CELL_COLOUR
+        lines[:, 24:60, SMALL_GOAL, 1:-1] = SMALL_COLOUR
+        lines[:, 24:60, LARGE_GOAL, 1:-1] = LARGE_COLOUR
+        lines[np.arange(self.n_agents), 4:44, self.cell, 6:-6] = AGENT_COLOUR
+        return lines.reshape(64 * self.n_agents, 32 * CELLS, 3)

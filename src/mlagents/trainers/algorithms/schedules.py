@@ -10,8 +10,11 @@ BETA_FLOOR = 1e-5
 def scheduled(
     initial: float, schedule: Schedule, *, floor: float, step: int, max_steps: int
 ) -> float:
-    """Return the value at `step`: constant, or falling linearly to `floor` at `max_steps`."""
-    if schedule == "constant":
+    """Return the value at `step`: constant, or falling linearly to `floor` at `max_steps`.
+
+    A value that begins below its floor stays.
+    """
+    if schedule == "constant" or initial <= floor:
         return initial
     remaining = 1.0 - min(step, max_steps) / max_steps
     return floor + (initial - floor) * remaining

@@ -1,0 +1,100 @@
+"""The published scores of the worlds, from the published settings."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+from training_loop import make_trainer, train_while
+
+from mlagents.trainers.cli_args import parse_command_line
+from mlagents.trainers.settings.behavior import BehaviorSettings
+from mlagents.trainers.settings.load import load_run_options
+from mlagents.trainers.training.export import export_onnx
+from mlagents.trainers.training.trainer import OnPolicyTrainer
+from mlagents_envs.base_env import ActionTuple, BaseEnv
+from mlagents_envs.environment import UnityEnvironment
+from mlagents_envs.registry import default_registry
+
+CONFIGURATIONS = Path(__file__).parents[2] / "config" / "ppo"
+
+pytestmark = pytest.mark.slow
+
+
+def published(name: str) -> BehaviorSettings:
+    file = CONFIGURATIONS / f"{name}.yaml"
+    return load_run_options(parse_command_line([str(file)])).behavior_settings(name)
+
+
+def train_to(
+    reward: float, env: BaseEnv, settings: BehaviorSettings, *, seed: int, max_steps: int
+) -> OnPolicyTrainer:
+    """Train until the last hundred episodes reach `reward` on average."""
+    env.reset()
+    trainer = make_trainer(env, settings, seed=seed)
+
+    def goes_on() -> bool:
+        is_full = len(trainer.recent_returns) == trainer.recent_returns.maxlen
+        return trainer.step < max_steps and not (is_full and (trainer.mean_reward or 0) >= reward)
+
+    train_while(goes_on, trainer, env)
+    return trainer
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_3dball_reaches_95_in_half_of_its_steps(seed: int) -> None:
+    env = default_registry["3DBall"].make(seed=seed)
+
+    trainer = train_to(95.0, env, published("3DBall"), seed=seed, max_steps=300_000)
+
+    assert trainer.mean_reward is not None
+    assert trainer.mean_reward >= 95.0, f"at step {trainer.step}"
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_basic_reaches_its_optimum(seed: int) -> None:
+    env = default_registry["Basic"].make(seed=seed)
+
+    trainer = train_to(0.92, env, published("Basic"), seed=seed, max_steps=100_000)
+
+    assert trainer.mean_reward is not None
+    assert trainer.mean_reward >= 0.92, f"at step {trainer.step}"
+
+
+def test_3dball_is_learned_over_the_wire_and_its_export_plays_as_well() -> None:
+    player = str(Path(sys.executable).with_name("mlagents-sim"))
+    with UnityEnvironment(player, base_port=0, seed=1, additional_args=["3DBall"]) as env:
+        trainer = train_to(95.0, env, published("3DBall"), seed=1, max_steps=300_000)
+
+    assert trainer.mean_reward is not None
+    assert trainer.mean_reward >= 95.0, f"at step {trainer.step}"
+    sampled, deterministic = play(export_onnx(trainer.algorithm.network.actor, trainer.spec))
+    # The export is the newest policy, the mean is of the hundred episodes before it.
+    assert sampled >= trainer.mean_reward - 5
+    assert deterministic >= 95
+
+
+def play(model: bytes) -> tuple[float, float]:
+    """Return the mean return of 24 episodes of 3DBall, sampled and deterministic."""
+    session = onnxruntime.InferenceSession(model)
+
+    def mean_return(output: str) -> float:
+        env = default_registry["3DBall"].make(seed=7)
+        env.reset()
+        (behavior,) = env.behavior_specs
+        returns = np.zeros(12)
+        finished: list[float] = []
+        while len(finished) < 24:
+            decisions, terminals = env.get_steps(behavior)
+            np.add.at(returns, terminals.agent_id, terminals.reward)
+            finished += returns[terminals.agent_id].tolist()
+            returns[terminals.agent_id] = 0.0
+            np.add.at(returns, decisions.agent_id, decisions.reward)
+            if len(decisions):
+                (actions,) = session.run([output], {"obs_0": decisions.obs[0]})
+                env.set_actions(behavior, ActionTuple(continuous=actions))
+            env.step()
+        return float(np.mean(finished))
+
+    return mean_return("continuous_actions"), mean_return("deterministic_continuous_actions")

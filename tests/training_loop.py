@@ -1,0 +1,40 @@
+"""Trains one behavior of one environment, without the command line around it."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from mlagents.trainers.data.identifiers import BehaviorId
+from mlagents.trainers.rollout.simple_env_manager import SimpleEnvManager
+from mlagents.trainers.settings.behavior import BehaviorSettings
+from mlagents.trainers.stats import StatsReporter
+from mlagents.trainers.training.trainer import OnPolicyTrainer
+from mlagents_envs.base_env import BaseEnv
+
+
+def make_trainer(env: BaseEnv, settings: BehaviorSettings, **arguments: Any) -> OnPolicyTrainer:
+    """Make a trainer for the only behavior of `env`, which was reset before."""
+    ((behavior, spec),) = env.behavior_specs.items()
+    name = BehaviorId.parse(behavior).name
+    defaults: dict[str, Any] = {
+        "stats": StatsReporter(name, []),
+        "device": torch.device("cpu"),
+        "seed": 0,
+        "inference": False,
+        "on_summary": lambda step: None,
+        "on_checkpoint": lambda: None,
+    }
+    return OnPolicyTrainer(name, spec, settings, **(defaults | arguments))
+
+
+def train_while(condition: Callable[[], bool], trainer: OnPolicyTrainer, env: BaseEnv) -> None:
+    """Reset `env`, then take decisions while `condition` holds."""
+    manager = SimpleEnvManager(env)
+    manager.reset()
+    (behavior,) = env.behavior_specs
+    while condition():
+        (report,) = manager.receive()
+        trainer.observe(report.player, *report.steps[behavior])
+        trainer.advance()
+        manager.send(report.player, {behavior: trainer.decide()[0]})
