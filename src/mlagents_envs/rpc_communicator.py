@@ -28,6 +28,7 @@ from mlagents_envs.http2_socket import Http2Socket, Selector, wait
 
 _LOOPBACK = "127.0.0.1"
 _LOOPBACK_IPV6 = "::1"
+_LARGEST_PORT = 65_535
 _BACKLOG = 16
 # Connections that have not introduced themselves yet: the simulation, or a port scanner.
 _MAX_CANDIDATES = 16
@@ -87,6 +88,10 @@ class RpcCommunicator(Communicator):
             UnityWorkerInUseException: The port is taken.
             UnityEnvironmentException: The address or port cannot be listened on.
         """
+        if not 0 <= self._port <= _LARGEST_PORT:
+            raise UnityEnvironmentException(
+                f"cannot listen on port {self._port}: ports go from 0 to {_LARGEST_PORT}"
+            )
         if not _is_loopback(self._listen_address):
             _logger.warning(
                 "Listening on %s: whoever reaches port %s from there can pose as the simulation, "
@@ -103,10 +108,6 @@ class RpcCommunicator(Communicator):
                 ) from error
             raise UnityEnvironmentException(
                 f"cannot listen on {self._listen_address} port {self._port}: {error}"
-            ) from error
-        except OverflowError as error:
-            raise UnityEnvironmentException(
-                f"cannot listen on port {self._port}: ports go from 0 to 65535"
             ) from error
         self._port = self._listeners[0].getsockname()[1]
         for listener in self._listeners:
@@ -297,19 +298,27 @@ class RpcCommunicator(Communicator):
         candidate.close()
 
     def _read_candidate(self, candidate: Http2Socket, deadline: float) -> None:
-        if candidate not in self._candidates:  # another became the peer a moment ago
+        connection = self._candidates.get(candidate)
+        if connection is None:  # another became the peer a moment ago
             return
         try:
             candidate.read(deadline)
         except UnityException as error:
-            self._drop(candidate, error)
-            return
-        if self._candidates[candidate].established:
-            self._connection = self._candidates.pop(candidate)
-            self._peer = candidate
-            self._selector.modify(candidate, selectors.EVENT_READ, self._read_peer)
-            for other in list(self._candidates):
-                self._drop(other, "another one is the simulation")
+            if not connection.established:
+                self._drop(candidate, error)
+                return
+            self._adopt(candidate)
+            self._end_session(error)
+            raise
+        if connection.established:
+            self._adopt(candidate)
+
+    def _adopt(self, candidate: Http2Socket) -> None:
+        """Make a candidate the peer."""
+        self._peer, self._connection = candidate, self._candidates.pop(candidate)
+        self._selector.modify(candidate, selectors.EVENT_READ, self._read_peer)
+        for other in list(self._candidates):
+            self._drop(other, "another one is the simulation")
 
     def _read_peer(self, peer: Http2Socket, deadline: float) -> None:
         try:
@@ -343,8 +352,8 @@ def _holder_of(port: int) -> str:
     sockets = _listening_sockets(port)
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # not ours to look into, or gone
-            for descriptor in os.scandir(process / "fd"):
-                if os.readlink(descriptor.path) in sockets:
+            for descriptor in (process / "fd").iterdir():
+                if os.readlink(descriptor) in sockets:
                     name = (process / "comm").read_text().strip()
                     return f"process {process.name} ({name})"
     return "another process"

@@ -82,7 +82,7 @@ class World(BaseEnv):
     ) -> None:
         if num_areas < 1:
             raise UnityEnvironmentException(f"num_areas must be at least 1, got {num_areas}")
-        self.rng = np.random.default_rng(seed)
+        self.rng = np.random.default_rng(seed % 2**32)  # on the wire it may be negative
         self.parameters = dict(self.default_parameters)
         for name, value in (parameters or {}).items():
             self.set_parameter(name, value)
@@ -122,8 +122,8 @@ class World(BaseEnv):
     def act(self) -> None:
         """Let every agent do one step of what it was told: set `reward`, call `end`."""
 
-    def physics(self) -> None:  # noqa: B027  # many worlds have none
-        """Let a step's time pass."""
+    def physics(self) -> None:
+        """Let a step's time pass. Many worlds stand still."""
 
     @abstractmethod
     def render(self) -> NDArray[np.uint8]:
@@ -183,14 +183,18 @@ class World(BaseEnv):
                 + f" It has {sorted(self.default_parameters) or 'none'}."
             )
         if not np.isfinite(value):
-            raise UnityEnvironmentException(f"environment parameter {name!r} is {value}: not finite")
+            raise UnityEnvironmentException(
+                f"environment parameter {name!r} is {value}: not finite"
+            )
         self.parameters[name] = float(value)
 
     @property
     def behavior_specs(self) -> BehaviorMapping:
+        """Its one behavior."""
         return self._specs
 
     def reset(self) -> None:
+        """Begin all episodes anew; ids and pending rewards stay."""
         self._require_open()
         self.step_count = 0
         self._ended.clear()
@@ -199,6 +203,7 @@ class World(BaseEnv):
         self._report()
 
     def step(self) -> None:
+        """Go on until some agent asks or ended."""
         self._require_open()
         if not self._has_begun:
             self.reset()
@@ -211,6 +216,7 @@ class World(BaseEnv):
             self._advance()
 
     def get_steps(self, behavior_name: BehaviorName) -> tuple[DecisionSteps, TerminalSteps]:
+        """Return who asks and who ended; nobody before the first reset."""
         if behavior_name != self.behavior_name:
             raise KeyError(
                 f"unknown behavior {behavior_name!r}; this environment has {list(self._specs)}"
@@ -218,14 +224,17 @@ class World(BaseEnv):
         return self._decisions, self._terminals
 
     def set_actions(self, behavior_name: BehaviorName, action: ActionTuple) -> None:
+        """Set one row per agent that asks."""
         self._actions.set(behavior_name, action, self._decisions)
 
     def set_action_for_agent(
         self, behavior_name: BehaviorName, agent_id: AgentId, action: ActionTuple
     ) -> None:
+        """Set the row of one agent that asks."""
         self._actions.set_for_agent(behavior_name, agent_id, action, self._decisions)
 
     def close(self) -> None:
+        """Refuse to go on."""
         self._is_closed = True
 
     # The rest.

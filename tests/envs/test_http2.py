@@ -2,13 +2,12 @@
 
 import struct
 
-import http2_peer as peer
 import pytest
-from http2_peer import Frame, frame, parse_frames, request, response, settings, window_update
 from hypothesis import given
-from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+import http2_peer as peer
+from http2_peer import Frame, frame, parse_frames, request, response, settings, window_update
 from mlagents_envs.http2 import (
     MAX_CONTROL_BYTES,
     MAX_FRAME_BYTES,
@@ -123,7 +122,6 @@ def test_response_without_a_call_is_a_mistake_of_ours():
         server.respond(b"")
 
 
-@hypothesis_settings(deadline=None)
 @given(
     messages=st.lists(st.binary(max_size=300) | st.just(b"x" * 40_000), min_size=1, max_size=4),
     cuts=st.lists(st.integers(0, 2_000), max_size=40),
@@ -340,7 +338,6 @@ def test_receive_windows_are_given_back():
         server.bytes_to_send()
 
 
-@hypothesis_settings(deadline=None, max_examples=60)
 @given(
     sizes=st.lists(st.integers(0, 40_000), min_size=1, max_size=3),
     at_client=st.tuples(st.integers(1, 70_000), st.integers(16_384, 30_000)),

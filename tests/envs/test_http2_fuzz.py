@@ -2,10 +2,10 @@
 
 import random
 
-import http2_peer as peer
 import pytest
-from http2_peer import frame, grpc_message, settings, window_update
 
+import http2_peer as peer
+from http2_peer import frame, grpc_message, settings, window_update
 from mlagents_envs.http2 import (
     MAX_CONTROL_BYTES,
     MAX_FRAME_BYTES,

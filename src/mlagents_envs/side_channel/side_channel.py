@@ -92,7 +92,7 @@ class SideChannelRouter:
         Raises:
             UnityEnvironmentException: The data are malformed; then nothing was delivered.
         """
-        for channel_id, message in list(_records(data)):
+        for channel_id, message in list(records(data)):
             channel = self._channels.get(channel_id)
             if channel is not None:
                 channel.on_message_received(IncomingMessage(message))
@@ -105,8 +105,12 @@ class SideChannelRouter:
                 )
 
 
-def _records(data: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Yield (channel id, message) of each record in `data`."""
+def records(data: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Yield (channel id as `UUID.bytes_le`, message) of each record in `data`.
+
+    Raises:
+        UnityEnvironmentException: The data are malformed.
+    """
     position = 0
     while position < len(data):
         begin = position + _RECORD_HEAD.size

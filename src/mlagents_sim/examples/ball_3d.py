@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,7 +83,7 @@ class Ball3D(World):
     agents_per_area = 12
     decision_period_steps = 5
     max_steps = 5000
-    default_parameters: Mapping[str, float] = {"scale": 1.0, "gravity": 9.81, "mass": 1.0}
+    default_parameters: ClassVar[Mapping[str, float]] = {"scale": 1.0, "gravity": 9.81, "mass": 1.0}
 
     def __init__(
         self, *, num_areas: int = 1, seed: int = 0, parameters: Mapping[str, float] | None = None
@@ -294,7 +295,8 @@ _ROTATION = np.einsum("rki,ckj->rcij", UNIT_TIMES, TIMES_UNIT).reshape(9, 16)
 def rotation_matrix(quaternion: Array) -> Array:
     """Return the (3, 3, n) matrices of (4, n) unit quaternions; columns are the body's axes."""
     products = (quaternion[:, None] * quaternion).reshape(16, -1)
-    return (_ROTATION @ products).reshape(3, 3, -1)
+    matrices: Array = (_ROTATION @ products).reshape(3, 3, -1)
+    return matrices
 
 
 def frame_along(normal: Array) -> Array:

@@ -1,0 +1,13 @@
+"""Environments by name.
+
+from mlagents_envs.registry import default_registry
+env = default_registry["3DBall"].make()
+"""
+
+from mlagents_envs.registry.base_registry_entry import BaseRegistryEntry
+from mlagents_envs.registry.unity_env_registry import ENTRY_POINT_GROUP, UnityEnvRegistry
+
+default_registry = UnityEnvRegistry(ENTRY_POINT_GROUP)
+"""What installed packages offer, and what is registered by hand."""
+
+__all__ = ["BaseRegistryEntry", "UnityEnvRegistry", "default_registry"]

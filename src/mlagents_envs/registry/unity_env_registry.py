@@ -1,0 +1,87 @@
+"""`UnityEnvRegistry`: environments by name, its own and those that installed packages offer."""
+
+import difflib
+from collections.abc import Iterator, Mapping
+from importlib.metadata import EntryPoint, entry_points
+
+from mlagents_envs.logging_util import get_logger
+from mlagents_envs.registry.base_registry_entry import BaseRegistryEntry
+
+logger = get_logger(__name__)
+
+ENTRY_POINT_GROUP = "mlagents.environments"
+
+
+class UnityEnvRegistry(Mapping[str, BaseRegistryEntry]):
+    """Entries by identifier; nothing is made before `make()` of an entry.
+
+        env = default_registry["3DBall"].make(seed=1)
+
+    A package offers environments through an entry point that names a function without arguments,
+    which returns `BaseRegistryEntry` objects. Entry points are loaded when the registry is first
+    looked into. One that fails is logged and left out; an entry registered by hand goes before
+    one of the same identifier that a package offers.
+
+    Args:
+        entry_point_group: Where to look for what packages offer; None for nowhere.
+    """
+
+    def __init__(self, entry_point_group: str | None = None) -> None:
+        self._entry_point_group = entry_point_group
+        self._entries: dict[str, BaseRegistryEntry] = {}
+
+    def register(self, new_entry: BaseRegistryEntry) -> None:
+        """Add an entry, in place of another of its identifier if there is one."""
+        self._entries[new_entry.identifier] = new_entry
+
+    def clear(self) -> None:
+        """Forget all entries, also those that packages offer."""
+        self._entry_point_group = None
+        self._entries.clear()
+
+    def __getitem__(self, identifier: str) -> BaseRegistryEntry:
+        self._discover()
+        try:
+            return self._entries[identifier]
+        except KeyError:
+            known = sorted(self._entries)
+            near = difflib.get_close_matches(identifier, known, cutoff=0.4)
+            raise KeyError(
+                f"no environment is registered as {identifier!r}; "
+                + (f"near are {near}" if near else f"registered are {known}")
+            ) from None
+
+    def __len__(self) -> int:
+        self._discover()
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[str]:
+        self._discover()
+        return iter(self._entries)
+
+    def _discover(self) -> None:
+        if self._entry_point_group is None:
+            return
+        group, self._entry_point_group = self._entry_point_group, None
+        for entry_point in entry_points(group=group):
+            for entry in _load(entry_point):
+                self._entries.setdefault(entry.identifier, entry)
+
+
+def _load(entry_point: EntryPoint) -> list[BaseRegistryEntry]:
+    """Return what an entry point offers; nothing, and a warning, where that fails."""
+    try:
+        offered = list(entry_point.load()())
+        strangers = [entry for entry in offered if not isinstance(entry, BaseRegistryEntry)]
+        if strangers:
+            raise TypeError(f"{strangers[0]!r} is no BaseRegistryEntry")
+    except Exception as error:
+        logger.warning(
+            "The environments of %s (%s) are left out: %s: %s",
+            entry_point.name,
+            entry_point.value,
+            type(error).__name__,
+            error,
+        )
+        return []
+    return offered

@@ -1,0 +1,347 @@
+"""`check_env`: the contract of `BaseEnv`, for anyone's environment."""
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlagents_envs.base_env import (
+    ActionTuple,
+    BaseEnv,
+    BehaviorName,
+    BehaviorSpec,
+    DecisionSteps,
+    TerminalSteps,
+)
+from mlagents_envs.exception import UnityActionException
+
+Steps = dict[BehaviorName, tuple[DecisionSteps, TerminalSteps]]
+Recording = list[dict[str, NDArray[Any]]]
+"""All arrays of every step, by a name that says where each belongs."""
+
+
+def check_env(
+    env: BaseEnv | Callable[..., BaseEnv],
+    *,
+    steps: int = 200,
+    seed: int = 0,
+    is_random: bool = True,
+) -> None:
+    """Check that an environment keeps the contract of `BaseEnv`; for use in its tests.
+
+    It is played with random actions. What it reports must fit its specs and be finite, and must
+    not change afterwards; actions that do not fit must be refused; it can be reset at any time
+    and closed twice. Given a function, the same seed must give the same steps, and another seed
+    others.
+
+        check_env(lambda seed: MyEnvironment(seed=seed))
+
+    Args:
+        env: An environment, which is closed in the end, or a function that makes one and takes
+            the keyword `seed`.
+        steps: How many steps to play.
+        seed: Of the environment and of the actions.
+        is_random: Whether anything depends on the environment's seed.
+
+    Raises:
+        AssertionError: The environment breaks the contract; the text says where and how.
+    """
+    if isinstance(env, BaseEnv):
+        _check_one(env, steps, seed)
+        return
+    recording = _check_one(_make(env, seed), steps, seed)
+    with closing(_make(env, seed)) as again:
+        _check_same(recording, _play(again, steps, seed, in_two_phases=True))
+    with closing(_make(env, seed + 1)) as other:
+        _check_first_step(other)
+        differs = not _equal(recording, _play(other, steps, seed))
+        _require(
+            differs or not is_random,
+            f"seeds {seed} and {seed + 1} give the same {steps} steps: draw all random numbers "
+            "from a generator made from the seed, or pass is_random=False if there are none",
+        )
+
+
+def _make(make: Callable[..., BaseEnv], seed: int) -> BaseEnv:
+    env = make(seed=seed)
+    _require(isinstance(env, BaseEnv), f"the function made a {type(env).__name__}, not a BaseEnv")
+    return env
+
+
+def _check_one(env: BaseEnv, steps: int, seed: int) -> Recording:
+    try:
+        recording = _play(env, steps, seed)
+        _check_refusals(env)
+        env.reset()
+        _check_after_reset(env)
+    finally:
+        env.close()
+    try:
+        env.close()
+    except Exception as error:
+        raise AssertionError(f"close() failed when called again: {error!r}") from error
+    return recording
+
+
+def _play(env: BaseEnv, steps: int, seed: int, *, in_two_phases: bool = False) -> Recording:
+    """Play with random actions, checking every step, and return all that was reported."""
+    rng = np.random.default_rng(seed)
+    env.reset()
+    _check_after_reset(env)
+    recording: Recording = []
+    before: dict[str, NDArray[Any]] = {}
+    for number in range(steps):
+        where = f"step {number}"
+        reported = _steps(env)
+        _require(
+            any(len(batch) for pair in reported.values() for batch in pair),
+            f"{where}: nobody asks for a decision and nobody ended; step() must go on until some "
+            "agent does",
+        )
+        arrays: dict[str, NDArray[Any]] = {}
+        for name, pair in reported.items():
+            arrays.update(_check_steps(*pair, env.behavior_specs[name], f"{where}, {name!r}"))
+        _check_kept(before, arrays, recording)
+        before = arrays
+        recording.append({key: array.copy() for key, array in arrays.items()})
+        _act(env, reported, rng, leave_out=number % 7 == 6)
+        if in_two_phases:
+            env.step_send()
+            env.step_receive()
+        else:
+            env.step()
+    return recording
+
+
+def _steps(env: BaseEnv) -> Steps:
+    return {name: env.get_steps(name) for name in env.behavior_specs}
+
+
+def _act(env: BaseEnv, reported: Steps, rng: np.random.Generator, *, leave_out: bool) -> None:
+    """Set random actions, now and then none or only those of one agent."""
+    for name, (decisions, _) in reported.items():
+        action = env.behavior_specs[name].action_spec.random_action(len(decisions), rng)
+        if leave_out:
+            if len(decisions):
+                first = ActionTuple(action.continuous[:1], action.discrete[:1])
+                env.set_action_for_agent(name, int(decisions.agent_id[0]), first)
+            continue
+        continuous, discrete = action.continuous.copy(), action.discrete.copy()
+        env.set_actions(name, action)
+        _require(
+            np.array_equal(action.continuous, continuous)
+            and np.array_equal(action.discrete, discrete),
+            f"{name!r}: set_actions() changed the caller's arrays; work on a copy",
+        )
+
+
+# What is reported.
+
+
+def _check_after_reset(env: BaseEnv) -> None:
+    _require(
+        isinstance(env.behavior_specs, Mapping) and len(env.behavior_specs) > 0,
+        f"behavior_specs is {env.behavior_specs!r} after reset(); it must be a mapping from names "
+        "to BehaviorSpec, with at least one",
+    )
+    for name, spec in env.behavior_specs.items():
+        _check_spec(name, spec)
+    ended = {name: terminals.agent_id.tolist() for name, (_, terminals) in _steps(env).items()}
+    _require(
+        not any(ended.values()),
+        f"after reset() agents are reported as ended: {ended}; a reset begins all episodes anew "
+        "without a word on those that were running",
+    )
+
+
+def _check_first_step(env: BaseEnv) -> None:
+    env.step()
+    _require(
+        any(len(decisions) for decisions, _ in _steps(env).values()),
+        "nobody asks for a decision after the first step() of a new environment; without a reset "
+        "before it, it must be one",
+    )
+
+
+def _check_spec(name: BehaviorName, spec: BehaviorSpec) -> None:
+    where = f"behavior {name!r}"
+    _require(isinstance(spec, BehaviorSpec), f"{where}: its spec is a {type(spec).__name__}")
+    continuous_size, branches = spec.action_spec
+    _require(
+        continuous_size >= 0 and all(size > 0 for size in branches),
+        f"{where}: {spec.action_spec!r} has a negative size or a branch without a choice",
+    )
+    names = [observation.name for observation in spec.observation_specs]
+    _require(len(set(names)) == len(names), f"{where}: names of observations repeat: {names}")
+    for observation in spec.observation_specs:
+        _require(
+            len(observation.dimension_property) == len(observation.shape),
+            f"{where}, observation {observation.name!r}: {len(observation.dimension_property)} "
+            f"dimension properties for the shape {observation.shape}; expected one per axis",
+        )
+
+
+def _check_steps(
+    decisions: DecisionSteps, terminals: TerminalSteps, spec: BehaviorSpec, where: str
+) -> dict[str, NDArray[Any]]:
+    """Check what one behavior reports, and return all its arrays."""
+    arrays: dict[str, NDArray[Any]] = {}
+    for kind, steps in (("decision steps", decisions), ("terminal steps", terminals)):
+        which = f"{where}, {kind}"
+        n = len(steps)
+        _require(
+            len(steps.obs) == len(spec.observation_specs),
+            f"{which}: {len(steps.obs)} observations, but the spec has "
+            f"{len(spec.observation_specs)}",
+        )
+        fields: list[tuple[str, NDArray[Any], tuple[int, ...], type]] = [
+            (f"observation {observation.name!r}", batch, (n, *observation.shape), np.float32)
+            for observation, batch in zip(spec.observation_specs, steps.obs, strict=True)
+        ]
+        fields += [
+            ("agent_id", steps.agent_id, (n,), np.int32),
+            ("reward", steps.reward, (n,), np.float32),
+            ("group_id", steps.group_id, (n,), np.int32),
+            ("group_reward", steps.group_reward, (n,), np.float32),
+        ]
+        if isinstance(steps, TerminalSteps):
+            fields.append(("interrupted", steps.interrupted, (n,), np.bool_))
+        else:
+            fields += _mask_fields(steps, spec, which)
+        for field, array, shape, dtype in fields:
+            _check_array(array, shape, dtype, f"{which}: {field}")
+            arrays[f"{which}: {field}"] = array
+        ids = steps.agent_id.tolist()
+        _require(len(set(ids)) == n, f"{which}: agents are reported twice: {ids}")
+    return arrays
+
+
+def _mask_fields(
+    decisions: DecisionSteps, spec: BehaviorSpec, which: str
+) -> Iterator[tuple[str, NDArray[Any], tuple[int, ...], type]]:
+    masks, branches = decisions.action_mask, spec.action_spec.discrete_branches
+    if not branches or not len(decisions):
+        _require(
+            masks is None,
+            f"{which}: action_mask must be None where there are no discrete actions or no agent",
+        )
+        return
+    _require(
+        masks is not None and len(masks) == len(branches),
+        f"{which}: action_mask must be a list of one array per branch, {len(branches)} in all",
+    )
+    for branch, (mask, size) in enumerate(zip(masks or (), branches, strict=True)):
+        yield f"action_mask of branch {branch}", mask, (len(decisions), size), np.bool_
+        _require(
+            not mask.all(axis=1).any(),
+            f"{which}: action_mask of branch {branch} forbids every action of an agent (True "
+            "means forbidden)",
+        )
+
+
+def _check_array(array: NDArray[Any], shape: tuple[int, ...], dtype: type, what: str) -> None:
+    _require(
+        isinstance(array, np.ndarray),
+        f"{what} is a {type(array).__name__}; expected a NumPy array",
+    )
+    _require(array.shape == shape, f"{what} has the shape {array.shape}; expected {shape}")
+    _require(
+        array.dtype == dtype, f"{what} is of type {array.dtype}; expected {np.dtype(dtype).name}"
+    )
+    _require(bool(np.isfinite(array).all()), f"{what} holds NaN or infinity: {array}")
+
+
+def _check_kept(
+    before: Mapping[str, NDArray[Any]], now: Mapping[str, NDArray[Any]], recording: Recording
+) -> None:
+    """Check that the arrays of the step before are as they were, and used for nothing else."""
+    for key, array in before.items():
+        _require(
+            np.array_equal(array, recording[-1][key]),
+            f"{key} changed with the next step: hand out a new array each time, or a copy",
+        )
+    for (key, old), (new_key, new) in itertools.product(before.items(), now.items()):
+        _require(
+            not np.may_share_memory(old, new),
+            f"{new_key} shares memory with {key}: hand out a new array each time, or a copy",
+        )
+
+
+# What must be refused.
+
+
+def _check_refusals(env: BaseEnv) -> None:
+    unknown = "no such behavior"
+    _require_raises(KeyError, lambda: env.get_steps(unknown), "get_steps() of an unknown behavior")
+    _require_raises(
+        UnityActionException,
+        lambda: env.set_actions(unknown, ActionTuple(np.zeros((1, 1)))),
+        "set_actions() of an unknown behavior",
+    )
+    for name in env.behavior_specs:
+        _check_refusals_of(env, name)
+
+
+def _check_refusals_of(env: BaseEnv, name: BehaviorName) -> None:
+    spec, (decisions, _) = env.behavior_specs[name].action_spec, env.get_steps(name)
+    n = len(decisions)
+    wide = ActionTuple(np.zeros((n, spec.continuous_size + 1)), np.zeros((n, spec.discrete_size)))
+    stranger = max(decisions.agent_id.tolist(), default=0) + 1
+    _require_raises(
+        UnityActionException,
+        lambda: env.set_actions(name, spec.empty_action(n + 1)),
+        f"set_actions({name!r}) with a row too many",
+    )
+    _require_raises(
+        UnityActionException,
+        lambda: env.set_actions(name, wide),
+        f"set_actions({name!r}) with a continuous action too many",
+    )
+    _require_raises(
+        IndexError,
+        lambda: env.set_action_for_agent(name, stranger, spec.empty_action(1)),
+        f"set_action_for_agent({name!r}, {stranger}), an agent that did not ask",
+    )
+
+
+def _require_raises(kind: type[Exception], call: Callable[[], object], what: str) -> None:
+    try:
+        call()
+    except kind:
+        return
+    except Exception as error:
+        raise AssertionError(f"{what} raised {error!r}; expected {kind.__name__}") from error
+    raise AssertionError(f"{what} was accepted; it must raise {kind.__name__}")
+
+
+# Runs.
+
+
+def _check_same(one: Recording, other: Recording) -> None:
+    for number, (left, right) in enumerate(zip(one, other, strict=True)):
+        _require(
+            left.keys() == right.keys(),
+            f"step {number}: two environments of the same seed report different behaviors",
+        )
+        for key in left:
+            _require(
+                np.array_equal(left[key], right[key]),
+                f"{key} differs between two environments of the same seed given the same actions; "
+                f"first {left[key]}, then {right[key]}. Draw all random numbers from a generator "
+                "made from the seed, and let step() and step_send(), step_receive() do the same",
+            )
+
+
+def _equal(one: Recording, other: Recording) -> bool:
+    return all(
+        left.keys() == right.keys() and all(np.array_equal(left[k], right[k]) for k in left)
+        for left, right in zip(one, other, strict=True)
+    )
+
+
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise AssertionError(message)

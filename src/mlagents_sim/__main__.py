@@ -1,0 +1,118 @@
+"""`mlagents-sim`, or `python -m mlagents_sim`: play a world for a trainer in another process."""
+
+import argparse
+import contextlib
+import difflib
+import sys
+from collections.abc import Sequence
+
+from mlagents_envs.exception import UnityException
+from mlagents_sim.catalog import CATALOG, WorldEntry
+from mlagents_sim.player import serve
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command.
+
+    Returns:
+        The exit status: 0 after the trainer ended the session or Ctrl-C, 1 after an error.
+    """
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.list:
+        _print_list()
+        return 0
+    if options.world is None:
+        parser.error("which world? --list names them all")
+    entry = CATALOG.get(options.world)
+    if entry is None:
+        parser.error(_unknown(options.world))
+    try:
+        with _output_to(options.log_file):
+            return _play(entry, options)
+    except OSError as error:
+        print(f"mlagents-sim: cannot write the log: {error}", file=sys.stderr)
+        return 1
+
+
+def _play(entry: WorldEntry, options: argparse.Namespace) -> int:
+    try:
+        serve(entry.make, options.mlagents_port, timeout_s=options.timeout)
+    except UnityException as error:
+        print(f"mlagents-sim: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        pass
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="mlagents-sim",
+        description="Play a world for a trainer in another process, as a built game would.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("world", nargs="?", help="name of the world, such as 3DBall")
+    parser.add_argument("--list", action="store_true", help="list the worlds and exit")
+    parser.add_argument(
+        "--mlagents-port",
+        type=_port,
+        default=5004,
+        metavar="PORT",
+        help="where the trainer listens; %(default)s by default, as for the Unity Editor",
+    )
+    parser.add_argument(
+        "--timeout",
+        type=_seconds,
+        default=60.0,
+        metavar="SECONDS",
+        help="how long to wait for the trainer to listen; %(default)g by default",
+    )
+    unity = parser.add_argument_group("arguments of a Unity player")
+    unity.add_argument("-logFile", "-logfile", dest="log_file", metavar="FILE", help="log there")
+    for flag in ("-nographics", "-batchmode"):
+        unity.add_argument(flag, action="store_true", help="taken for granted")
+    return parser
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or not 0 < int(text) < 2**16:
+        raise argparse.ArgumentTypeError(f"{text!r} is no port: expected 1 to {2**16 - 1}")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds")
+    return seconds
+
+
+def _output_to(log_file: str | None) -> contextlib.AbstractContextManager[object]:
+    """Send all output to a file, if one is named."""
+    if log_file is None:
+        return contextlib.nullcontext()
+    stack = contextlib.ExitStack()
+    file = stack.enter_context(open(log_file, "a", buffering=1, encoding="utf-8"))
+    stack.enter_context(contextlib.redirect_stdout(file))
+    stack.enter_context(contextlib.redirect_stderr(file))
+    return stack
+
+
+def _print_list() -> None:
+    for name, entry in CATALOG.items():
+        print(f"{name:<12} {entry.description} ({', '.join(sorted(entry.tags))})")
+
+
+def _unknown(name: str) -> str:
+    near = difflib.get_close_matches(name, CATALOG, cutoff=0.4)
+    return f"there is no world {name!r}; " + (
+        f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(CATALOG)}"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

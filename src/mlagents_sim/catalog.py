@@ -1,0 +1,88 @@
+"""The worlds by name. A world's module is imported when the world is made."""
+
+from collections.abc import Iterable
+from importlib import import_module
+from typing import Any
+
+from mlagents_envs.base_env import BaseEnv
+from mlagents_envs.registry.base_registry_entry import BaseRegistryEntry
+
+_FOR_PLAYERS_ONLY = frozenset(
+    {
+        "file_name",
+        "worker_id",
+        "base_port",
+        "no_graphics",
+        "no_graphics_monitor",
+        "timeout_wait",
+        "additional_args",
+        "log_folder",
+    }
+)
+"""Arguments of `UnityEnvironment` that mean nothing where there is no other process."""
+
+
+class WorldEntry(BaseRegistryEntry):
+    """A world of this package.
+
+    Args:
+        identifier: Its name.
+        expected_reward: The published mean reward of a trained policy.
+        description: What it is.
+        factory: `module:class` below `mlagents_sim.examples`.
+        tags: What makes it special, to choose worlds by.
+    """
+
+    def __init__(
+        self,
+        identifier: str,
+        *,
+        expected_reward: float,
+        description: str,
+        factory: str,
+        tags: Iterable[str],
+    ) -> None:
+        super().__init__(identifier, expected_reward, description)
+        self.tags = frozenset(tags)
+        self._factory = factory
+
+    def make(self, **kwargs: Any) -> BaseEnv:
+        """Make the world.
+
+        Args:
+            kwargs: `seed`, `num_areas` and `parameters`, as `mlagents_sim.world.World` takes
+                them. Arguments of `UnityEnvironment` that concern only its player are ignored,
+                so a script may hand the same ones to either.
+        """
+        module, _, name = self._factory.partition(":")
+        world = getattr(import_module(f"mlagents_sim.examples.{module}"), name)
+        env: BaseEnv = world(
+            **{key: value for key, value in kwargs.items() if key not in _FOR_PLAYERS_ONLY}
+        )
+        return env
+
+
+CATALOG = {
+    entry.identifier: entry
+    for entry in (
+        WorldEntry(
+            "Basic",
+            expected_reward=0.93,
+            description="Walk along a line to the cell that pays best.",
+            factory="basic:Basic",
+            tags=("vector", "discrete"),
+        ),
+        WorldEntry(
+            "3DBall",
+            expected_reward=100.0,
+            description="Tilt a platform so that the ball on it does not fall.",
+            factory="ball_3d:Ball3D",
+            tags=("vector", "continuous"),
+        ),
+    )
+}
+
+
+def registry_entries() -> Iterable[BaseRegistryEntry]:
+    """Return all worlds, for `mlagents_envs.registry.default_registry`."""
+    return CATALOG.values()

@@ -1,0 +1,367 @@
+"""3DBall, by hand, by the laws of rolling, and against recorded steps of the original."""
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from mlagents_envs.base_env import ActionTuple
+from mlagents_envs.codec import decode_input
+from mlagents_envs.testing import check_env
+from mlagents_sim.examples.ball_3d import (
+    POSITION,
+    SPIN,
+    VELOCITY,
+    Ball3D,
+    X,
+    Y,
+    Z,
+    frame_along,
+    rotation_matrix,
+)
+from shared_data import ROOT, load_recording, require
+
+NAME = Ball3D.behavior_name
+GRAVITY, STEP_S = 9.81, 0.02
+
+
+def turn(env: Ball3D, actions: NDArray[np.float64]) -> None:
+    env.set_actions(NAME, ActionTuple(continuous=np.broadcast_to(actions, (env.n_agents, 2))))
+    env.step()
+
+
+def level(env: Ball3D) -> None:
+    """Lay all cubes level and all balls on them, at rest."""
+    env.cube[:] = [[0.0], [0.0], [0.0], [1.0]]
+    env.ball[:] = 0.0
+    env.ball[POSITION, Y] = 3.0
+
+
+def tilt_against(observation: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Tilt the cubes against where the balls are and go."""
+    tilt_z, tilt_x, x, _, z, v_x, _, v_z = observation.T
+    wanted_z, wanted_x = 0.12 * (x + v_x), -0.12 * (z + v_z)
+    return 12.0 * np.stack([wanted_z - tilt_z, wanted_x - tilt_x], axis=1)
+
+
+def returns_of(env: Ball3D, policy, *, episodes: int) -> NDArray[np.float64]:
+    """Play until every agent has ended an episode and all together `episodes`."""
+    env.reset()
+    running = np.zeros(env.n_agents)
+    finished: list[float] = []
+    has_ended = np.zeros(env.n_agents, bool)
+    while len(finished) < episodes or not has_ended.all():
+        decisions, terminals = env.get_steps(NAME)
+        running[terminals.agent_id] += terminals.reward
+        finished += running[terminals.agent_id].tolist()
+        running[terminals.agent_id] = 0.0
+        has_ended[terminals.agent_id] = True
+        running[decisions.agent_id] += decisions.reward
+        if len(decisions):
+            env.set_actions(NAME, ActionTuple(continuous=policy(decisions.obs[0])))
+        env.step()
+    return np.array(finished)
+
+
+# The task.
+
+
+@pytest.mark.parametrize("num_areas", [1, 2])
+def test_3dball_keeps_the_contract(num_areas: int):
+    check_env(lambda seed: Ball3D(seed=seed, num_areas=num_areas), steps=300)
+
+
+def test_the_start_is_drawn_from_the_published_ranges():
+    env = Ball3D(num_areas=50)
+    env.reset()
+    observation = env.get_steps(NAME)[0].obs[0]
+    degrees = np.degrees(2 * np.arcsin(observation[:, :2]))
+    x, y, z = observation[:, 2:5].T
+    assert (np.abs(degrees) < 10.0).all() and degrees.std() > 5.0
+    assert (np.abs([x, z]) < 1.5).all() and np.std([x, z]) > 0.8
+    assert (y == 4.0).all()
+    assert (observation[:, 5:] == 0.0).all()
+
+
+def test_a_ball_falls_by_hand():
+    # Five steps of v += g dt, y += v dt: v = -5 * 0.1962, y = 4 - (1+2+3+4+5) * 0.003924.
+    env = Ball3D()
+    env.reset()
+    turn(env, [0.0, 0.0])
+    decisions, _ = env.get_steps(NAME)
+    np.testing.assert_allclose(decisions.obs[0][:, 6], -0.981, rtol=1e-6)
+    np.testing.assert_allclose(decisions.obs[0][:, 3], 3.94114, rtol=1e-6)
+    np.testing.assert_array_equal(decisions.reward, np.float32(0.1))
+
+
+def test_actions_turn_the_cube_by_two_degrees_a_step():
+    env = Ball3D()
+    env.reset()
+    level(env)
+    turn(env, [0.5, 0.0])
+    np.testing.assert_allclose(env.cube[Z], np.sin(np.radians(5.0) / 2))
+    turn(env, [-0.5, 0.0])
+    np.testing.assert_allclose(env.cube[Z], 0.0, atol=1e-12)
+    turn(env, [0.0, 7.0])  # clipped to 1
+    np.testing.assert_allclose(env.cube[X], np.sin(np.radians(10.0) / 2))
+
+
+def test_the_cube_stops_at_its_limit_and_comes_back():
+    env = Ball3D()
+    env.reset()
+    level(env)
+    env.ball[POSITION, Y] = 100.0  # far up, out of the way
+    for _ in range(6):
+        turn(env, [1.0, 0.0])
+    # Fifteen turns of 2 degrees: sin 15 > 0.25 stops the next, sin 14 = 0.242 does not.
+    np.testing.assert_allclose(env.cube[Z], np.sin(np.radians(30.0) / 2))
+    turn(env, [-1.0, 0.0])
+    np.testing.assert_allclose(env.cube[Z], np.sin(np.radians(20.0) / 2))
+
+
+@pytest.mark.parametrize(
+    "position", [(3.01, 0.0, 0.0), (-3.01, 0, 0), (0.0, 0.0, 3.01), (0.0, -2.01, 0.0)]
+)
+def test_a_fallen_ball_ends_the_episode_at_once(position: tuple[float, float, float]):
+    env = Ball3D()
+    env.reset()
+    env.ball[POSITION, :, 4] = position
+    turn(env, [0.0, 0.0])
+    decisions, terminals = env.get_steps(NAME)
+    assert len(decisions) == 0
+    assert terminals.agent_id.tolist() == [4]
+    assert terminals.reward.tolist() == [-1.0]
+    assert terminals.interrupted.tolist() == [False]
+    np.testing.assert_allclose(terminals.obs[0][0, 2:5], position, rtol=1e-6)
+    env.step()
+    decisions, _ = env.get_steps(NAME)
+    # It has fallen for all five steps, and holds its cube still: its action died with the episode.
+    assert decisions.obs[0][4, 6] == pytest.approx(-0.981)
+    assert decisions.reward[4] == np.float32(0.1)
+
+
+def test_balls_on_their_cubes_earn_100_and_are_interrupted():
+    env = Ball3D(seed=3)
+    returns = returns_of(env, tilt_against, episodes=24)
+    np.testing.assert_allclose(returns, 100.0, atol=1e-3)
+    assert env.get_steps(NAME)[1].interrupted.all()
+
+
+def test_bad_policies_earn_what_they_do_in_unity():
+    rng = np.random.default_rng(0)
+    random = returns_of(Ball3D(), lambda seen: rng.uniform(-1, 1, (len(seen), 2)), episodes=300)
+    idle = returns_of(Ball3D(), lambda seen: np.zeros((len(seen), 2)), episodes=100)
+    assert 0.8 < random.mean() < 1.6
+    assert 1.0 < idle.mean() < 5.0
+
+
+@pytest.mark.parametrize("output", ["continuous_actions", "deterministic_continuous_actions"])
+def test_the_policy_trained_in_unity_scores_as_there(output: str):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    session = onnxruntime.InferenceSession(require(ROOT / "models" / "3DBall.onnx"))
+
+    def policy(seen: NDArray[np.float32]) -> NDArray[np.float32]:
+        (actions,) = session.run([output], {"obs_0": seen})
+        return actions
+
+    assert returns_of(Ball3D(seed=5), policy, episodes=24).mean() >= 95.0
+
+
+# The bodies.
+
+
+def test_a_ball_rolls_down_a_slope_with_five_sevenths_of_gravity():
+    # A solid ball that does not slip: a = 5/7 g sin(slope), spin = v / radius.
+    env = Ball3D()
+    env.reset()
+    level(env)
+    slope = np.radians(5.0)
+    env.cube[Z], env.cube[3] = np.sin(slope / 2), np.cos(slope / 2)
+    env.ball[POSITION, X], env.ball[POSITION, Y] = -3.0 * np.sin(slope), 3.0 * np.cos(slope)
+    for _ in range(6):
+        turn(env, [0.0, 0.0])
+    speed = np.hypot(env.ball[VELOCITY, X], env.ball[VELOCITY, Y])
+    np.testing.assert_allclose(speed, 5 / 7 * GRAVITY * np.sin(slope) * 30 * STEP_S, rtol=0.01)
+    np.testing.assert_allclose(
+        env.ball[SPIN, Z], speed / 0.5, rtol=0.01
+    )  # to the left, so about +z
+
+
+def test_a_ball_dropped_on_a_level_cube_lies_still():
+    env = Ball3D()
+    env.reset()
+    level(env)
+    env.ball[POSITION, Y] = 4.0
+    for _ in range(20):
+        turn(env, [0.0, 0.0])
+    np.testing.assert_allclose(env.ball[POSITION, Y], 3.0, atol=0.02)
+    np.testing.assert_allclose(env.ball[VELOCITY], 0.0, atol=1e-6)
+
+
+def test_a_spinning_ball_that_lands_keeps_two_sevenths_of_its_surface_speed():
+    # An impulse that makes the slip w R vanish leaves v = 2/7 w R; on the way down the spin
+    # loses 0.1 % a step.
+    env = Ball3D()
+    env.reset()
+    level(env)
+    env.ball[POSITION, Y] = 3.5
+    env.ball[SPIN, Z] = -2.0
+    for _ in range(4):
+        turn(env, [0.0, 0.0])
+    np.testing.assert_allclose(env.ball[VELOCITY, X], 2 / 7 * 2.0 * 0.5, rtol=0.05)
+
+
+def test_spin_is_limited_and_outlives_the_episode():
+    env = Ball3D()
+    env.reset()
+    level(env)
+    env.ball[SPIN, X] = 50.0
+    turn(env, [0.0, 0.0])
+    assert np.sqrt((env.ball[SPIN] ** 2).sum(axis=0)) == pytest.approx(7.0)
+    spin = env.ball[SPIN].copy()
+    env.reset()
+    np.testing.assert_array_equal(env.ball[SPIN], spin)
+
+
+def test_a_larger_ball_lies_higher_and_gravity_is_obeyed():
+    env = Ball3D(parameters={"scale": 2.0, "gravity": 4.0})
+    env.reset()
+    level(env)
+    env.ball[POSITION, Y] = 4.0
+    turn(env, [0.0, 0.0])
+    np.testing.assert_allclose(env.ball[POSITION, Y], 3.0 + 2.0 * 0.25, atol=0.51)
+    for _ in range(30):
+        turn(env, [0.0, 0.0])
+    np.testing.assert_allclose(env.ball[POSITION, Y], 3.5, atol=0.02)
+
+    env.set_parameter("gravity", 100.0)
+    env.reset()
+    turn(env, [0.0, 0.0])
+    np.testing.assert_allclose(env.ball[VELOCITY, Y], -10.0)
+
+
+def test_rotation_matrices_turn_as_their_quaternions():
+    # 90 degrees about y: x becomes -z, z becomes x.
+    half = np.sqrt(0.5)
+    matrix = rotation_matrix(np.array([[0.0], [half], [0.0], [half]]))[:, :, 0]
+    np.testing.assert_allclose(matrix, [[0, 0, 1], [0, 1, 0], [-1, 0, 0]], atol=1e-12)
+
+
+def test_frames_are_rotations_with_the_normal_as_second_axis():
+    normals = np.random.default_rng(1).normal(size=(3, 50))
+    normals /= np.linalg.norm(normals, axis=0)
+    for frame, normal in zip(np.moveaxis(frame_along(normals), 2, 0), normals.T, strict=True):
+        np.testing.assert_allclose(frame @ frame.T, np.eye(3), atol=1e-9)
+        assert np.linalg.det(frame) == pytest.approx(1.0)
+        np.testing.assert_allclose(frame[:, 1], normal)
+
+
+# The truth.
+
+
+class Comparison:
+    """Plays the recorded actions and notes how far our balls are from the recorded ones.
+
+    At the first decision of a recorded episode our ball is put where the recorded one is; its
+    spin, which no observation shows, is what our own last episode left.
+
+    Args:
+        at_every_decision: Whether to put it there at every decision.
+
+    Attributes:
+        errors: (n, 3) difference of turn, of position (m) and of velocity (m/s) of every decision
+            until either ball falls.
+        ends_together: For every recorded fall, whether ours came before the same decision.
+    """
+
+    def __init__(self, *, at_every_decision: bool) -> None:
+        _, exchanges, recorded = load_recording("4.0.0-3dball-long")
+        self.env = Ball3D()
+        self.env.reset()
+        errors, self.ends_together = [], []
+        has_begun = np.zeros(12, bool)
+        has_fallen = np.zeros(12, bool)
+        for number, (_, reply) in enumerate(exchanges[2:-1]):
+            ended, truth = (
+                recorded[f"{number}|{NAME}|{field}"]
+                for field in ("terminal|agent_id", "decision|obs_0")
+            )
+            has_fallen[ended] = True
+            if len(truth) == 0:
+                continue
+            if number > 0:
+                ours, fell = self._next_decision()
+                self.ends_together += fell[has_fallen & has_begun].tolist()
+                has_begun &= ~(fell | has_fallen)
+                difference = (ours - truth)[has_begun]
+                parts = np.split(difference, [2, 5], axis=1)
+                errors.append(np.stack([np.linalg.norm(part, axis=1) for part in parts], 1))
+            begins = has_fallen | (number == 0)
+            self._put(np.flatnonzero(has_begun if at_every_decision else begins), truth)
+            self._put(np.flatnonzero(begins), truth)
+            self._turn_cubes_to(np.flatnonzero(begins), truth)
+            has_begun |= begins
+            has_fallen[:] = False
+            self.env.set_actions(NAME, decode_input(reply, self.env.behavior_specs).actions[NAME])
+        self.errors = np.concatenate(errors)
+
+    def _next_decision(self) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+        fell = np.zeros(12, bool)
+        while True:
+            self.env.step()
+            decisions, terminals = self.env.get_steps(NAME)
+            fell[terminals.agent_id] = True
+            if len(decisions):
+                return decisions.obs[0], fell
+
+    def _put(self, agents: NDArray[np.intp], truth: NDArray[np.float32]) -> None:
+        self.env.ball[POSITION][:, agents] = truth[agents, 2:5].T
+        self.env.ball[VELOCITY][:, agents] = truth[agents, 5:8].T
+
+    def _turn_cubes_to(self, agents: NDArray[np.intp], truth: NDArray[np.float32]) -> None:
+        # A turn by 2a about x, then by 2b about z, has the quaternion
+        # (sin a cos b, -sin a sin b, cos a sin b, cos a cos b); the first and third are known.
+        z, x = truth[agents, :2].T.astype(np.float64)
+        p = 1 + x**2 - z**2
+        sin_a = np.copysign(np.sqrt((p - np.sqrt(p**2 - 4 * x**2)) / 2), x)
+        sin_b = z / np.sqrt(1 - sin_a**2)
+        cos_b = np.sqrt(1 - sin_b**2)
+        self.env.cube[:, agents] = [x, -sin_a * sin_b, z, np.sqrt(1 - sin_a**2) * cos_b]
+
+
+def test_a_decision_ahead_we_are_where_unity_is():
+    comparison = Comparison(at_every_decision=True)
+    turn_error, position_error, velocity_error = comparison.errors.T
+    assert len(comparison.errors) > 2000
+    assert turn_error.max() < 3e-5
+    assert np.median(position_error) < 0.0001
+    assert np.percentile(position_error, 99) < 0.003
+    assert np.median(velocity_error) < 0.0005
+    assert np.percentile(velocity_error, 99) < 0.05
+
+
+def test_from_start_to_fall_we_stay_close_to_unity():
+    comparison = Comparison(at_every_decision=False)
+    _, position_error, velocity_error = comparison.errors.T
+    assert len(comparison.errors) > 2000
+    assert np.median(position_error) < 0.003
+    assert np.percentile(position_error, 90) < 0.03
+    assert np.median(velocity_error) < 0.01
+    assert np.percentile(velocity_error, 90) < 0.06
+    assert len(comparison.ends_together) > 100
+    assert np.mean(comparison.ends_together) > 0.9
+
+
+# The picture.
+
+
+def test_the_picture_shows_cube_and_ball_in_every_tile():
+    env = Ball3D(num_areas=2)
+    env.reset()
+    picture = env.render()
+    assert picture.dtype == np.uint8
+    assert picture.shape == (480 // 4 * 4, 640 // 6 * 6, 3) or picture.ndim == 3
+    level(env)
+    changed = env.render() != picture
+    columns, rows, size = 6, 4, 640 // 6
+    tiles = changed.reshape(rows, size, columns, size, 3)
+    assert tiles.any(axis=(1, 3, 4)).all()

@@ -1,0 +1,239 @@
+"""The base class of the worlds: who asks, who ends, what is pending, in Unity's order."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+
+from mlagents_envs.base_env import ActionSpec, ActionTuple, BehaviorSpec, ObservationSpec
+from mlagents_envs.exception import UnityActionException, UnityEnvironmentException
+from mlagents_envs.testing import check_env
+from mlagents_sim.world import World
+
+NAME = "Walkers?team=0"
+
+
+class Walkers(World):
+    """Two agents an area walk along a line by their action each step, and end beyond `goal`.
+
+    The observation is the place and the action in force; the reward is 1 per step, added.
+    """
+
+    behavior_name = NAME
+    behavior_spec = BehaviorSpec([ObservationSpec.vector(2, "place")], ActionSpec(1, (2,)))
+    agents_per_area = 2
+    decision_period_steps = 3
+    max_steps = 8
+    default_parameters = {"goal": 100.0, "start": 0.0}  # noqa: RUF012
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.place = np.zeros(self.n_agents)
+        self.speed = np.zeros(self.n_agents)
+        self.sets_reward = False
+
+    def begin(self, agents):
+        n = len(self.agent_id[agents])
+        self.place[agents] = self.parameters["start"] + self.rng.integers(0, 1000, n) / 1e6
+
+    def observe(self, agents):
+        return [np.stack([self.place[agents], self.speed[agents]], 1).astype(np.float32)]
+
+    def command(self, agents, action):
+        self.speed[agents] = action.continuous[:, 0]
+
+    def act(self):
+        self.place += self.speed
+        if self.sets_reward:
+            self.reward[:] = 1.0
+        else:
+            self.reward += 1.0
+        self.end(np.flatnonzero(self.place > self.parameters["goal"]))
+
+    def render(self):
+        return np.zeros((1, 1, 3), np.uint8)
+
+
+def walk(env: World, speeds: list[float]) -> None:
+    """Set the agents' speeds, then step."""
+    continuous = np.array(speeds)[:, None]
+    env.set_actions(NAME, ActionTuple(continuous, np.zeros((len(speeds), 1))))
+    env.step()
+
+
+def test_walkers_keep_the_contract():
+    check_env(Walkers, steps=60)
+
+
+def test_first_step_is_a_reset_and_everyone_asks():
+    env = Walkers(num_areas=2)
+    env.step()
+    decisions, terminals = env.get_steps(NAME)
+    assert decisions.agent_id.tolist() == [0, 1, 2, 3]
+    assert decisions.reward.tolist() == [0.0] * 4
+    assert [mask.tolist() for mask in decisions.action_mask] == [[[False, False]] * 4]
+    assert len(terminals) == 0
+
+
+def test_actions_hold_until_the_next_decision_and_rewards_add_up():
+    env = Walkers()
+    env.reset()
+    walk(env, [1.0, 2.0])
+    decisions, _ = env.get_steps(NAME)
+    np.testing.assert_allclose(decisions.obs[0], [[3, 1], [6, 2]], atol=0.01)
+    assert decisions.reward.tolist() == [3.0, 3.0]
+
+
+def test_a_reward_that_is_set_overwrites_what_accrued():
+    env = Walkers()
+    env.sets_reward = True
+    env.reset()
+    walk(env, [0.0, 0.0])
+    assert env.get_steps(NAME)[0].reward.tolist() == [1.0, 1.0]
+
+
+def test_agents_without_an_action_get_zeros():
+    env = Walkers()
+    env.reset()
+    walk(env, [1.0, 1.0])
+    env.step()
+    np.testing.assert_allclose(env.get_steps(NAME)[0].obs[0], [[3, 0], [3, 0]], atol=0.01)
+
+
+def test_an_end_between_decisions_travels_alone_and_stops_the_agent():
+    env = Walkers(parameters={"goal": 5.5})
+    env.reset()
+    walk(env, [3.0, 0.0])  # beyond 5.5 after the second of three steps
+
+    decisions, terminals = env.get_steps(NAME)
+    assert len(decisions) == 0
+    assert decisions.action_mask is None
+    assert terminals.agent_id.tolist() == [0]
+    assert terminals.interrupted.tolist() == [False]
+    assert terminals.reward.tolist() == [2.0]
+    np.testing.assert_allclose(terminals.obs[0], [[6, 3]], atol=0.01)
+
+    env.step()
+    decisions, terminals = env.get_steps(NAME)
+    assert len(terminals) == 0
+    # The first agent stands at its new start: its old action died with the episode.
+    np.testing.assert_allclose(decisions.obs[0], [[0, 0], [0, 0]], atol=0.01)
+    assert decisions.reward.tolist() == [1.0, 3.0]
+
+
+def test_an_end_just_before_decisions_comes_together_with_the_next_episode():
+    env = Walkers(parameters={"goal": 8.5})
+    env.reset()
+    walk(env, [3.0, 0.0])  # beyond 8.5 after the third of three steps
+    decisions, terminals = env.get_steps(NAME)
+    assert terminals.agent_id.tolist() == [0]
+    assert terminals.reward.tolist() == [3.0]
+    assert decisions.agent_id.tolist() == [0, 1]
+    assert decisions.reward.tolist() == [0.0, 3.0]
+
+
+def test_ends_of_several_steps_come_in_several_reports():
+    env = Walkers(parameters={"goal": 5.5})
+    env.reset()
+    walk(env, [6.0, 3.0])
+    assert env.get_steps(NAME)[1].agent_id.tolist() == [0]
+    env.step()
+    assert env.get_steps(NAME)[1].agent_id.tolist() == [1]
+    env.step()
+    assert len(env.get_steps(NAME)[0]) == 2
+
+
+def test_a_clock_interrupts_each_agent_by_its_own_episode():
+    env = Walkers(parameters={"goal": 5.5})
+    env.reset()
+    walk(env, [3.0, 0.0])  # the first agent ends after step 2, so its next clock ends at 10
+    reports = []
+    while env.step_count < 12:
+        env.step()
+        _, terminals = env.get_steps(NAME)
+        reports += [
+            (env.step_count, agent, terminals[agent].interrupted, terminals[agent].reward)
+            for agent in terminals
+        ]
+    # Decisions were at 6 and 9: rewards since then.
+    assert reports == [(8, 1, True, 2.0), (10, 0, True, 1.0)]
+
+
+def test_a_step_may_end_some_and_interrupt_others():
+    env = Walkers(parameters={"goal": 7.5})
+    env.reset()
+    walk(env, [1.0, 0.0])
+    walk(env, [1.0, 0.0])
+    walk(env, [1.0, 0.0])  # after 8 steps: one beyond 7.5, the other out of time
+    _, terminals = env.get_steps(NAME)
+    assert terminals.agent_id.tolist() == [0, 1]
+    assert terminals.interrupted.tolist() == [False, True]
+
+
+def test_reset_ends_nothing_and_keeps_pending_rewards():
+    env = Walkers(parameters={"goal": 5.5})
+    env.reset()
+    walk(env, [6.0, 1.0])  # a report after one step, with a reward of 1 pending for the second
+    env.reset()
+    decisions, terminals = env.get_steps(NAME)
+    assert len(terminals) == 0
+    assert decisions.agent_id.tolist() == [0, 1]
+    assert decisions.reward.tolist() == [0.0, 1.0]
+
+
+def test_ids_can_be_renewed():
+    env = Walkers()
+    env.renew_ids(np.array([0]))
+    env.reset()
+    assert env.get_steps(NAME)[0].agent_id.tolist() == [2, 1]
+
+
+def test_actions_of_wrong_shape_behavior_or_agent_are_refused():
+    env = Walkers()
+    env.reset()
+    with pytest.raises(UnityActionException, match=r"shape \(2, 1\)"):
+        env.set_actions(NAME, ActionTuple(np.zeros((3, 1)), np.zeros((3, 1))))
+    with pytest.raises(UnityActionException, match="unknown behavior 'Runners'"):
+        env.set_actions("Runners", ActionTuple(np.zeros((2, 1)), np.zeros((2, 1))))
+    with pytest.raises(IndexError, match="agent 7"):
+        env.set_action_for_agent(NAME, 7, ActionTuple(np.zeros((1, 1)), np.zeros((1, 1))))
+    with pytest.raises(KeyError, match="Runners"):
+        env.get_steps("Runners")
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"parameters": {"gaol": 1.0}}, "no environment parameter 'gaol'; did you mean 'goal'"),
+        ({"parameters": {"goal": float("nan")}}, "'goal' is nan"),
+        ({"num_areas": 0}, "num_areas must be at least 1"),
+    ],
+)
+def test_wrong_options_are_refused(options: Mapping[str, object], text: str):
+    with pytest.raises(UnityEnvironmentException, match=text):
+        Walkers(**options)
+
+
+def test_a_parameter_counts_from_the_next_episode():
+    env = Walkers()
+    env.reset()
+    env.set_parameter("start", 50)
+    walk(env, [0.0, 0.0])
+    np.testing.assert_allclose(env.get_steps(NAME)[0].obs[0][:, 0], 0, atol=0.01)
+    env.reset()
+    np.testing.assert_allclose(env.get_steps(NAME)[0].obs[0][:, 0], 50, atol=0.01)
+
+
+def test_a_negative_seed_is_a_seed():
+    # Seeds of 32 bits come over the wire as signed numbers.
+    check_env(Walkers, seed=-5, steps=20)
+
+
+def test_closed_worlds_do_not_go_on():
+    env = Walkers()
+    env.close()
+    env.close()
+    with pytest.raises(UnityEnvironmentException, match="closed"):
+        env.reset()
+    with pytest.raises(UnityEnvironmentException, match="closed"):
+        env.step()
