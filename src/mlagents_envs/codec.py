@@ -532,7 +532,8 @@ def _encode_actions(action: ActionTuple) -> bytes:
         )
     template, ends = _action_template(continuous.shape[1], discrete.shape[1])
     rows = np.tile(template, (len(discrete), 1))  # (N, bytes of one message)
-    for end, numbers in zip(ends, (legacy, continuous, discrete.astype(np.uint8)), strict=True):
+    contents: tuple[NDArray[Any], ...] = (legacy, continuous, discrete.astype(np.uint8))
+    for end, numbers in zip(ends, contents, strict=True):
         values = numbers.view(np.uint8)
         rows[:, end - values.shape[1] : end] = values
     return rows.tobytes()

@@ -291,7 +291,8 @@ class _Session:
         self.communicator = communicator
         self.player: Player | None = None
         self._timeout_s = timeout_s
-        self._exit_timeout_s = 0.0
+        self._exit_timeout_s = 0.0  # until the handshake is complete
+        self._hangs = False
         self._is_connected = False
         self._is_closed = False
         self._owes_answer = False
@@ -341,12 +342,14 @@ class _Session:
         try:
             message = self.communicator.receive(self._timeout_s, alarm=alarm)
         except UnityTimeOutException:
-            self._exit_timeout_s = 0.0  # it hangs: do not wait for it again
+            self._hangs = True
             raise
         except UnityCommunicatorStoppedException as error:
-            raise self._diagnosed(error) from error
+            self._raise_if_player_exited(error)
+            raise
         if message is None:
             raise self._player_exited()
+        self._hangs = False
         self._is_connected = self._owes_answer = True
         return message
 
@@ -361,7 +364,8 @@ class _Session:
         try:
             self.communicator.send(message)
         except UnityCommunicatorStoppedException as error:
-            raise self._diagnosed(error) from error
+            self._raise_if_player_exited(error)
+            raise
 
     def close(self) -> None:
         """End the session, and the player if there is one."""
@@ -372,17 +376,16 @@ class _Session:
                 self.communicator.send(encode_close())
         self.communicator.close()
         if self.player is not None:
-            self.player.stop(self._exit_timeout_s)
+            self.player.stop(0.0 if self._hangs else self._exit_timeout_s)
 
     def _require_open(self) -> None:
         if self._is_closed:
             raise UnityEnvironmentException("this environment is closed")
 
-    def _diagnosed(self, error: UnityException) -> UnityException:
-        """Return the reason for a lost connection: the player's exit, where that is it."""
+    def _raise_if_player_exited(self, error: UnityException) -> None:
+        """Raise for a player that exited, which explains the lost connection."""
         if self.player is not None and self.player.wait(_EXIT_GRACE_S):
-            return self._player_exited()
-        return error
+            raise self._player_exited() from error
 
     def _player_exited(self) -> UnityEnvironmentException:
         assert self.player is not None, "without a player there is no alarm"

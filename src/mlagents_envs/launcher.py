@@ -176,12 +176,15 @@ class Player:
         Args:
             timeout_s: How long it may take to exit on its own before it is told to, then made to.
         """
-        if not self.wait(timeout_s):
-            self._end(by_force=False)
-            if not self.wait(_TERMINATE_TIMEOUT_S):
-                self._end(by_force=True)
-                self.wait(_KILL_TIMEOUT_S)
-        self._alarm.close()
+        try:
+            self.wait(timeout_s)
+        finally:  # also when Ctrl-C cuts the wait short
+            if not self.wait(0):
+                self._end(by_force=False)
+                if not self.wait(_TERMINATE_TIMEOUT_S):
+                    self._end(by_force=True)
+                    self.wait(_KILL_TIMEOUT_S)
+            self._alarm.close()
 
     def _watch(self) -> None:
         self._process.wait()

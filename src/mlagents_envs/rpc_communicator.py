@@ -323,9 +323,7 @@ class RpcCommunicator(Communicator):
     def _read_peer(self, peer: Http2Socket, deadline: float) -> None:
         try:
             peer.read(deadline)
-        except UnityTimeOutException:
-            raise
-        except UnityException as error:
+        except (UnityCommunicatorStoppedException, UnityCommunicationException) as error:
             self._end_session(error)
             raise
 

@@ -36,7 +36,7 @@ from mlagents_envs.base_env import (
     FloatArray,
     TerminalSteps,
 )
-from mlagents_envs.exception import UnityEnvironmentException
+from mlagents_envs.exception import UnityActionException, UnityEnvironmentException
 
 Agents = slice | NDArray[np.intp]
 """Indices of agents; a slice where it is all of them."""
@@ -226,12 +226,14 @@ class World(BaseEnv):
     def set_actions(self, behavior_name: BehaviorName, action: ActionTuple) -> None:
         """Set one row per agent that asks."""
         self._actions.set(behavior_name, action, self._decisions)
+        self._check_values(action)
 
     def set_action_for_agent(
         self, behavior_name: BehaviorName, agent_id: AgentId, action: ActionTuple
     ) -> None:
         """Set the row of one agent that asks."""
         self._actions.set_for_agent(behavior_name, agent_id, action, self._decisions)
+        self._check_values(action)
 
     def close(self) -> None:
         """Refuse to go on."""
@@ -246,6 +248,20 @@ class World(BaseEnv):
     def _require_open(self) -> None:
         if self._is_closed:
             raise UnityEnvironmentException("this environment is closed; make a new one")
+
+    def _check_values(self, action: ActionTuple) -> None:
+        """Raise unless every action is a number or a choice that exists."""
+        if not np.isfinite(action.continuous).all():
+            raise UnityActionException(
+                f"behavior {self.behavior_name!r}: continuous actions hold NaN or infinity: "
+                f"{action.continuous}"
+            )
+        choices = action.discrete
+        if self._branches and ((choices < 0) | (choices >= self._branches)).any():
+            raise UnityActionException(
+                f"behavior {self.behavior_name!r}: discrete actions must be from 0 up to below "
+                f"{self._branches}, got {choices.tolist()}"
+            )
 
     def _begin(self, agents: Agents) -> None:
         self._begun_at[agents] = self.step_count

@@ -144,9 +144,9 @@ def altered(message: bytes, rng: random.Random) -> bytes:
         elif isinstance(value, int):  # enumerations and truth values too
             setattr(part, one.name, rng.choice([0, 1, 2, 3, 200, 2**31 - 1, -(2**31)]))
         elif one.cpp_type == one.CPPTYPE_INT32:  # repeated
-            value.extend(value or [rng.choice([-1, 0, 2**31 - 1])])
+            value.extend(list(value) or [rng.choice([-1, 0, 2**31 - 1])])
         elif hasattr(value, "add") and value:
-            value.add().CopyFrom(rng.choice(value))
+            value.add().CopyFrom(rng.choice(list(value)))
     return parsed.SerializeToString()
 
 

@@ -222,6 +222,21 @@ def test_a_player_that_ignores_termination_is_killed(monkeypatch):
     assert player.exit_description().startswith("was killed by SIGKILL")
 
 
+def test_an_interrupted_stop_still_ends_the_player(monkeypatch):
+    player = Player(script("import time; time.sleep(60)"))
+    wait = player.wait
+
+    def interrupted(timeout_s):
+        if timeout_s == DEADLINE_S:
+            raise KeyboardInterrupt
+        return wait(timeout_s)
+
+    monkeypatch.setattr(player, "wait", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        player.stop(DEADLINE_S)
+    assert wait(0)
+
+
 @pytest.mark.parametrize("end", ["time.sleep(60)", "os._exit(1)"])
 def test_what_the_player_started_ends_with_it(end):
     with socket.create_server(("127.0.0.1", 0)) as server:

@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 import pytest
-from training_loop import make_trainer, train_while
 
 from mlagents.trainers.cli_args import parse_command_line
 from mlagents.trainers.settings.behavior import BehaviorSettings
@@ -16,6 +15,7 @@ from mlagents.trainers.training.trainer import OnPolicyTrainer
 from mlagents_envs.base_env import ActionTuple, BaseEnv
 from mlagents_envs.environment import UnityEnvironment
 from mlagents_envs.registry import default_registry
+from training_loop import make_trainer, train_while
 
 CONFIGURATIONS = Path(__file__).parents[2] / "config" / "ppo"
 

@@ -201,6 +201,17 @@ def test_actions_of_wrong_shape_behavior_or_agent_are_refused():
         env.get_steps("Runners")
 
 
+def test_actions_that_are_no_number_or_no_choice_are_refused():
+    env = Walkers()
+    env.reset()
+    with pytest.raises(UnityActionException, match="NaN"):
+        env.set_actions(NAME, ActionTuple(np.full((2, 1), np.nan), np.zeros((2, 1))))
+    with pytest.raises(UnityActionException, match=r"below \(2,\), got \[\[0\], \[2\]\]"):
+        env.set_actions(NAME, ActionTuple(np.zeros((2, 1)), np.array([[0], [2]])))
+    with pytest.raises(UnityActionException, match="got"):
+        env.set_action_for_agent(NAME, 0, ActionTuple(np.zeros((1, 1)), np.array([[-1]])))
+
+
 @pytest.mark.parametrize(
     ("options", "text"),
     [

@@ -542,6 +542,8 @@ def test_the_order_of_keys_in_the_dump() -> None:
     ]
 
 
+# Any script, but no control characters and no line separators.
+NAMES = st.text(st.characters(exclude_categories=("C", "Zl", "Zp")), min_size=1, max_size=5)
 BEHAVIORS = st.fixed_dictionaries(
     {},
     optional={
@@ -565,7 +567,7 @@ BEHAVIORS = st.fixed_dictionaries(
         {},
         optional={
             "default_settings": BEHAVIORS,
-            "behaviors": st.dictionaries(st.text(min_size=1, max_size=5), BEHAVIORS, max_size=3),
+            "behaviors": st.dictionaries(NAMES, BEHAVIORS, max_size=3),
             "environment_parameters": st.dictionaries(
                 st.text("abc", min_size=1), st.floats(allow_nan=False, allow_infinity=False)
             ),

@@ -137,7 +137,7 @@ class Ball3D(World):
     def command(self, agents: Agents, action: ActionTuple) -> None:
         """Note how to turn in each of the coming steps."""
         turns = np.maximum(np.minimum(action.continuous.T, 1.0), -1.0)  # (2, n)
-        half_angles = turns * (TURN_RAD / 2)
+        half_angles = turns * np.float64(TURN_RAD / 2)
         self._ways[:, agents] = np.sign(turns)
         self._turns[:, 0][:, :, agents] = np.cos(half_angles)[:, None]
         self._turns[:, 1][:, :, agents] = np.sin(half_angles)[:, None]

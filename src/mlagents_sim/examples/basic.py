@@ -83,7 +83,7 @@ class Basic(World):
     def act(self) -> None:
         """Go there; see who has reached a goal."""
         is_here = ~self._is_away
-        self.cell[is_here] = (self.cell + self._move)[is_here].clip(0, CELLS)
+        self.cell[is_here] = (self.cell + self._move)[is_here].clip(0, CELLS - 1)
         self.reward[is_here] -= 0.01
         self.reward[self.cell == SMALL_GOAL] += 0.1
         self.reward[self.cell == LARGE_GOAL] += 1.0
