@@ -46,6 +46,7 @@ class GuessEnvironment(BaseEnv):
         self._n_agents = n_agents
         self._episode_steps = episode_steps
         self._rng = np.random.default_rng(seed)
+        self._time: int | None = None
         self.forbidden_actions = 0
         self.closed = False
 
@@ -57,9 +58,11 @@ class GuessEnvironment(BaseEnv):
         self._time = 0
         self._actions.clear()
         self._look()
-        self._set_steps(np.zeros(self._n_agents, np.float32), TerminalSteps.empty(self.spec))
+        return self._set_steps(np.zeros(self._n_agents, np.float32), TerminalSteps.empty(self.spec))
 
     def step(self) -> None:
+        if self._time is None:
+            return self.reset()
         action = self._actions.take(self.BEHAVIOR, self._n_agents)
         side = (self._number > 0).astype(np.int32)
         reward = np.ones(self._n_agents, np.float32)

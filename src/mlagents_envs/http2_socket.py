@@ -82,8 +82,8 @@ class Http2Socket:
             UnityCommunicatorStoppedException: The peer hung up.
             UnityCommunicationException: The peer broke the protocol.
         """
-        # A peer that reads no answers is not read from: else they would pile up.
-        self.flush(deadline)
+        if self._unsent:  # a peer that reads no answers is not read from: else they would pile up
+            self.flush(deadline)
         try:
             data = self._socket.recv(_READ_BYTES)
         except BlockingIOError:

@@ -4,7 +4,7 @@ import contextlib
 import time
 from typing import Protocol
 
-from mlagents_envs import __version__, codec, handshake
+from mlagents_envs import codec, handshake
 from mlagents_envs.base_env import BaseEnv, BehaviorName, BehaviorSpec
 from mlagents_envs.codec import Command, Input, Output
 from mlagents_envs.exception import (
@@ -19,6 +19,10 @@ from mlagents_sim import channels
 from mlagents_sim.client import RpcClient
 
 logger = get_logger(__name__)
+
+PACKAGE_VERSION = "4.0.0+mlagents-next"
+"""What we say in place of the Unity package's version: images are channel-first, as from 3.0 on;
+unlike there, their numbers are in the order of their shape."""
 
 _RETRY_INTERVAL_S = 0.2
 _GOODBYE_TIMEOUT_S = 1.0
@@ -50,8 +54,7 @@ def serve(
     """
     with contextlib.closing(RpcClient(port, host=host)) as client:
         _connect(client, timeout_s, where=f"{host} port {port}")
-        with contextlib.suppress(UnityCommunicatorStoppedException):
-            _Session(client).play(make)
+        _Session(client).play(make)
     logger.info("The trainer ended the session.")
 
 
@@ -84,7 +87,7 @@ class _Session:
         self._is_calling = False
 
     def play(self, make: EnvironmentFactory) -> None:
-        """Make the environment and let it follow the trainer (wire protocol, section 3.6)."""
+        """Make the environment; follow the trainer to the end (wire protocol, section 3.6)."""
         try:
             hello = self._shake_hands()
             first = codec.decode_input(self._call(handshake.encode_ready()), {})
@@ -92,12 +95,14 @@ class _Session:
             env = make(seed=hello.seed, num_areas=max(hello.num_areas, 1))
             with contextlib.closing(env):
                 self._follow(env, first)
+        except UnityCommunicatorStoppedException:
+            pass  # the trainer ends the session: nobody is left to take leave of
         except BaseException:
             self._say_goodbye()
             raise
 
     def _shake_hands(self) -> TrainerHello:
-        ours = SimulationHello(handshake.API_VERSION, __version__, Capabilities.all())
+        ours = SimulationHello(handshake.API_VERSION, PACKAGE_VERSION, Capabilities.all())
         hello = handshake.decode_trainer_hello(self._call(handshake.encode_simulation_hello(ours)))
         handshake.check_version(hello.communication_version)
         return hello

@@ -15,6 +15,18 @@ NAME = GuessEnvironment.BEHAVIOR
 class Sound(GuessEnvironment):
     """An environment that keeps the contract; each broken one below breaks it in one way."""
 
+    _was_reset = False
+
+    def reset(self):
+        self._was_reset = True
+        super().reset()
+
+    def step(self):
+        if self._was_reset:
+            super().step()
+        else:
+            self.reset()
+
 
 class Broken(Sound):
     """Spoils each decision batch."""
@@ -37,7 +49,7 @@ def doubles(decisions: DecisionSteps) -> None:
 
 
 def one_row_less(decisions: DecisionSteps) -> None:
-    decisions.reward = decisions.reward[1:]
+    decisions.reward = decisions.reward[:7]
 
 
 def wrong_shape(decisions: DecisionSteps) -> None:
@@ -69,7 +81,7 @@ def all_forbidden(decisions: DecisionSteps) -> None:
 
 
 def a_list(decisions: DecisionSteps) -> None:
-    decisions.group_id = decisions.group_id.tolist()
+    decisions.group_id = list(decisions.group_id)
 
 
 class KeepsItsArrays(Sound):

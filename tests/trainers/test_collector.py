@@ -157,9 +157,6 @@ class Reference:
             if agent.steps:
                 self.emit(agent, agent.open.obs, (False, False))
 
-    def forget(self, player: int) -> None:
-        self.agents = {key: agent for key, agent in self.agents.items() if key[0] != player}
-
     def emit(self, agent: Agent, last_obs: list[NDArray[Any]], ended: tuple[bool, bool]) -> None:
         self.pieces.append(
             Piece(
@@ -220,9 +217,8 @@ class Message(NamedTuple):
 
 
 class Round(NamedTuple):
-    """Players that start over, players that report, then perhaps a cut, then one decision."""
+    """Players that report, then perhaps a cut, then one decision."""
 
-    forgotten: list[int]
     messages: dict[int, Message]
     cut: bool
 
@@ -232,10 +228,7 @@ def play(rounds: Iterable[Round], *, horizon: int) -> None:
     source, reference = Source(), Reference(horizon)
     collector = Collector(SPEC, time_horizon=horizon)
     taken: list[Segments] = []
-    for forgotten, messages, cut in rounds:
-        for player in forgotten:
-            collector.forget(player)
-            reference.forget(player)
+    for messages, cut in rounds:
         keys: list[tuple[int, int]] = []
         lanes: list[Lanes] = [np.zeros(0, np.int64)]
         for player, (agents, ends) in messages.items():
@@ -268,7 +261,6 @@ messages = st.builds(
 )
 rounds = st.builds(
     Round,
-    forgotten=st.one_of(st.just([]), st.just([]), st.lists(st.integers(0, 1), max_size=1)),
     messages=st.dictionaries(st.integers(0, 1), messages, min_size=1),
     cut=st.sampled_from([False, False, True]),
 )
@@ -292,10 +284,7 @@ def test_a_crowd_that_outgrows_its_lanes_keeps_what_it_had() -> None:
 
     # From 6 agents to 96 in each of two players: lanes grow several times, with steps in them.
     play(
-        [
-            Round([], {0: message(6 + n), 1: message(6 + n)}, cut=n % 20 == 7)
-            for n in range(0, 90, 3)
-        ],
+        [Round({0: message(6 + n), 1: message(6 + n)}, cut=n % 20 == 7) for n in range(0, 90, 3)],
         horizon=5,
     )
 
@@ -367,28 +356,6 @@ def test_an_agent_that_ends_without_having_acted_leaves_nothing() -> None:
     collector, source = Collector(SPEC, time_horizon=10), Source()
     reported(collector, source, a3=False)
     assert collector.take() is None
-
-
-def test_a_player_that_is_forgotten_takes_only_its_own_steps_along() -> None:
-    collector, source = Collector(SPEC, time_horizon=10), Source()
-    for player in (0, 1):
-        for _ in range(3):
-            lanes = collector.observe(player, source.decisions([5]), source.terminals({}))
-            collector.decide(lanes, *source.decision(1))
-    assert collector.n_unfinished == 4
-    collector.forget(0)
-    collector.forget(2)  # never seen
-    assert collector.n_unfinished == 2
-    for player in (0, 1):
-        collector.observe(player, source.decisions([]), source.terminals({5: False}))
-    segments = take(collector)
-    assert segments.episode.tolist() == [1]
-    np.testing.assert_array_equal(segments.length, [3])
-    # The lane is free again and clean.
-    for _ in range(2):
-        reported(collector, source, 5)
-    reported(collector, source, a5=False)
-    assert take(collector).episode_length.tolist() == [2]
 
 
 def test_a_cut_hands_over_all_closed_steps_and_keeps_the_open_ones() -> None:

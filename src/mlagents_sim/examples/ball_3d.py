@@ -107,7 +107,8 @@ class Ball3D(World):
     def begin(self, agents: Agents) -> None:
         """Tilt the cubes a little and hold the balls above them."""
         n = len(self.agent_id[agents])
-        half_tilts = self.rng.uniform(-START_TILT_RAD, START_TILT_RAD, (2, n)) / 2
+        drawn = self.rng.uniform(-1.0, 1.0, (4, n))
+        half_tilts = drawn[:2] * (START_TILT_RAD / 2)
         (sin_x, sin_z), (cos_x, cos_z) = np.sin(half_tilts), np.cos(half_tilts)
         # About the cube's x axis, then about its z axis.
         self.cube[X, agents] = sin_x * cos_z
@@ -116,9 +117,7 @@ class Ball3D(World):
         self.cube[W, agents] = cos_x * cos_z
 
         position, velocity, _ = self.ball
-        position[X, agents], position[Z, agents] = self.rng.uniform(
-            -START_OFFSET_M, START_OFFSET_M, (2, n)
-        )
+        position[X, agents], position[Z, agents] = drawn[2:] * START_OFFSET_M
         position[Y, agents] = START_HEIGHT_M
         velocity[:, agents] = 0.0
         radius = RADIUS_M * self.parameters["scale"]
@@ -208,9 +207,12 @@ class Ball3D(World):
         arm = centre - nearest
         distance = np.sqrt(np.einsum("rn,rn->n", arm, arm))
         gap[over] = distance - self._radius[over]
-        edge = frame_along(arm / distance)
-        frame[:, :, over] = np.einsum("rkn,kcn->rcn", frame[:, :, over], edge)
-        local[:, :, over] = np.einsum("krn,rcn->kcn", local[:, :, over], edge)
+        near = distance < self._radius[over] + CONTACT_OFFSET_M
+        if np.count_nonzero(near):
+            over = over[near]
+            edge = frame_along(arm[:, near] / distance[near])
+            frame[:, :, over] = np.einsum("rkn,kcn->rcn", frame[:, :, over], edge)
+            local[:, :, over] = np.einsum("krn,rcn->kcn", local[:, :, over], edge)
 
     def _touch(self, local: Array, gap: Array, touching: NDArray[np.bool_]) -> None:
         """Let the cubes push and brake the balls that touch them.

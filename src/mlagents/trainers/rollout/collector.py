@@ -161,11 +161,6 @@ class Collector:
         finished, self._finished = self._finished, []
         return finished[0] if len(finished) == 1 else Segments.concatenate(finished)
 
-    def forget(self, player: int) -> None:
-        """Drop the unfinished segments of a player, after a reset or when it has gone."""
-        for lane in self._lane_of.pop(player, {}).values():
-            self._release(lane)
-
     def _begin(self, lane_of: dict[AgentId, int], agent: AgentId) -> int:
         if not self._free:
             held = len(self._columns.length)
