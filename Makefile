@@ -14,7 +14,7 @@ FORCE := $(if $(filter file,$(origin RUN)),--force)
 help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
-train: $(VENV)/.installed-train ## Train 3DBall in the built-in world (WORLD=Basic: another; RUN=name: keep the run)
+train: $(VENV)/.installed-train ## Train 3DBall (WORLD=Basic: another world; RUN=mine: under that name)
 	@$(VENV)/bin/mlagents-learn config/ppo/$(WORLD).yaml --env $(WORLD) --run-id $(RUN) $(FORCE)
 
 tensorboard: $(VENV)/.installed-train ## Show the curves of all runs in results/

@@ -14,7 +14,8 @@ Letters in shapes: N agents of this step, A continuous actions, K discrete branc
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from enum import Enum, IntFlag
-from typing import Any, NamedTuple
+from types import TracebackType
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -256,12 +257,23 @@ class TerminalStep(NamedTuple):
 
 
 class _Steps:
-    """What both kinds of steps share: looking an agent up by its id."""
+    """What both kinds of steps share: most columns, and looking an agent up by its id."""
 
-    __slots__ = ("_index", "agent_id")
+    __slots__ = ("_index", "agent_id", "group_id", "group_reward", "obs", "reward")
 
-    def __init__(self, agent_id: IntArray) -> None:
+    def __init__(
+        self,
+        obs: list[NDArray[Any]],
+        reward: FloatArray,
+        agent_id: IntArray,
+        group_id: IntArray,
+        group_reward: FloatArray,
+    ) -> None:
+        self.obs = obs
+        self.reward = reward
         self.agent_id = agent_id
+        self.group_id = group_id
+        self.group_reward = group_reward
         self._index: dict[AgentId, int] | None = None
 
     @property
@@ -300,7 +312,7 @@ class DecisionSteps(_Steps, Mapping[AgentId, DecisionStep]):
         group_reward: (N,) float32.
     """
 
-    __slots__ = ("action_mask", "group_id", "group_reward", "obs", "reward")
+    __slots__ = ("action_mask",)
 
     def __init__(
         self,
@@ -311,12 +323,8 @@ class DecisionSteps(_Steps, Mapping[AgentId, DecisionStep]):
         group_id: IntArray,
         group_reward: FloatArray,
     ) -> None:
-        super().__init__(agent_id)
-        self.obs = obs
-        self.reward = reward
+        super().__init__(obs, reward, agent_id, group_id, group_reward)
         self.action_mask = action_mask
-        self.group_id = group_id
-        self.group_reward = group_reward
 
     def __getitem__(self, agent_id: AgentId) -> DecisionStep:
         row = self._row(agent_id)
@@ -355,7 +363,7 @@ class TerminalSteps(_Steps, Mapping[AgentId, TerminalStep]):
         group_reward: (N,) float32.
     """
 
-    __slots__ = ("group_id", "group_reward", "interrupted", "obs", "reward")
+    __slots__ = ("interrupted",)
 
     def __init__(
         self,
@@ -366,12 +374,8 @@ class TerminalSteps(_Steps, Mapping[AgentId, TerminalStep]):
         group_id: IntArray,
         group_reward: FloatArray,
     ) -> None:
-        super().__init__(agent_id)
-        self.obs = obs
-        self.reward = reward
+        super().__init__(obs, reward, agent_id, group_id, group_reward)
         self.interrupted = interrupted
-        self.group_id = group_id
-        self.group_reward = group_reward
 
     def __getitem__(self, agent_id: AgentId) -> TerminalStep:
         row = self._row(agent_id)
@@ -472,6 +476,17 @@ class BaseEnv(ABC):
         None where `step_receive` does the step's work itself.
         """
         return None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
 
 
 class ActionBuffer:

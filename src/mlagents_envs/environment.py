@@ -4,8 +4,6 @@ import contextlib
 import logging
 import weakref
 from collections.abc import Sequence
-from types import TracebackType
-from typing import Self
 
 from mlagents_envs import __version__, handshake
 from mlagents_envs.base_env import (
@@ -266,17 +264,6 @@ class UnityEnvironment(BaseEnv):
     def close(self) -> None:
         """End the session and the player. Calling it again does nothing."""
         self._close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 class _Session:
