@@ -32,8 +32,9 @@ from mlagents_envs.base_env import (
     ObservationSpec,
     TerminalSteps,
 )
-from mlagents_envs.codec import Command, Input, Output, decode_output, encode_input, encode_output
+from mlagents_envs.codec import Command, Input, Output, encode_input, encode_output
 from mlagents_envs.exception import UnityCommunicatorStoppedException
+from mlagents_envs.output_decoder import OutputDecoder
 from mlagents_envs.rpc_communicator import RpcCommunicator
 
 NAME = "Behavior?team=0"
@@ -86,6 +87,7 @@ def serve_ours() -> None:
     rng = np.random.default_rng(0)
     actions = {n: SPEC.action_spec.random_action(n, rng) for n in AGENTS}
     specs = {NAME: SPEC}
+    decoder = OutputDecoder()
     with RpcCommunicator() as communicator, suppress(UnityCommunicatorStoppedException):
         print(communicator.port, flush=True)
         while True:
@@ -94,7 +96,7 @@ def serve_ours() -> None:
                 if not report_cpu():
                     return
                 continue
-            decisions, _ = decode_output(message, specs).steps[NAME]
+            decisions, _ = decoder.decode(message, specs).steps[NAME]
             answer = Input(Command.STEP, {NAME: actions[len(decisions)]}, b"")
             communicator.send(encode_input(answer))
 

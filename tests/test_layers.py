@@ -18,6 +18,7 @@ LAYERS = {
         "base_env communicator http2 launcher",
         "http2_socket messages side_channel",
         "codec handshake rpc_communicator testing",
+        "output_decoder",
         "environment",
         "registry",
     ],

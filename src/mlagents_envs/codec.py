@@ -30,6 +30,7 @@ from mlagents_envs.base_env import (
     DecisionSteps,
     DimensionProperty,
     FloatArray,
+    IntArray,
     ObservationSpec,
     ObservationType,
     TerminalSteps,
@@ -514,48 +515,75 @@ def _observation_frame(spec: ObservationSpec) -> tuple[bytes, bytes]:
 
 def _encode_actions(action: ActionTuple) -> bytes:
     """Write a list of actions, one message per agent."""
-    continuous = np.ascontiguousarray(action.continuous, _F32)
-    discrete = np.ascontiguousarray(action.discrete, np.int32)
-    # Simulations of API 1.2 and older read all actions as floats.
-    legacy = np.concatenate([continuous, discrete.astype(_F32)], axis=1)
-    if (discrete.view(np.uint32) >= 0x80).any():  # more than a byte each
-        return b"".join(
-            field(
-                1,
-                AgentActionProto(
-                    vector_actions_deprecated=legacy[row].tobytes(),
-                    continuous_actions=continuous[row].tobytes(),
-                    discrete_actions=pack_int32(discrete[row].tolist()),
-                ).SerializeToString(),
-            )
-            for row in range(len(discrete))
-        )
-    template, ends = _action_template(continuous.shape[1], discrete.shape[1])
-    rows = np.tile(template, (len(discrete), 1))  # (N, bytes of one message)
-    contents: tuple[NDArray[Any], ...] = (legacy, continuous, discrete.astype(np.uint8))
-    for end, numbers in zip(ends, contents, strict=True):
-        values = numbers.view(np.uint8)
-        rows[:, end - values.shape[1] : end] = values
-    return rows.tobytes()
+    continuous, discrete = action.continuous, action.discrete
+    n_agents, continuous_size = continuous.shape
+    discrete_size = discrete.shape[1]
+    if discrete_size and (discrete.view(np.uint32) >= 0x80).any():  # more than a byte each
+        return _encode_large_actions(continuous, discrete)
+    zeros, record = _zero_actions(continuous_size, discrete_size)
+    messages = np.repeat(zeros, n_agents, axis=0)  # (N, bytes of one message)
+    numbers = messages.view(record)[:, 0]
+    # Simulations of API 1.2 and older read all actions as floats, from the first field.
+    if continuous_size:
+        numbers["legacy"][:, :continuous_size] = continuous
+        numbers["continuous"] = continuous
+    if discrete_size:
+        numbers["legacy"][:, continuous_size:] = discrete
+        numbers["discrete"] = discrete
+    return messages.tobytes()
 
 
 @lru_cache
-def _action_template(
+def _zero_actions(
     continuous_size: int, discrete_size: int
-) -> tuple[NDArray[np.uint8], tuple[int, int, int]]:
-    """Return the message of actions that are all zero, and where each of its fields ends."""
-    fields = [
-        AgentActionProto(
-            vector_actions_deprecated=bytes((continuous_size + discrete_size) * _F32.itemsize)
-        ),
-        AgentActionProto(continuous_actions=bytes(continuous_size * _F32.itemsize)),
-        AgentActionProto(discrete_actions=bytes(discrete_size)),
-    ]
-    encoded = [one.SerializeToString() for one in fields]
-    message = field(1, b"".join(encoded))
-    end = len(message)
-    ends = (end - len(encoded[2]) - len(encoded[1]), end - len(encoded[2]), end)
-    return np.frombuffer(message, np.uint8), ends
+) -> tuple[NDArray[np.uint8], np.dtype[np.void]]:
+    """Return the message of actions that are all zero, (1, bytes), and where its numbers are."""
+    legacy_bytes = (continuous_size + discrete_size) * _F32.itemsize
+    continuous_bytes = continuous_size * _F32.itemsize
+    legacy, continuous, discrete = (
+        message.SerializeToString()
+        for message in (
+            AgentActionProto(vector_actions_deprecated=bytes(legacy_bytes)),
+            AgentActionProto(continuous_actions=bytes(continuous_bytes)),
+            AgentActionProto(discrete_actions=bytes(discrete_size)),
+        )
+    )
+    message = field(1, legacy + continuous + discrete)
+    continuous_end = len(message) - len(discrete)
+    legacy_end = continuous_end - len(continuous)
+    record = np.dtype(
+        {
+            "names": ["legacy", "continuous", "discrete"],
+            "formats": [
+                f"({continuous_size + discrete_size},)<f4",
+                f"({continuous_size},)<f4",
+                f"({discrete_size},)u1",
+            ],
+            "offsets": [
+                legacy_end - legacy_bytes,
+                continuous_end - continuous_bytes,
+                len(message) - discrete_size,
+            ],
+            "itemsize": len(message),
+        }
+    )
+    return np.frombuffer(message, np.uint8)[np.newaxis], record
+
+
+def _encode_large_actions(continuous: FloatArray, discrete: IntArray) -> bytes:
+    """Write a list of actions of which some take more than a byte."""
+    legacy = np.concatenate([continuous, discrete], axis=1, dtype=_F32)
+    return b"".join(
+        field(
+            1,
+            AgentActionProto(
+                vector_actions_deprecated=legacy[row].tobytes(),
+                continuous_actions=continuous[row].tobytes(),
+                discrete_actions=pack_int32(discrete[row].tolist()),
+            ).SerializeToString(),
+        )
+        for row in range(len(discrete))
+    )
 
 
 def _decode_input(message: bytes, specs: Mapping[BehaviorName, BehaviorSpec]) -> Input:

@@ -18,7 +18,7 @@ from mlagents_envs.base_env import (
     DecisionSteps,
     TerminalSteps,
 )
-from mlagents_envs.codec import Command, Input, Steps, decode_output, encode_close, encode_input
+from mlagents_envs.codec import Command, Input, Steps, encode_close, encode_input
 from mlagents_envs.communicator import Communicator
 from mlagents_envs.exception import (
     UnityCommunicationException,
@@ -31,6 +31,7 @@ from mlagents_envs.handshake import Capabilities, SimulationHello, TrainerHello
 from mlagents_envs.http2 import DEFAULT_MAX_MESSAGE_BYTES
 from mlagents_envs.launcher import Player, find_executable, player_arguments, player_log_file
 from mlagents_envs.logging_util import get_logger
+from mlagents_envs.output_decoder import OutputDecoder
 from mlagents_envs.rpc_communicator import RpcCommunicator
 from mlagents_envs.side_channel.side_channel import SideChannel, SideChannelRouter
 
@@ -108,6 +109,7 @@ class UnityEnvironment(BaseEnv):
         self._steps: dict[BehaviorName, Steps] = {}
         self._actions = ActionBuffer(self._specs)
         self._was_reset = False
+        self._decoder = OutputDecoder()
         self._side_channels = SideChannelRouter(side_channels or ())
 
         hello = handshake.encode_trainer_hello(
@@ -206,7 +208,7 @@ class UnityEnvironment(BaseEnv):
             UnityObservationException: An observation is not what was announced.
             UnityNonFiniteException: An observation or a reward is NaN or infinite.
         """
-        output = decode_output(self._session.receive(), self._specs)
+        output = self._decoder.decode(self._session.receive(), self._specs)
         for name, spec in output.specs.items():
             if self._specs.setdefault(name, spec) != spec:
                 raise UnityCommunicationException(

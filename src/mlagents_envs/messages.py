@@ -123,6 +123,8 @@ def parse_message(message: bytes) -> Any:
 
 def varint(value: int) -> bytes:
     """Write one integer: seven bits a byte, the lowest first; negative ones as 64 bits."""
+    if 0 <= value < 0x80:
+        return bytes((value,))
     value &= 0xFFFF_FFFF_FFFF_FFFF
     encoded = bytearray()
     while value > 0x7F:

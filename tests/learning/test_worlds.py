@@ -76,16 +76,17 @@ def test_3dball_is_learned_over_the_wire_and_its_export_plays_as_well() -> None:
 
 
 def play(model: bytes) -> tuple[float, float]:
-    """Return the mean return of 24 episodes of 3DBall, sampled and deterministic."""
+    """Return the mean return of 96 episodes of 3DBall, sampled and deterministic."""
+    onnxruntime.set_seed(1)
     session = onnxruntime.InferenceSession(model)
 
     def mean_return(output: str) -> float:
-        env = default_registry["3DBall"].make(seed=7)
+        env = default_registry["3DBall"].make(seed=7, num_areas=4)
         env.reset()
         (behavior,) = env.behavior_specs
-        returns = np.zeros(12)
+        returns = np.zeros(48)
         finished: list[float] = []
-        while len(finished) < 24:
+        while len(finished) < 96:
             decisions, terminals = env.get_steps(behavior)
             np.add.at(returns, terminals.agent_id, terminals.reward)
             finished += returns[terminals.agent_id].tolist()

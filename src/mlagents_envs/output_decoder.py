@@ -1,0 +1,260 @@
+"""`OutputDecoder`: reads a simulation's messages, those laid out like an earlier one at a glance.
+
+Step after step a simulation sends the same fields of the same agents; only numbers differ. Where
+all other bytes of a message are those of an earlier one, its numbers are where they were then, and
+nothing needs to be parsed: one comparison, then one copy per column. Everything else, and whatever
+looks wrong, goes to `codec.decode_output`. The results are the same.
+"""
+
+import math
+import struct
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlagents_envs.base_env import (
+    BehaviorName,
+    BehaviorSpec,
+    BoolArray,
+    DecisionSteps,
+    FloatArray,
+    IntArray,
+    TerminalSteps,
+)
+from mlagents_envs.codec import Output, Steps, decode_output
+from mlagents_envs.messages import parse_message
+
+_Bytes = NDArray[np.uint8]
+
+_MAX_LAYOUTS = 8
+_MAX_MESSAGE_BYTES = 2**20
+"""Beyond this, copying the numbers is most of the work either way."""
+
+
+class OutputDecoder:
+    """Decodes what one simulation reports, message after message."""
+
+    def __init__(self) -> None:
+        self._layouts: dict[int, _Layout] = {}  # by length of the message, the oldest first
+        self._previous = b""  # the last message that had to be parsed
+
+    def decode(self, message: bytes, specs: Mapping[BehaviorName, BehaviorSpec]) -> Output:
+        """Read what a simulation reports; as `codec.decode_output`, errors included."""
+        layout = self._layouts.get(len(message))
+        if layout is not None:
+            output = layout.read(message)
+            if output is not None:
+                return output
+        output = decode_output(message, specs)
+        if output.specs:
+            self._layouts.clear()  # they know nothing of the new behavior
+        elif len(message) == len(self._previous):
+            self._learn(message, output, specs)
+        self._previous = message if len(message) <= _MAX_MESSAGE_BYTES else b""
+        return output
+
+    def _learn(
+        self, message: bytes, output: Output, specs: Mapping[BehaviorName, BehaviorSpec]
+    ) -> None:
+        layout = _learn_layout(message, output, specs)
+        if layout is None or layout.read(self._previous) is None:
+            return  # nothing says that another message like it will come
+        self._layouts.pop(len(message), None)
+        self._layouts[len(message)] = layout
+        if len(self._layouts) > _MAX_LAYOUTS:
+            del self._layouts[next(iter(self._layouts))]
+
+
+class _Column(NamedTuple):
+    """Where the numbers of one field are, one row of bytes per agent that has it.
+
+    Attributes:
+        rows: The agents.
+        spans: The bytes of each in the message.
+    """
+
+    rows: slice | NDArray[np.intp]
+    spans: list[slice]
+
+    def read(self, message: bytes) -> bytearray:
+        return bytearray().join([message[span] for span in self.spans])
+
+
+class _Batch(NamedTuple):
+    """The deciding agents of one behavior."""
+
+    spec: BehaviorSpec
+    agent_id: IntArray
+    group_id: IntArray
+    obs: list[_Column]
+    reward: _Column
+    group_reward: _Column
+    action_mask: _Column
+
+    def read(self, message: bytes) -> DecisionSteps | None:
+        """Return the agents of a message; None if an observation or a reward is not finite."""
+        n_agents = len(self.agent_id)
+        obs = [
+            np.frombuffer(column.read(message), "<f4").reshape(n_agents, *spec.shape)
+            for column, spec in zip(self.obs, self.spec.observation_specs, strict=True)
+        ]
+        reward = self._read_rewards(self.reward, message)
+        group_reward = self._read_rewards(self.group_reward, message)
+        for numbers in (*obs, reward, group_reward):
+            if np.count_nonzero(np.isfinite(numbers)) != numbers.size:
+                return None
+        return DecisionSteps(
+            obs,
+            reward,
+            self.agent_id.copy(),
+            self._read_masks(message),
+            self.group_id.copy(),
+            group_reward,
+        )
+
+    def _read_rewards(self, column: _Column, message: bytes) -> FloatArray:
+        if len(column.spans) == len(self.agent_id):
+            return np.frombuffer(column.read(message), "<f4")
+        rewards = np.zeros(len(self.agent_id), np.float32)
+        if column.spans:
+            rewards[column.rows] = np.frombuffer(column.read(message), "<f4")
+        return rewards
+
+    def _read_masks(self, message: bytes) -> list[BoolArray] | None:
+        branches = self.spec.action_spec.discrete_branches
+        if not branches:
+            return None
+        forbidden = np.zeros((len(self.agent_id), sum(branches)), np.bool_)
+        if self.action_mask.spans:
+            sent = np.frombuffer(self.action_mask.read(message), np.uint8)
+            forbidden[self.action_mask.rows] = sent.reshape(-1, sum(branches)) != 0
+        ends = np.cumsum(branches).tolist()
+        return [forbidden[:, end - size : end] for size, end in zip(branches, ends, strict=True)]
+
+
+class _Layout(NamedTuple):
+    """Where the numbers of a message are.
+
+    Attributes:
+        is_fixed: (bytes,) 0xFF at bytes that are no number, 0 at others.
+        fixed: The message with its numbers blanked.
+        batches: The behaviors with deciding agents.
+        nobody: Steps of the behaviors without.
+    """
+
+    is_fixed: _Bytes
+    fixed: bytes
+    batches: dict[BehaviorName, _Batch]
+    nobody: dict[BehaviorName, Steps]
+
+    def read(self, message: bytes) -> Output | None:
+        """Return what a message of the same length says; None if it is laid out differently."""
+        if (np.frombuffer(message, np.uint8) & self.is_fixed).tobytes() != self.fixed:
+            return None
+        steps = dict(self.nobody)
+        for name, batch in self.batches.items():
+            decisions = batch.read(message)
+            if decisions is None:
+                return None
+            steps[name] = decisions, TerminalSteps.empty(batch.spec)
+        return Output({}, steps, b"")
+
+
+def _learn_layout(
+    message: bytes, output: Output, specs: Mapping[BehaviorName, BehaviorSpec]
+) -> _Layout | None:
+    """Find where the numbers of a message are; None if it is one of a rare kind.
+
+    The numbers of a column are the bytes that change when the library writes the same message with
+    other numbers in that column.
+    """
+    parsed = parse_message(message)
+    agents_of = parsed.unity_output.rl_output.agentInfos
+    if output.side_channel or parsed.SerializeToString() != message:
+        return None  # or written in another order, or not packed
+    original = np.frombuffer(message, np.uint8)
+    is_fixed = np.full(len(message), 0xFF, np.uint8)
+
+    def find(agents: list[Any], change: Callable[[Any], int]) -> _Column:
+        """Find a column; `change` changes each byte of an agent's numbers and counts them."""
+        sizes = np.array([change(agent) for agent in agents])
+        changed = np.flatnonzero(np.frombuffer(parsed.SerializeToString(), np.uint8) != original)
+        for agent in agents:
+            change(agent)  # back
+        is_fixed[changed] = 0
+        rows = np.flatnonzero(sizes)
+        starts = changed[np.cumsum(sizes)[rows] - sizes[rows]]
+        spans = [slice(start, start + n) for start, n in zip(starts, sizes[rows], strict=True)]
+        return _Column(slice(None) if len(rows) == len(agents) else rows, spans)
+
+    batches, nobody = {}, {}
+    for name, (decisions, terminals) in output.steps.items():
+        agents = list(agents_of[name].value) if name in agents_of else []
+        if not agents:
+            nobody[name] = decisions, terminals
+            continue
+        spec = specs[name]
+        if not all(_is_common(agent, spec) for agent in agents):
+            return None
+        batches[name] = _Batch(
+            spec=spec,
+            agent_id=decisions.agent_id.copy(),
+            group_id=decisions.group_id.copy(),
+            obs=[
+                find(agents, partial(_change_observation, i))
+                for i in range(len(spec.observation_specs))
+            ],
+            reward=find(agents, partial(_change_float, "reward")),
+            group_reward=find(agents, partial(_change_float, "group_reward")),
+            action_mask=find(agents, _change_mask),
+        )
+    return _Layout(is_fixed, (original & is_fixed).tobytes(), batches, nobody)
+
+
+def _is_common(agent: Any, spec: BehaviorSpec) -> bool:
+    """Whether an agent is of the kind worth a layout, and `_change_...` can change its numbers."""
+    return (
+        not agent.done
+        and all(_is_ordinary(reward) for reward in (agent.reward, agent.group_reward))
+        and len(agent.action_mask) in (0, sum(spec.action_spec.discrete_branches))
+        and all(
+            len(observation.shape) < 3 and math.prod(observation.shape)
+            for observation in spec.observation_specs
+        )
+    )
+
+
+def _is_ordinary(number: float) -> bool:
+    """Whether flipping bits of a float32 makes neither zero nor infinity of it."""
+    return number == 0.0 or 1e-30 < abs(number) < 1e30
+
+
+def _change_observation(index: int, agent: Any) -> int:
+    numbers = agent.observations[index].float_data
+    numbers.data = _flipped(numbers.data)
+    return len(numbers.data)
+
+
+def _change_float(field_name: str, agent: Any) -> int:
+    number = getattr(agent, field_name)
+    if number == 0.0:
+        return 0  # zeros are not written
+    (flipped,) = _FLOAT.unpack(_flipped(_FLOAT.pack(number)))
+    setattr(agent, field_name, flipped)
+    return _FLOAT.size
+
+
+def _change_mask(agent: Any) -> int:
+    agent.action_mask = _flipped(agent.action_mask)
+    return len(agent.action_mask)
+
+
+_FLOAT = struct.Struct("<f")
+
+
+def _flipped(numbers: bytes) -> bytes:
+    """Change every byte, in a way that undoes itself."""
+    return (np.frombuffer(numbers, np.uint8) ^ 1).tobytes()
