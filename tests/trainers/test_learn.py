@@ -189,6 +189,18 @@ def test_initialize_from_takes_weights_and_begins_at_step_zero() -> None:
 def test_initialize_from_nothing_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert learn("--initialize-from", "none") == 1
     assert "there is no checkpoint results/none/Guess/checkpoint.pt" in capsys.readouterr().out
+    assert learn() == 0, "what failed does not stand in the way"
+
+
+def test_a_checkpoint_of_another_network_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    learn()
+    Path("guess.yaml").write_text(CONFIGURATION.replace("hidden_units: 16", "hidden_units: 8"))
+
+    assert learn("--resume") == 1
+
+    log = capsys.readouterr().out
+    assert "does not fit behavior 'Guess'" in log and "size mismatch" in log
+    assert "Traceback" not in log
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,13 @@
 """One run: builds the trainers as behaviors appear, loops until they are done, saves."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from mlagents.trainers.data.identifiers import BehaviorId
+from mlagents.trainers.exception import UnityTrainerException
 from mlagents.trainers.progress import ProgressLine
 from mlagents.trainers.rollout.env_manager import EnvManager, PlayerSteps
 from mlagents.trainers.settings.behavior import BehaviorSettings
@@ -68,8 +70,6 @@ class Controller:
         However it ends, what was learned is saved. `KeyboardInterrupt` ends it in good order.
         """
         self._manager.reset()
-        if not self._inference:
-            self._store.write_status()
         try:
             with ProgressLine() as progress:
                 while not self._is_done():
@@ -136,12 +136,31 @@ class Controller:
         )
         stats.add_property(StatsPropertyType.HYPERPARAMETERS, settings.model_dump(mode="json"))
         if self._resume:
-            trainer.load_state(load_checkpoint(self._folder.checkpoint(name)))
+            self._load(trainer, self._folder.checkpoint(name), trainer.load_state)
             logger.info(f"Resuming {name} at step {trainer.step}.")
         elif path := self._initial_weights(name, settings):
-            trainer.load_weights(load_checkpoint(path))
+            self._load(trainer, path, trainer.load_weights)
             logger.info(f"Initialized {name} from {path}.")
+        if not self._inference:
+            self._store.write_status()  # from here on this is a run, to be resumed or replaced
         return trainer
+
+    def _load(
+        self, trainer: OnPolicyTrainer, path: Path, load: Callable[[dict[str, Any]], None]
+    ) -> None:
+        """Load a checkpoint into a trainer.
+
+        Raises:
+            UnityTrainerException: It cannot be read, or belongs to another network.
+        """
+        state = load_checkpoint(path)
+        try:
+            load(state)
+        except (KeyError, RuntimeError, ValueError) as error:
+            raise UnityTrainerException(
+                f"checkpoint {path} does not fit behavior {trainer.name!r}: {error}. Its "
+                "observations, actions and network_settings must be those it was saved with."
+            ) from error
 
     def _initial_weights(self, name: str, settings: BehaviorSettings) -> Path | None:
         return initial_checkpoint(

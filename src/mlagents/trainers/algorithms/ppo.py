@@ -1,5 +1,6 @@
 """Proximal policy optimization (arXiv:1707.06347)."""
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -84,7 +85,9 @@ class PPO:
             ).to(device)
         self.generator = torch.Generator().manual_seed(seed)
         self.optimizer = torch.optim.Adam(
-            self.network.parameters(), lr=self.settings.learning_rate, fused=True
+            self.network.parameters(),
+            lr=self.settings.learning_rate,
+            fused=device.type in ("cpu", "cuda"),
         )
 
     def modules(self) -> dict[str, nn.Module | torch.optim.Optimizer]:
@@ -109,16 +112,10 @@ class PPO:
         """
         s = self.settings
         batch, estimates = self._prepare(segments, rewards)
-        learning_rate = scheduled(
-            s.learning_rate, s.learning_rate_schedule,
-            floor=LEARNING_RATE_FLOOR, step=step, max_steps=self.max_steps,
-        )  # fmt: skip
-        epsilon = scheduled(
-            s.epsilon, s.epsilon_schedule, floor=EPSILON_FLOOR, step=step, max_steps=self.max_steps
-        )
-        beta = scheduled(
-            s.beta, s.beta_schedule, floor=BETA_FLOOR, step=step, max_steps=self.max_steps
-        )
+        now = partial(scheduled, step=step, max_steps=self.max_steps)
+        learning_rate = now(s.learning_rate, s.learning_rate_schedule, floor=LEARNING_RATE_FLOOR)
+        epsilon = now(s.epsilon, s.epsilon_schedule, floor=EPSILON_FLOOR)
+        beta = now(s.beta, s.beta_schedule, floor=BETA_FLOOR)
         self.optimizer.param_groups[0]["lr"] = learning_rate
 
         losses: list[Tensor] = []
