@@ -75,6 +75,13 @@ def test_a_run_leaves_what_users_know(capsys: pytest.CaptureFixture[str]) -> Non
     timers = json.loads((run / "run_logs/timers.json").read_text())
     assert timers["name"] == "root"
     assert "Guess.Environment.CumulativeReward.mean" in timers["gauges"]
+    assert (
+        timers["metadata"].items()
+        >= {
+            "communication_protocol_version": "1.5.0",
+            "pytorch_version": torch.__version__,
+        }.items()
+    )
     assert yaml.safe_load((run / "configuration.yaml").read_text())["env_settings"]["seed"] == 5
     assert {
         "Environment/Cumulative Reward",

@@ -16,8 +16,9 @@ from mlagents.trainers.exception import TrainerConfigError, TrainerError
 from mlagents.trainers.settings.load import dump_configuration, load_run_options, refuse_unbuilt
 from mlagents.trainers.settings.run_options import RunOptions
 from mlagents_envs.exception import UnityCommunicatorStoppedException, UnityException
+from mlagents_envs.handshake import API_VERSION
 from mlagents_envs.logging_util import get_logger, set_log_level
-from mlagents_envs.timers import get_timer_tree, hierarchical_timer
+from mlagents_envs.timers import add_metadata, get_timer_tree, hierarchical_timer, reset_timers
 
 logger = get_logger(__name__)
 
@@ -55,6 +56,7 @@ def run_training(options: RunOptions) -> None:
         UnityException: Its environment cannot.
     """
     # Torch takes seconds to import; --help and mistakes in a file need not wait for it.
+    import numpy as np
     import torch
 
     from mlagents.torch_utils import choose_device, set_threads
@@ -66,6 +68,15 @@ def run_training(options: RunOptions) -> None:
 
     set_log_level(logging.DEBUG if options.debug else logging.INFO)
     logger.info(f"mlagents-next {__version__}, PyTorch {torch.__version__}")
+    reset_timers()
+    for key, version in {
+        "mlagents_version": __version__,
+        "mlagents_envs_version": __version__,
+        "communication_protocol_version": API_VERSION,
+        "pytorch_version": torch.__version__,
+        "numpy_version": np.__version__,
+    }.items():
+        add_metadata(key, version)
     if options.env_settings.seed == -1:
         options = options.with_seed(random.randrange(10_000))
         logger.info(f"Seed {options.env_settings.seed}; --seed makes a run repeatable.")

@@ -32,6 +32,9 @@ class ExtrinsicReward:
 def make_reward_signals(settings: BehaviorSettings) -> list[ExtrinsicReward]:
     """Make the reward signals of a behavior, in the order of its settings."""
     return [
-        ExtrinsicReward(gamma=signal.gamma, strength=signal.strength)
-        for signal in settings.reward_signals.values()
+        _SIGNALS[name](gamma=signal.gamma, strength=signal.strength)
+        for name, signal in settings.reward_signals.items()
     ]
+
+
+_SIGNALS = {ExtrinsicReward.name: ExtrinsicReward}
