@@ -4,7 +4,7 @@ import contextlib
 import time
 from typing import Protocol
 
-from mlagents_envs import __version__, codec, handshake
+from mlagents_envs import codec, handshake
 from mlagents_envs.base_env import BaseEnv, BehaviorName, BehaviorSpec
 from mlagents_envs.codec import Command, Input, Output
 from mlagents_envs.exception import (
@@ -97,7 +97,7 @@ class _Session:
             raise
 
     def _shake_hands(self) -> TrainerHello:
-        ours = SimulationHello(handshake.API_VERSION, __version__, Capabilities.all())
+        ours = SimulationHello(handshake.API_VERSION, handshake.PACKAGE_VERSION, Capabilities.all())
         hello = handshake.decode_trainer_hello(self._call(handshake.encode_simulation_hello(ours)))
         handshake.check_version(hello.communication_version)
         return hello
