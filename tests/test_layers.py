@@ -16,11 +16,12 @@ LAYERS = {
     "mlagents_envs": [
         "exception timers logging_util hpack",
         "base_env communicator http2 launcher",
-        "http2_socket messages side_channel",
+        "http2_socket images messages side_channel",
         "codec handshake rpc_communicator testing",
         "output_decoder",
         "environment",
         "registry",
+        "envs",
     ],
     "mlagents": [
         "torch_utils trainers.exception",
@@ -62,6 +63,8 @@ SEES_ONLY = {
 
 # Who alone may import a module.
 IMPORTED_ONLY_BY = {
+    "gymnasium": {"mlagents_envs.envs"},
+    "stable_baselines3": {"mlagents_envs.envs.sb3"},
     "google": {"mlagents_envs.messages", "mlagents_envs.codec", "mlagents_envs.handshake"},
     "grpc": set(),
     "mlagents_envs.codec": {"mlagents_envs", "mlagents_sim"},
@@ -175,6 +178,11 @@ def test_importing_the_environment_package_loads_nothing_heavy():
 
 @pytest.mark.parametrize("package", ["mlagents_envs", "mlagents_sim"])
 def test_no_module_without_torch_in_its_needs_loads_a_trainers_library(package):
-    modules = [name for name in MODULES if is_within(name, package) and "__main__" not in name]
+    wrappers = "mlagents_envs.envs"
+    modules = [
+        name
+        for name in MODULES
+        if is_within(name, package) and not is_within(name, wrappers) and "__main__" not in name
+    ]
     loaded = loaded_by(f"import {', '.join(modules)}")
     assert not loaded & {"torch", "gymnasium", "pettingzoo", "yaml", "PIL", "pydantic", "grpc"}

@@ -59,12 +59,14 @@ class ObservationSpec(NamedTuple):
         dimension_property: One flag per axis of `shape`.
         observation_type: Whether the observation is the goal to reach.
         name: The sensor's name, unique within its behavior.
+        dtype: float32, or uint8 for images of 8 bit, whose 255 is the 1.0 of others.
     """
 
     shape: tuple[int, ...]
     dimension_property: tuple[DimensionProperty, ...]
     observation_type: ObservationType
     name: str
+    dtype: np.dtype[Any] = np.dtype(np.float32)
 
     @staticmethod
     def vector(size: int, name: str) -> "ObservationSpec":
@@ -289,6 +291,13 @@ class _Steps:
     def __iter__(self) -> Iterator[AgentId]:
         return iter(self.agent_id_to_index)
 
+    def __eq__(self, other: object) -> bool:
+        """Whether all that is reported is the same, value by value."""
+        return type(other) is type(self) and all(
+            _equal(getattr(self, name), getattr(other, name))
+            for name in ("agent_id", *type(self).__slots__)
+        )
+
     def _row(self, agent_id: AgentId) -> int:
         try:
             return self.agent_id_to_index[agent_id]
@@ -296,6 +305,13 @@ class _Steps:
             raise KeyError(
                 f"agent {agent_id} is not in this batch; its agents are {self.agent_id.tolist()}"
             ) from None
+
+
+def _equal(one: Any, other: Any) -> bool:
+    """Compare two arrays, lists of arrays or None."""
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(np.array_equal, one, other))
+    return np.array_equal(one, other)
 
 
 class DecisionSteps(_Steps, Mapping[AgentId, DecisionStep]):
@@ -402,7 +418,10 @@ class TerminalSteps(_Steps, Mapping[AgentId, TerminalStep]):
 
 
 def _empty_observations(spec: BehaviorSpec) -> list[NDArray[Any]]:
-    return [np.zeros((0, *observation.shape), np.float32) for observation in spec.observation_specs]
+    return [
+        np.zeros((0, *observation.shape), observation.dtype)
+        for observation in spec.observation_specs
+    ]
 
 
 class BaseEnv(ABC):

@@ -14,7 +14,7 @@ so they are the rows of one array of bytes.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import numpy as np
@@ -37,8 +37,18 @@ from mlagents_envs.base_env import (
 )
 from mlagents_envs.exception import (
     UnityCommunicationException,
+    UnityException,
     UnityNonFiniteException,
     UnityObservationException,
+)
+from mlagents_envs.images import (
+    CHANNELS_PER_FILE,
+    ImageReading,
+    count_files,
+    decode_image,
+    encode_image,
+    for_each_image,
+    stacked_frames,
 )
 from mlagents_envs.messages import (
     STATUS_CLOSED,
@@ -61,11 +71,13 @@ Steps = tuple[DecisionSteps, TerminalSteps]
 _Decoded = TypeVar("_Decoded")
 
 _F32 = np.dtype("<f4")
+_PNG = 1  # CompressionTypeProto
 
 # What is beyond these cannot be meant, and must not be allocated.
 _MAX_OBSERVATION_SIZE = 2**28
 _MAX_ACTION_SIZE = 2**16
 _MAX_MASK_BYTES = 2**28
+_MAX_IMAGES = 2**28  # numbers, of all agents: few bytes can stand for many of them
 
 
 class Output(NamedTuple):
@@ -131,20 +143,26 @@ def encode_output(output: Output, specs: Mapping[BehaviorName, BehaviorSpec]) ->
     return _OK + field(2, content)
 
 
-def decode_output(message: bytes, specs: Mapping[BehaviorName, BehaviorSpec]) -> Output:
+def decode_output(
+    message: bytes,
+    specs: Mapping[BehaviorName, BehaviorSpec],
+    images: ImageReading = ImageReading(),  # noqa: B008  # immutable
+) -> Output:
     """Read what a simulation reports.
 
     Args:
         message: As it came.
         specs: Behaviors announced before.
+        images: How to read images; by default, as `encode_output` writes them.
 
     Raises:
         UnityCommunicatorStoppedException: The simulation ended the session.
         UnityCommunicationException: The message breaks the protocol.
         UnityObservationException: An observation is not what was announced.
         UnityNonFiniteException: An observation or a reward is NaN or infinite.
+        UnityEnvironmentException: Images came compressed, and no library for them is installed.
     """
-    return _decode_packed_or_not(_decode_output, message, specs)
+    return _decode_packed_or_not(partial(_decode_output, images=images), message, specs)
 
 
 def encode_input(answer: Input) -> bytes:
@@ -199,17 +217,17 @@ def _encode_announcement(behavior: BehaviorName, action_spec: ActionSpec) -> byt
     return announcement
 
 
-def _decode_spec(announcement: Any, first_agent: Any) -> BehaviorSpec:
+def _decode_spec(announcement: Any, first_agent: Any, images: ImageReading) -> BehaviorSpec:
     """Make the spec of a behavior; what it observes is told by its first agent."""
     behavior = announcement.brain_name
     observation_specs = [
-        _decode_observation_spec(observation, f"behavior {behavior!r}, observation {index}")
+        _decode_observation_spec(observation, f"behavior {behavior!r}, observation {index}", images)
         for index, observation in enumerate(first_agent.observations)
     ]
     return BehaviorSpec(observation_specs, _decode_action_spec(announcement))
 
 
-def _decode_observation_spec(observation: Any, where: str) -> ObservationSpec:
+def _decode_observation_spec(observation: Any, where: str, images: ImageReading) -> ObservationSpec:
     shape = tuple(unpack_int32(observation.shape))
     largest_part = math.prod(max(size, 1) for size in shape)
     if not 1 <= len(shape) <= 3 or min(shape) < 0 or largest_part > _MAX_OBSERVATION_SIZE:
@@ -230,8 +248,13 @@ def _decode_observation_spec(observation: Any, where: str) -> ObservationSpec:
             f"{where} ({observation.name!r}) announces the unknown observation type "
             f"{observation.observation_type}"
         ) from None
+    is_8_bit = images.keep_8_bit and observation.HasField("compressed_data")
     return ObservationSpec(
-        shape, tuple(map(DimensionProperty, properties)), observation_type, observation.name
+        images.handed_out(shape),
+        images.handed_out(tuple(map(DimensionProperty, properties))),
+        observation_type,
+        observation.name,
+        np.dtype(np.uint8 if is_8_bit else np.float32),
     )
 
 
@@ -277,22 +300,28 @@ def _decode_action_spec(announcement: Any) -> ActionSpec:
 # Steps.
 
 
-def _decode_output(message: bytes, specs: Mapping[BehaviorName, BehaviorSpec]) -> Output:
+def _decode_output(
+    message: bytes, specs: Mapping[BehaviorName, BehaviorSpec], *, images: ImageReading
+) -> Output:
     output = parse_message(message).unity_output
     agents = {name: list(of.value) for name, of in output.rl_output.agentInfos.items()}
     announced = {
-        announcement.brain_name: _decode_spec(announcement, agents[announcement.brain_name][0])
+        announcement.brain_name: _decode_spec(
+            announcement, agents[announcement.brain_name][0], images
+        )
         for announcement in output.rl_initialization_output.brain_parameters
         if agents.get(announcement.brain_name)
     }
     steps = {
-        name: _decode_steps(agents.get(name, ()), spec, name)
+        name: _decode_steps(agents.get(name, ()), spec, name, images)
         for name, spec in {**specs, **announced}.items()
     }
     return Output(announced, steps, output.rl_output.side_channel)
 
 
-def _decode_steps(agents: Sequence[Any], spec: BehaviorSpec, behavior: BehaviorName) -> Steps:
+def _decode_steps(
+    agents: Sequence[Any], spec: BehaviorSpec, behavior: BehaviorName, images: ImageReading
+) -> Steps:
     if not agents:
         return DecisionSteps.empty(spec), TerminalSteps.empty(spec)
     rewards = [agent.reward for agent in agents]
@@ -301,7 +330,7 @@ def _decode_steps(agents: Sequence[Any], spec: BehaviorSpec, behavior: BehaviorN
         _refuse_rewards(agents, behavior)
 
     # Every batch is made whole, then split into the agents that go on and those that ended.
-    obs = _decode_observations(agents, spec.observation_specs, behavior)
+    obs = _decode_observations(agents, spec.observation_specs, behavior, images)
     reward = np.array(rewards, np.float32)
     agent_id = np.array([agent.id for agent in agents], np.int32)
     group_id = np.array([agent.group_id for agent in agents], np.int32)
@@ -334,29 +363,103 @@ def _decode_steps(agents: Sequence[Any], spec: BehaviorSpec, behavior: BehaviorN
 
 
 def _decode_observations(
-    agents: Sequence[Any], specs: Sequence[ObservationSpec], behavior: BehaviorName
-) -> list[FloatArray]:
+    agents: Sequence[Any],
+    specs: Sequence[ObservationSpec],
+    behavior: BehaviorName,
+    images: ImageReading,
+) -> list[NDArray[Any]]:
     """Return one (N, *shape) array per observation."""
     rows = [agent.observations for agent in agents]
     if set(map(len, rows)) != {len(specs)}:
         _refuse_count(agents, specs, behavior)
-    batches = []
+    batches: list[NDArray[Any]] = []
     for index, spec in enumerate(specs):
-        column = [row[index] for row in rows]
-        floats = [observation.float_data.data for observation in column]
-        if {observation.shape for observation in column} != {_packed_shape(spec.shape)} or set(
-            map(len, floats)
-        ) != {math.prod(spec.shape) * _F32.itemsize}:
-            _refuse_observation(agents, index, spec, behavior)
-        batch = np.frombuffer(bytearray().join(floats), _F32).reshape(len(agents), *spec.shape)
-        if not np.isfinite(batch).all():
-            row = int(np.flatnonzero(~np.isfinite(batch).reshape(len(agents), -1).all(axis=1))[0])
-            raise UnityNonFiniteException(
-                f"behavior {behavior!r}, observation {index} ({spec.name!r}): agent "
-                f"{agents[row].id} observes NaN or infinity: {batch[row].tolist()}"
-            )
-        batches.append(batch)
+        column = _Column(
+            agents,
+            [row[index] for row in rows],
+            spec,
+            f"behavior {behavior!r}, observation {index} ({spec.name!r})",
+        )
+        announced = images.announced(spec.shape)
+        if {one.shape for one in column.observations} != {_packed_shape(announced)}:
+            _refuse_shape(column, announced)
+        if len(announced) == 3:
+            batches.append(_decode_images(column, images))
+        else:
+            batches.append(_decode_numbers(column).reshape(len(agents), *announced))
     return batches
+
+
+class _Column(NamedTuple):
+    """One observation of some agents of a behavior."""
+
+    agents: Sequence[Any]
+    observations: Sequence[Any]
+    spec: ObservationSpec
+    where: str
+
+
+def _decode_numbers(column: _Column) -> FloatArray:
+    """Return (N, numbers in the order in which they came)."""
+    floats = [observation.float_data.data for observation in column.observations]
+    if set(map(len, floats)) != {math.prod(column.spec.shape) * _F32.itemsize}:
+        _refuse_size(column)
+    numbers = np.frombuffer(bytearray().join(floats), _F32).reshape(len(floats), -1)
+    if not np.isfinite(numbers).all():
+        row = int(np.flatnonzero(~np.isfinite(numbers).all(axis=1))[0])
+        raise UnityNonFiniteException(
+            f"{column.where}: agent {column.agents[row].id} observes NaN or infinity: "
+            f"{numbers[row].tolist()}"
+        )
+    return numbers
+
+
+def _decode_images(column: _Column, images: ImageReading) -> NDArray[Any]:
+    """Return (N, *shape); some agents may send compressed images while others do not."""
+    agents, observations, spec, where = column
+    is_compressed = [observation.HasField("compressed_data") for observation in observations]
+    if not all(is_compressed) and spec.dtype == np.uint8:
+        raise UnityObservationException(
+            f"{where}: agent {agents[is_compressed.index(False)].id} sends numbers, but the image "
+            "was announced as 8 bit; keep_8_bit_images=False reads both"
+        )
+    if not any(is_compressed):
+        return images.shape_numbers(_decode_numbers(column), spec.shape)
+    n_files = sum(count_files(observation.compressed_data) for observation in observations)
+    channels, height, width = images.channel_first(spec.shape)
+    if height * width * max(len(agents) * channels, n_files * CHANNELS_PER_FILE) > _MAX_IMAGES:
+        raise UnityCommunicationException(
+            f"{where}: {n_files} PNG files for {len(agents)} images of the shape {spec.shape} are "
+            "too many"
+        )
+    batch = np.empty((len(agents), *spec.shape), spec.dtype)
+    plain = [row for row, compressed in enumerate(is_compressed) if not compressed]
+    if plain:
+        numbers = _decode_numbers(
+            _Column(
+                [agents[row] for row in plain], [observations[row] for row in plain], *column[2:]
+            )
+        )
+        batch[plain] = images.shape_numbers(numbers, spec.shape)
+
+    planes = images.planes(batch)
+    n_frames = stacked_frames(spec.name)
+
+    def decode(row: int) -> None:
+        observation = observations[row]
+        try:
+            if observation.compression_type != _PNG:
+                raise UnityCommunicationException(
+                    f"unknown compression {observation.compression_type}"
+                )
+            mapping = unpack_int32(observation.compressed_channel_mapping)
+            decode_image(observation.compressed_data, mapping, planes[row], n_frames=n_frames)
+        except UnityException as error:
+            raise type(error)(f"{where}, agent {agents[row].id}: {error}") from error
+
+    compressed_rows = [row for row, compressed in enumerate(is_compressed) if compressed]
+    for_each_image(decode, compressed_rows, n_pixels=height * width)
+    return batch
 
 
 @lru_cache
@@ -404,29 +507,32 @@ def _refuse_count(
     )
 
 
-def _refuse_observation(
-    agents: Sequence[Any], index: int, spec: ObservationSpec, behavior: BehaviorName
-) -> NoReturn:
-    """Say which agent's observation is not what was announced, and why."""
-    expected_bytes = math.prod(spec.shape) * _F32.itemsize
-    for agent in agents:
-        where = f"behavior {behavior!r}, observation {index} ({spec.name!r}), agent {agent.id}"
-        observation = agent.observations[index]
-        if observation.HasField("compressed_data"):
-            raise UnityObservationException(f"{where}: compressed images are not supported yet")
+def _refuse_shape(column: _Column, announced: tuple[int, ...]) -> NoReturn:
+    for agent, observation in zip(column.agents, column.observations, strict=True):
         shape = tuple(unpack_int32(observation.shape))
-        if shape != spec.shape:
+        if shape != announced:
             raise UnityObservationException(
-                f"{where}: expected the shape {spec.shape}, got {shape}. The simulation must send "
-                "the shape it announced in its first message."
+                f"{column.where}, agent {agent.id}: expected the shape {announced}, got {shape}. "
+                "The simulation must send the shape it announced in its first message."
             )
-        n_bytes = len(observation.float_data.data)
-        if n_bytes != expected_bytes:
-            raise UnityCommunicationException(
-                f"{where}: expected {expected_bytes} bytes of numbers for the shape {shape}, got "
-                f"{n_bytes}"
-            )
-    raise UnityCommunicationException(f"{where}: the shape is not written in the shortest way")
+    raise UnityCommunicationException(f"{column.where}: a shape is not written in the shortest way")
+
+
+def _refuse_size(column: _Column) -> NoReturn:
+    shape = column.spec.shape
+    expected_bytes = math.prod(shape) * _F32.itemsize
+    agent, observation = next(
+        (agent, observation)
+        for agent, observation in zip(column.agents, column.observations, strict=True)
+        if len(observation.float_data.data) != expected_bytes
+    )
+    where = f"{column.where}, agent {agent.id}"
+    if observation.HasField("compressed_data"):
+        raise UnityObservationException(f"{where}: only images are compressed, not {shape}")
+    raise UnityCommunicationException(
+        f"{where}: expected {expected_bytes} bytes of numbers for the shape {shape}, got "
+        f"{len(observation.float_data.data)}"
+    )
 
 
 def _encode_steps(spec: BehaviorSpec, decisions: DecisionSteps, terminals: TerminalSteps) -> bytes:
@@ -477,19 +583,36 @@ def _encode_masks(decisions: DecisionSteps) -> list[bytes]:
 def _encode_observations(
     specs: Sequence[ObservationSpec], obs: Sequence[NDArray[Any]], n_agents: int
 ) -> list[bytes]:
-    """Return the `observations` field of every agent.
+    """Return the `observations` field of every agent."""
+    columns = [
+        _encode_images(spec, batch) if _is_compressed(spec) else _encode_numbers(spec, batch)
+        for spec, batch in zip(specs, obs, strict=True)
+    ]
+    return [b"".join(row) for row in zip([b""] * n_agents, *columns, strict=True)]
 
-    An observation has the same bytes for every agent, but for its numbers.
-    """
-    columns = [np.empty((n_agents, 0), np.uint8)]
-    for spec, batch in zip(specs, obs, strict=True):
-        before, after = _observation_frame(spec)
-        numbers = np.ascontiguousarray(batch, _F32).reshape(n_agents, math.prod(spec.shape))
-        columns += [
-            np.tile(np.frombuffer(before, np.uint8), (n_agents, 1)),
-            numbers.view(np.uint8),
-            np.tile(np.frombuffer(after, np.uint8), (n_agents, 1)),
-        ]
+
+def _is_compressed(spec: ObservationSpec) -> bool:
+    return spec.dtype == np.uint8 and len(spec.shape) == 3 and 0 not in spec.shape
+
+
+def _encode_images(spec: ObservationSpec, batch: NDArray[np.uint8]) -> list[bytes]:
+    before, after = (
+        ObservationProto(shape=pack_int32(spec.shape), compression_type=_PNG).SerializeToString(),
+        ObservationProto(**_after_the_data(spec)).SerializeToString(),
+    )
+    return [field(13, before + field(3, encode_image(image)) + after) for image in batch]
+
+
+def _encode_numbers(spec: ObservationSpec, batch: NDArray[Any]) -> list[bytes]:
+    """Return one observation of every agent: the same bytes, but for its numbers."""
+    n_agents = len(batch)
+    before, after = _observation_frame(spec)
+    numbers = np.ascontiguousarray(batch, _F32).reshape(n_agents, math.prod(spec.shape))
+    columns = [
+        np.tile(np.frombuffer(before, np.uint8), (n_agents, 1)),
+        numbers.view(np.uint8),
+        np.tile(np.frombuffer(after, np.uint8), (n_agents, 1)),
+    ]
     return [row.tobytes() for row in np.concatenate(columns, axis=1)]
 
 
@@ -497,17 +620,21 @@ def _encode_observations(
 def _observation_frame(spec: ObservationSpec) -> tuple[bytes, bytes]:
     """Return what an observation's message has before and after its numbers."""
     numbers = bytes(math.prod(spec.shape) * _F32.itemsize)
-    after = {
-        "dimension_properties": pack_int32(spec.dimension_property),
-        "observation_type": spec.observation_type.value,
-        "name": spec.name,
-    }
+    after = _after_the_data(spec)
     agent = AgentInfoProto(
         observations=[{"shape": pack_int32(spec.shape), "float_data": {"data": numbers}, **after}]
     )
     whole = agent.SerializeToString()
     end = len(whole) - len(ObservationProto(**after).SerializeToString())
     return whole[: end - len(numbers)], whole[end:]
+
+
+def _after_the_data(spec: ObservationSpec) -> dict[str, Any]:
+    return {
+        "dimension_properties": pack_int32(spec.dimension_property),
+        "observation_type": spec.observation_type.value,
+        "name": spec.name,
+    }
 
 
 # Actions.

@@ -29,6 +29,7 @@ from mlagents_envs.exception import (
 )
 from mlagents_envs.handshake import Capabilities, SimulationHello, TrainerHello
 from mlagents_envs.http2 import DEFAULT_MAX_MESSAGE_BYTES
+from mlagents_envs.images import ImageLayout, ImageReading
 from mlagents_envs.launcher import Player, find_executable, player_arguments, player_log_file
 from mlagents_envs.logging_util import get_logger
 from mlagents_envs.output_decoder import OutputDecoder
@@ -65,6 +66,14 @@ class UnityEnvironment(BaseEnv):
         num_areas: How many copies of its training area the simulation shall make, if it can.
         listen_address: Where to listen. Whoever reaches it can take the simulation's place.
         max_message_bytes: The largest message to accept.
+        turn_channel_last_images: Hand out the images of Unity packages before 3.0, which are
+            (height, width, channels), as (channels, height, width) like those of all others.
+            False leaves them as they are.
+        reorder_uncompressed_images: Read the numbers of uncompressed images from Unity packages
+            since 3.0 in the order in which those write them, which is not the one they announce.
+            False reads them as announced, channels mixed up, as policies trained so expect.
+        keep_8_bit_images: Hand out images that come as 8 bit as uint8 from 0 to 255, a quarter of
+            the memory; their spec's `dtype` says so. False makes them float32 from 0 to 1.
         communicator: An opened connection to use instead of listening at a port. It is closed
             with the environment.
 
@@ -98,6 +107,9 @@ class UnityEnvironment(BaseEnv):
         *,
         listen_address: str = "127.0.0.1",
         max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES,
+        turn_channel_last_images: bool = True,
+        reorder_uncompressed_images: bool = True,
+        keep_8_bit_images: bool = False,
         communicator: Communicator | None = None,
     ) -> None:
         if file_name is None and worker_id != 0:
@@ -109,7 +121,6 @@ class UnityEnvironment(BaseEnv):
         self._steps: dict[BehaviorName, Steps] = {}
         self._actions = ActionBuffer(self._specs)
         self._was_reset = False
-        self._decoder = OutputDecoder()
         self._side_channels = SideChannelRouter(side_channels or ())
 
         hello = handshake.encode_trainer_hello(
@@ -147,6 +158,12 @@ class UnityEnvironment(BaseEnv):
                     show_output=logger.isEnabledFor(logging.DEBUG),
                 )
             self._simulation = self._session.shake_hands(hello)
+            layout = handshake.image_layout(self._simulation.package_version)
+            if layout is ImageLayout.CHANNEL_LAST and not turn_channel_last_images:
+                layout = ImageLayout.CHANNEL_LAST_KEPT
+            if layout is ImageLayout.NUMBERS_CHANNEL_LAST and not reorder_uncompressed_images:
+                layout = ImageLayout.CHANNEL_FIRST
+            self._decoder = OutputDecoder(ImageReading(layout, keep_8_bit_images))
         except BaseException:
             self.close()
             raise
@@ -203,7 +220,8 @@ class UnityEnvironment(BaseEnv):
         Raises:
             UnityTimeOutException: It did not answer in time.
             UnityCommunicatorStoppedException: It ended the session.
-            UnityEnvironmentException: Its process exited, no step was sent, or this is closed.
+            UnityEnvironmentException: Its process exited, no step was sent, or this is closed; or
+                it sends compressed images, and no library for them is installed.
             UnityCommunicationException: Its answer breaks the protocol.
             UnityObservationException: An observation is not what was announced.
             UnityNonFiniteException: An observation or a reward is NaN or infinite.

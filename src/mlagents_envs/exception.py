@@ -10,6 +10,7 @@ UnityException
 │   └── UnityNonFiniteException        a NaN or an infinity; also a `RuntimeError`
 ├── UnityActionException               actions that do not fit the behavior
 ├── UnitySideChannelException          a side channel used against its rules
+├── UnityDemonstrationException        a demonstration file that cannot be read or written
 └── UnityPolicyException               a policy that cannot serve the behavior
 """
 
@@ -48,6 +49,10 @@ class UnityActionException(UnityException):
 
 class UnitySideChannelException(UnityException):
     """A side channel was used against its rules."""
+
+
+class UnityDemonstrationException(UnityException):
+    """A demonstration file cannot be read or written; the text names the reason."""
 
 
 class UnityPolicyException(UnityException):

@@ -12,11 +12,24 @@ Source: wire protocol, sections 2.4 to 2.6.
 import re
 from typing import Any, NamedTuple
 
+from mlagents_envs import __version__
 from mlagents_envs.exception import UnityCommunicationException, UnityEnvironmentException
+from mlagents_envs.images import ImageLayout
 from mlagents_envs.messages import STATUS_OK, UnityMessageProto, parse_message
 
 API_VERSION = "1.5.0"
 """The version of the protocol that this package speaks."""
+
+_OUR_MARK = "+mlagents-next"
+
+PACKAGE_VERSION = f"4.0.0{_OUR_MARK}.{__version__}"
+"""What a simulation of this project says in place of the version of the Unity package.
+
+Trainers tell the order of an image's axes by it, and the number in front answers as it should: (C,
+H, W). Unity's own package 4.0.0 writes uncompressed images in another order than it announces and
+nothing else in the protocol would show the difference, so what follows the plus, which no order of
+versions looks at, says that this simulation writes them as announced.
+"""
 
 
 class Capabilities(NamedTuple):
@@ -175,6 +188,19 @@ def check_version(communication_version: str) -> None:
             f"package {API_VERSION!r}. Build the simulation with a version of the Unity package "
             f"that speaks {API_VERSION.split('.')[0]}.x."
         )
+
+
+def image_layout(package_version: str) -> ImageLayout:
+    """Return how a simulation of this package version announces and writes images.
+
+    One that says nothing sensible is taken for a current one (wire protocol, sections 0 and 3.4.2).
+    """
+    if _OUR_MARK in package_version:
+        return ImageLayout.CHANNEL_FIRST
+    major = re.match(r"(\d{1,9})\.", package_version, re.ASCII)
+    if major and int(major[1]) < 3:
+        return ImageLayout.CHANNEL_LAST
+    return ImageLayout.NUMBERS_CHANNEL_LAST
 
 
 def _compatible_part(version: str) -> str | None:

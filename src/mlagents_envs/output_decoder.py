@@ -25,6 +25,7 @@ from mlagents_envs.base_env import (
     TerminalSteps,
 )
 from mlagents_envs.codec import Output, Steps, decode_output
+from mlagents_envs.images import ImageReading
 from mlagents_envs.messages import parse_message
 
 _Bytes = NDArray[np.uint8]
@@ -35,9 +36,14 @@ _MAX_MESSAGE_BYTES = 2**20
 
 
 class OutputDecoder:
-    """Decodes what one simulation reports, message after message."""
+    """Decodes what one simulation reports, message after message.
 
-    def __init__(self) -> None:
+    Args:
+        images: How its images are read.
+    """
+
+    def __init__(self, images: ImageReading = ImageReading()) -> None:  # noqa: B008  # immutable
+        self._images = images
         self._layouts: dict[int, _Layout] = {}  # by length of the message, the oldest first
         self._previous = b""  # the last message that had to be parsed
 
@@ -48,7 +54,7 @@ class OutputDecoder:
             output = layout.read(message)
             if output is not None:
                 return output
-        output = decode_output(message, specs)
+        output = decode_output(message, specs, self._images)
         if output.specs:
             self._layouts.clear()  # they know nothing of the new behavior
         elif len(message) == len(self._previous):

@@ -199,7 +199,12 @@ def _check_steps(
             f"{len(spec.observation_specs)}",
         )
         fields: list[tuple[str, NDArray[Any], tuple[int, ...], type]] = [
-            (f"observation {observation.name!r}", batch, (n, *observation.shape), np.float32)
+            (
+                f"observation {observation.name!r}",
+                batch,
+                (n, *observation.shape),
+                observation.dtype.type,
+            )
             for observation, batch in zip(spec.observation_specs, steps.obs, strict=True)
         ]
         fields += [

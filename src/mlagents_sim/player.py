@@ -20,10 +20,6 @@ from mlagents_sim.client import RpcClient
 
 logger = get_logger(__name__)
 
-PACKAGE_VERSION = "4.0.0+mlagents-next"
-"""What we say in place of the Unity package's version: images are channel-first, as from 3.0 on;
-unlike there, their numbers are in the order of their shape."""
-
 _RETRY_INTERVAL_S = 0.2
 _GOODBYE_TIMEOUT_S = 1.0
 
@@ -102,7 +98,7 @@ class _Session:
             raise
 
     def _shake_hands(self) -> TrainerHello:
-        ours = SimulationHello(handshake.API_VERSION, PACKAGE_VERSION, Capabilities.all())
+        ours = SimulationHello(handshake.API_VERSION, handshake.PACKAGE_VERSION, Capabilities.all())
         hello = handshake.decode_trainer_hello(self._call(handshake.encode_simulation_hello(ours)))
         handshake.check_version(hello.communication_version)
         return hello

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 from google.protobuf import descriptor_pb2
 from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as npst
 
 from mlagents_envs import messages
 from mlagents_envs.base_env import (
@@ -32,9 +34,17 @@ from mlagents_envs.exception import (
     UnityNonFiniteException,
     UnityObservationException,
 )
+from mlagents_envs.images import ImageLayout, ImageReading
 from mlagents_envs.messages import UnityMessageProto, field, pack_int32
+from png_by_hand import rgb_png
 from shared_data import load_vectors
-from wire_samples import assert_inputs_equal, assert_outputs_equal, inputs, outputs
+from wire_samples import FLOAT32, assert_inputs_equal, assert_outputs_equal, inputs, outputs
+
+
+@pytest.fixture(scope="module")
+def pillow() -> None:
+    pytest.importorskip("PIL")
+
 
 NAME = "Spec?team=0"
 SPEC = BehaviorSpec(
@@ -216,6 +226,219 @@ def test_only_a_mask_that_is_not_packed_is_read_too():
     spec = BehaviorSpec([], ActionSpec.create_discrete((2,)))
     decisions, _ = decode_output(message, {"B": spec}).steps["B"]
     assert decisions.action_mask[0].tolist() == [[True, False]]
+
+
+# Images.
+
+
+def images_spec(*shapes: tuple[int, ...], dtype: Any = np.uint8) -> BehaviorSpec:
+    flags = (DimensionProperty.NONE, *[DimensionProperty.TRANSLATIONAL_EQUIVARIANCE] * 2)
+    observations = [
+        ObservationSpec(shape, flags, ObservationType.DEFAULT, f"eye {index}", np.dtype(dtype))
+        for index, shape in enumerate(shapes)
+    ]
+    return BehaviorSpec(observations, ActionSpec.create_continuous(1))
+
+
+def image_steps(spec: BehaviorSpec, asking: Any, ended: Any) -> Any:
+    """Make steps of agents that see these images, one list of them per observation."""
+
+    def common(batches: Any) -> dict[str, Any]:
+        n = len(batches[0])
+        return {
+            "obs": [
+                np.array(batch, observation.dtype).reshape(n, *observation.shape)
+                for batch, observation in zip(batches, spec.observation_specs, strict=True)
+            ],
+            "reward": np.zeros(n, np.float32),
+            "agent_id": np.arange(n, dtype=np.int32),
+            "group_id": np.zeros(n, np.int32),
+            "group_reward": np.zeros(n, np.float32),
+        }
+
+    return (
+        DecisionSteps(**common(asking), action_mask=None),
+        TerminalSteps(**common(ended), interrupted=np.zeros(len(ended[0]), np.bool_)),
+    )
+
+
+KEEP_8_BIT = ImageReading(keep_8_bit=True)
+
+
+@st.composite
+def image_outputs(draw: st.DrawFn) -> Output:
+    sides = st.integers(1, 5)
+    shapes = draw(st.lists(st.tuples(sides, sides, sides), min_size=1, max_size=2))
+    spec = images_spec(*shapes)
+    n_asking, n_ended = draw(st.sampled_from([(1, 0), (3, 0), (0, 2), (2, 2)]))
+    batches = [
+        [draw(npst.arrays(np.uint8, (n, *shape))) for shape in shapes] for n in (n_asking, n_ended)
+    ]
+    return Output({"B": spec}, {"B": image_steps(spec, *batches)}, b"")
+
+
+@given(image_outputs())
+def test_images_of_8_bit_round_trip(pillow, output):
+    encoded = encode_output(output, {})
+    assert_outputs_equal(decode_output(encoded, {}, KEEP_8_BIT), output)
+    assert UnityMessageProto.FromString(encoded).SerializeToString() == encoded
+    unpacked = UNPACKED.FromString(encoded).SerializeToString()
+    assert_outputs_equal(decode_output(unpacked, {}, KEEP_8_BIT), output)
+
+
+@given(image_outputs())
+def test_images_of_8_bit_are_read_as_floats_from_0_to_1(pillow, output):
+    found = decode_output(encode_output(output, {}), {})
+    for steps, expected in zip(found.steps["B"], output.steps["B"], strict=True):
+        for one, other in zip(steps.obs, expected.obs, strict=True):
+            assert one.dtype == np.float32
+            np.testing.assert_array_equal(one, other.astype(np.float32) / np.float32(255))
+    assert {one.dtype for one in found.specs["B"].observation_specs} == {np.dtype(np.float32)}
+
+
+@given(
+    npst.arrays(np.float32, npst.array_shapes(min_dims=4, max_dims=4, max_side=4), elements=FLOAT32)
+)
+def test_images_of_floats_round_trip_and_are_not_compressed(batch):
+    spec = images_spec(batch.shape[1:], dtype=np.float32)
+    output = Output({"B": spec}, {"B": image_steps(spec, [batch], [batch[:0]])}, b"")
+    assert_outputs_equal(decode_output(encode_output(output, {}), {}), output)
+
+
+@pytest.mark.parametrize("images", [KEEP_8_BIT, ImageReading()])
+def test_agents_gone_leave_images_of_the_type_that_was_announced(pillow, images):
+    spec = images_spec((1, 1, 2))
+    everyone = image_steps(spec, [[[3, 4]]], [[]])
+    first = decode_output(encode_output(Output({"B": spec}, {"B": everyone}, b""), {}), {}, images)
+    nobody = (DecisionSteps.empty(spec), TerminalSteps.empty(spec))
+    message = encode_output(Output({}, {"B": nobody}, b""), {"B": spec})
+    later = decode_output(message, first.specs, images)
+    for steps in (*first.steps["B"], *later.steps["B"]):
+        assert steps.obs[0].dtype == first.specs["B"].observation_specs[0].dtype
+        assert steps.obs[0].shape[1:] == (1, 1, 2)
+
+
+def test_images_without_pixels_are_sent_as_no_numbers():
+    spec = images_spec((3, 0, 2))
+    steps = image_steps(spec, [np.zeros((2, 3, 0, 2))], [np.zeros((0, 3, 0, 2))])
+    found = decode_output(encode_output(Output({"B": spec}, {"B": steps}, b""), {}), {})
+    assert found.steps["B"][0].obs[0].shape == (2, 3, 0, 2)
+
+
+def observation_vectors() -> list[Any]:
+    """Return the names alone: the data may be absent."""
+    return [
+        *("png_rgb_2x2", "png_grayscale_2x2", "png_five_channels_no_mapping"),
+        *("png_stacked_grayscale_mapping", "png_stacked_4ch_mapping"),
+        *("png_mapping_count_error", "png_mapping_gap_error", "png_shape_error"),
+        *("float_visual_2x2x2", "buffer_3x2", "vector_goal_signal", "vector_minimal_pre_1_5"),
+    ]
+
+
+@pytest.mark.parametrize("name", observation_vectors())
+def test_an_observation_vector_decodes_to_its_array(pillow, name):
+    vectors = {one["name"]: one for one in load_vectors("observations")}
+    assert [*vectors] == observation_vectors()
+    given = vectors[name]
+    seen = messages.ObservationProto.FromString(bytes.fromhex(given["hex"]))
+    message = output_message(agent(observations=[seen]), announcement=FITTING)
+    if "expected_error" in given:
+        assert given["expected_error"]["kind"] == "UnityObservationException"
+        with pytest.raises(UnityObservationException, match=seen.name):
+            decode_output(message, {})
+        return
+    output = decode_output(message, {})
+    (spec,) = output.specs["B"].observation_specs
+    (found,) = output.steps["B"][0].obs
+    assert spec.shape == found.shape[1:] == tuple(given["expected_shape"])
+    np.testing.assert_allclose(found.ravel(), given["expected_flat_row_major"], atol=1e-7)
+    meant = given["decoded"]
+    assert spec.name == meant.get("name", "")
+    assert [*spec.dimension_property] == meant.get("dimension_properties", [0] * len(spec.shape))
+    assert spec.observation_type.name == meant.get("observation_type", "DEFAULT")
+
+
+# An image of 2 channels, 1 row and 3 columns; the numbers of channel c and column x are 10 c + x.
+CHW, HWC = (0, 1, 2, 10, 11, 12), (0, 10, 1, 11, 2, 12)
+WIDE = rgb_png(np.array([[[0, 10, 99], [1, 11, 99], [2, 12, 99]]], np.uint8))
+
+
+@pytest.mark.parametrize(
+    ("layout", "announced", "numbers", "shape", "expected"),
+    [
+        (ImageLayout.CHANNEL_FIRST, (2, 1, 3), CHW, (2, 1, 3), CHW),
+        (ImageLayout.NUMBERS_CHANNEL_LAST, (2, 1, 3), HWC, (2, 1, 3), CHW),
+        (ImageLayout.CHANNEL_LAST, (1, 3, 2), HWC, (2, 1, 3), CHW),
+        (ImageLayout.CHANNEL_LAST_KEPT, (1, 3, 2), HWC, (1, 3, 2), HWC),
+    ],
+)
+def test_axes_are_put_in_order(pillow, layout, announced, numbers, shape, expected):
+    flags = {2: b"\x01", 1: b"\x02", 3: b"\x02"}  # by size: channels have no neighbours
+    frame = {
+        "shape": pack_int32(announced),
+        "dimension_properties": b"".join(flags[size] for size in announced),
+    }
+    plain = observation(*numbers) | frame
+    compressed = {"compressed_data": WIDE, "compression_type": 1} | frame
+    mixed = [agent(observations=[one, compressed]) for one in (plain, compressed, plain)]
+    for keep_8_bit, scale in ((False, 255), (True, 1)):
+        # What is announced by numbers stays float32 in either case.
+        message = output_message(*mixed, announcement=FITTING)
+        output = decode_output(message, {}, ImageReading(layout, keep_8_bit))
+        for spec in output.specs["B"].observation_specs:
+            assert spec.shape == shape
+            assert [*spec.dimension_property] == [flags[size][0] for size in shape]
+        first, second = output.steps["B"][0].obs
+        assert first.dtype == np.float32
+        assert first.flags.c_contiguous
+        np.testing.assert_array_equal(first[[0, 2]].reshape(2, -1), [expected] * 2)
+        np.testing.assert_allclose(first[1].ravel(), np.array(expected) / 255, rtol=1e-6)
+        assert second.dtype == (np.uint8 if keep_8_bit else np.float32)
+        np.testing.assert_allclose(second.reshape(3, -1), [np.array(expected) / scale] * 3, 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("seen", "error", "reason"),
+    [
+        ({"compressed_data": WIDE[:-1]}, UnityCommunicationException, "cut short"),
+        ({"compressed_data": b""}, UnityCommunicationException, "no PNG file"),
+        ({"compression_type": 2}, UnityCommunicationException, "unknown compression 2"),
+        ({"compressed_channel_mapping": b"\0\2\1"}, UnityObservationException, "each from 0 to 1"),
+        ({"compressed_channel_mapping": b"\x80"}, UnityCommunicationException, "cut short"),
+    ],
+)
+def test_an_image_that_cannot_be_read_is_refused_with_its_name_and_agent(
+    pillow, seen, error, reason
+):
+    sound = {"shape": b"\2\1\3", "compressed_data": WIDE, "compression_type": 1}
+    message = output_message(
+        agent(id=3, observations=[sound]), agent(id=5, observations=[sound | seen])
+    )
+    spec = images_spec((2, 1, 3), dtype=np.float32)
+    with pytest.raises(error, match=reason) as refusal:
+        decode_output(message, {"B": spec})
+    for part in ("'B'", "observation 0", "'eye 0'", "agent 5"):
+        assert part in str(refusal.value)
+
+
+def test_numbers_for_an_image_announced_as_8_bit_are_refused():
+    message = output_message(agent(id=5, observations=[observation(*CHW, shape=(2, 1, 3))]))
+    with pytest.raises(UnityObservationException, match=r"agent 5 .* keep_8_bit_images=False"):
+        decode_output(message, {"B": images_spec((2, 1, 3))}, KEEP_8_BIT)
+
+
+@pytest.mark.parametrize(
+    ("shape", "n_agents", "n_files"), [((1, 2**14, 2**13), 3, 1), ((1, 2**14, 2**13), 1, 3)]
+)
+def test_more_images_than_memory_are_refused_before_any_is_decoded(shape, n_agents, n_files):
+    seen = {
+        "shape": pack_int32(shape),
+        "compressed_data": WIDE * n_files,
+        "compression_type": 1,
+    }
+    message = output_message(*[agent(observations=[seen])] * n_agents)
+    with pytest.raises(UnityCommunicationException, match=f"{n_agents} images .* too many"):
+        decode_output(message, {"B": images_spec(shape, dtype=np.float32)})
 
 
 # What simulations may send.
@@ -455,7 +678,7 @@ def test_actions_that_cannot_be_announced_are_refused(announcement, reason):
         ([observation(1.0)] * 2, "sends 2 observations"),
         (
             [{"shape": b"\x01", "compressed_data": b"\x89PNG", "compression_type": 1}],
-            "compressed images are not supported yet",
+            r"only images are compressed, not \(1,\)",
         ),
     ],
 )

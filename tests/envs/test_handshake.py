@@ -10,6 +10,7 @@ from mlagents_envs.exception import (
 )
 from mlagents_envs.handshake import (
     API_VERSION,
+    PACKAGE_VERSION,
     Capabilities,
     SimulationHello,
     TrainerHello,
@@ -20,7 +21,9 @@ from mlagents_envs.handshake import (
     encode_ready,
     encode_simulation_hello,
     encode_trainer_hello,
+    image_layout,
 )
+from mlagents_envs.images import ImageLayout
 from shared_data import load_vectors
 
 CAPABILITIES = st.builds(Capabilities, *[st.booleans()] * 7)
@@ -110,3 +113,29 @@ def test_below_version_1_minor_versions_must_agree_too(monkeypatch):
     for version in ("0.2.1", "1.3.1"):
         with pytest.raises(UnityEnvironmentException):
             check_version(version)
+
+
+@pytest.mark.parametrize(
+    ("version", "layout"),
+    [
+        ("1.6.0-preview", ImageLayout.CHANNEL_LAST),
+        ("2.3.0-exp.3", ImageLayout.CHANNEL_LAST),
+        ("0.9", ImageLayout.CHANNEL_LAST),
+        ("3.0.0-exp.1", ImageLayout.NUMBERS_CHANNEL_LAST),
+        ("4.0.0", ImageLayout.NUMBERS_CHANNEL_LAST),
+        ("10.0.0", ImageLayout.NUMBERS_CHANNEL_LAST),
+        (PACKAGE_VERSION, ImageLayout.CHANNEL_FIRST),
+    ],
+)
+def test_the_version_of_the_package_tells_the_order_of_images(version, layout):
+    assert image_layout(version) is layout
+
+
+@pytest.mark.parametrize("version", ["", "2", "two", "v2.0", "\u0662.0", "9" * 5000 + ".0"])
+def test_a_package_of_no_known_version_is_taken_for_a_current_one(version):
+    assert image_layout(version) is ImageLayout.NUMBERS_CHANNEL_LAST
+
+
+def test_a_simulation_of_this_project_is_channel_first_for_every_trainer():
+    # Whoever reads the version alone, without the mark after the plus, must not turn its images.
+    assert PACKAGE_VERSION.split(".")[0] >= "3"

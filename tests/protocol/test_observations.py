@@ -1,0 +1,142 @@
+"""Every kind of observation, from an environment that a player serves to a `UnityEnvironment`."""
+
+import threading
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+
+from mlagents_envs.base_env import (
+    ActionBuffer,
+    ActionSpec,
+    BaseEnv,
+    BehaviorSpec,
+    DecisionSteps,
+    DimensionProperty,
+    ObservationSpec,
+    ObservationType,
+    TerminalSteps,
+)
+from mlagents_envs.environment import UnityEnvironment
+from mlagents_envs.rpc_communicator import RpcCommunicator
+from mlagents_sim import player
+
+NAME = "Seer?team=0"
+AGENTS = 3
+PLAIN, NEAR, LISTED = (
+    DimensionProperty.NONE,
+    DimensionProperty.TRANSLATIONAL_EQUIVARIANCE,
+    DimensionProperty.VARIABLE_SIZE,
+)
+BYTES = np.dtype(np.uint8)
+SPEC = BehaviorSpec(
+    [
+        ObservationSpec.vector(4, "vector"),
+        ObservationSpec((2,), (PLAIN,), ObservationType.GOAL_SIGNAL, "goal"),
+        ObservationSpec((3, 2), (LISTED, PLAIN), ObservationType.DEFAULT, "entities"),
+        ObservationSpec((5, 4, 6), (PLAIN, NEAR, NEAR), ObservationType.DEFAULT, "grid"),
+        ObservationSpec((1, 7, 3), (PLAIN, NEAR, NEAR), ObservationType.DEFAULT, "gray", BYTES),
+        ObservationSpec((4, 84, 84), (PLAIN, NEAR, NEAR), ObservationType.DEFAULT, "depth", BYTES),
+    ],
+    ActionSpec.create_continuous(1),
+)
+
+
+class Seer(BaseEnv):
+    """Shows random observations; every third step all agents end and begin again."""
+
+    behavior_specs = {NAME: SPEC}  # noqa: RUF012
+
+    def __init__(self) -> None:
+        self._actions = ActionBuffer(self.behavior_specs)
+        self._step = 0
+
+    def reset(self) -> None:
+        self._step = 0
+
+    def step(self) -> None:
+        self._step += 1
+
+    def get_steps(self, behavior_name):
+        n_ended = AGENTS if self._step % 3 == 2 else 0
+        return (
+            DecisionSteps(**self._common(AGENTS), action_mask=None),
+            TerminalSteps(**self._common(n_ended), interrupted=np.zeros(n_ended, np.bool_)),
+        )
+
+    def _common(self, n):
+        rng = np.random.default_rng(self._step)
+        obs = [
+            rng.integers(0, 256, (n, *spec.shape), np.uint8)
+            if spec.dtype == np.uint8
+            else rng.normal(size=(n, *spec.shape)).astype(np.float32)
+            for spec in SPEC.observation_specs
+        ]
+        zeros = np.zeros(n, np.float32)
+        ids = np.arange(n, dtype=np.int32)
+        return {
+            "obs": obs,
+            "reward": zeros,
+            "agent_id": ids,
+            "group_id": ids,
+            "group_reward": zeros,
+        }
+
+    def set_actions(self, behavior_name, action) -> None:
+        pass
+
+    def set_action_for_agent(self, behavior_name, agent_id, action) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+@contextmanager
+def served(**arguments: bool):
+    communicator = RpcCommunicator(port=0)
+    communicator.open()
+    serving = threading.Thread(
+        target=player.serve,
+        args=(lambda *, seed, num_areas: Seer(), communicator.port),
+        daemon=True,
+    )
+    serving.start()
+    with UnityEnvironment(timeout_wait=30, communicator=communicator, **arguments) as env:
+        yield env
+    serving.join(30)
+    assert not serving.is_alive()
+
+
+@pytest.mark.parametrize("keep_8_bit", [False, True])
+def test_a_player_shows_what_its_environment_shows(keep_8_bit):
+    pytest.importorskip("PIL")
+    direct = Seer()
+    direct.reset()
+    with served(keep_8_bit_images=keep_8_bit) as env:
+        env.reset()
+        for _ in range(5):
+            for found, expected in zip(env.get_steps(NAME), direct.get_steps(NAME), strict=True):
+                assert len(found) == len(expected)
+                for one, other in zip(found.obs, expected.obs, strict=True):
+                    if other.dtype == np.uint8 and not keep_8_bit:
+                        other = other.astype(np.float32) / np.float32(255)
+                    assert one.dtype == other.dtype
+                    np.testing.assert_array_equal(one, other)
+            env.step()
+            direct.step()
+        (spec,) = env.behavior_specs.values()
+    for found, expected in zip(spec.observation_specs, SPEC.observation_specs, strict=True):
+        as_read = expected if keep_8_bit else expected._replace(dtype=np.dtype(np.float32))
+        assert found == as_read
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"turn_channel_last_images": False}, {"reorder_uncompressed_images": False}]
+)
+def test_a_player_needs_no_correction_and_the_switches_change_nothing(arguments):
+    pytest.importorskip("PIL")
+    with served(**arguments) as env:
+        env.reset()
+        grid = env.get_steps(NAME)[0].obs[3]
+    np.testing.assert_array_equal(grid, Seer().get_steps(NAME)[0].obs[3])
