@@ -18,7 +18,7 @@ LAYERS = {
         "base_env communicator http2 launcher",
         "http2_socket images messages side_channel",
         "codec handshake rpc_communicator testing",
-        "output_decoder",
+        "demonstration_file output_decoder",
         "environment",
         "registry",
         "envs",
@@ -35,7 +35,7 @@ LAYERS = {
         "trainers.learn",
     ],
     "mlagents_sim": [
-        "world channels client",
+        "world channels client recorder",
         "examples player",
         "catalog",
         "__main__",
@@ -65,7 +65,13 @@ SEES_ONLY = {
 IMPORTED_ONLY_BY = {
     "gymnasium": {"mlagents_envs.envs"},
     "stable_baselines3": {"mlagents_envs.envs.sb3"},
-    "google": {"mlagents_envs.messages", "mlagents_envs.codec", "mlagents_envs.handshake"},
+    "pettingzoo": {"mlagents_envs.envs"},
+    "google": {
+        "mlagents_envs.messages",
+        "mlagents_envs.codec",
+        "mlagents_envs.demonstration_file",
+        "mlagents_envs.handshake",
+    },
     "grpc": set(),
     "mlagents_envs.codec": {"mlagents_envs", "mlagents_sim"},
     "mlagents_envs.messages": {"mlagents_envs", "mlagents_sim"},

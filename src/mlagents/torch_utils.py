@@ -3,6 +3,7 @@
 import os
 
 import torch
+from threadpoolctl import threadpool_limits
 
 
 def choose_device(name: str | None) -> torch.device:
@@ -24,9 +25,12 @@ def choose_device(name: str | None) -> torch.device:
 def set_threads() -> None:
     """Let torch use half of the CPUs this process may use, at least one and at most four.
 
-    Small networks gain nothing from more threads, and simulations need the other CPUs.
+    Small networks gain nothing from more threads, and simulations need the other CPUs. NumPy's
+    linear algebra, which acts, gets one: its threads spin while they wait for each other, which
+    costs tenfold where a simulation has the other CPU.
     """
     available = (
         len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     )
     torch.set_num_threads(max(1, min(4, available // 2)))
+    threadpool_limits(1, user_api="blas")

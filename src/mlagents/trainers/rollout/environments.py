@@ -1,6 +1,7 @@
 """What `--env` means: from its text to a function that makes the environment of a worker."""
 
 import difflib
+import functools
 import importlib
 import inspect
 import re
@@ -29,8 +30,9 @@ EnvironmentMaker = Callable[[int], BaseEnv]
 def environment_maker(options: RunOptions, *, log_folder: Path) -> EnvironmentMaker:
     """Find out what `--env` names.
 
-    Nothing is the Unity Editor; else, in this order: `module:function`, an executable, a
-    registered name. So a build of one's own is never mistaken for a world of the same name.
+    Nothing is the Unity Editor; else, in this order: `gym:<id>` for a Gymnasium environment,
+    `module:function`, an executable, a registered name. So a build of one's own is never mistaken
+    for a world of the same name.
 
     Args:
         options: Of the run, with its seed drawn; worker k is seeded with that plus k.
@@ -43,6 +45,8 @@ def environment_maker(options: RunOptions, *, log_folder: Path) -> EnvironmentMa
     name = options.env_settings.env_path
     if name is None:
         return _player_maker(options, None, log_folder)
+    if name.startswith("gym:"):
+        return _factory_maker(options, _gymnasium_factory(name))
     if re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", name):
         return _factory_maker(options, _import_factory(name))
     try:
@@ -166,11 +170,20 @@ def _import_factory(name: str) -> Callable[..., Any]:
     return factory
 
 
+def _gymnasium_factory(name: str) -> Callable[..., Any]:
+    try:
+        from mlagents_envs.envs.from_gymnasium import make_from_gymnasium
+    except ModuleNotFoundError as error:
+        raise TrainerConfigError(f"--env {name}: {error}") from error
+    return functools.partial(make_from_gymnasium, name.removeprefix("gym:"))
+
+
 def _unknown(name: str) -> str:
     known = sorted(default_registry)
     near = difflib.get_close_matches(name, known, cutoff=0.4)
     hint = f" Did you mean {' or '.join(near)}?" if near else ""
     return (
         f"--env {name}: there is no executable and no registered environment of that name.{hint} "
-        f"Registered: {', '.join(known)}. Otherwise give the path of a build, or module:function."
+        f"Registered: {', '.join(known)}. Otherwise give the path of a build, module:function, "
+        "or gym: and the id of a Gymnasium environment."
     )

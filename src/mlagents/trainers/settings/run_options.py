@@ -19,8 +19,8 @@ class EnvironmentSettings(Settings):
     """Which environment is trained in, how many of it, and how it is kept running."""
 
     env_path: str | None = None
-    """Path to an executable, a registered name (`3DBall`) or `module:function`; without it, the
-    Unity Editor on port 5004."""
+    """Path to an executable, a registered name (`3DBall`), `gym:` and the id of a Gymnasium
+    environment, or `module:function`; without it, the Unity Editor on port 5004."""
     env_args: tuple[str, ...] | None = None
     """Arguments for the executable; on the command line, all that follows, so it comes last."""
     base_port: Int = Field(5005, ge=0, le=65535)

@@ -1,0 +1,289 @@
+"""Gymnasium spaces as specifications, and the values of one as values of the other.
+
+The way back from `spaces.py`: it serves environments that are not ours.
+
+| space | of observations becomes | of actions becomes |
+|---|---|---|
+| `Box`, three axes | an image, channels first; bytes are scaled to [0, 1] | continuous |
+| `Box`, otherwise | a vector | continuous: [-1, 1], stretched to the limits if it has them |
+| `Discrete` | a vector, one-hot | a branch |
+| `MultiDiscrete` | a vector, one-hot | branches |
+| `MultiBinary` | a vector | branches of two |
+| `Dict`, `Tuple` | all of their parts | all of their parts |
+
+The channels of an image are the smaller of its first and last axis.
+
+Letters in shapes: N agents, A continuous actions, K discrete branches.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from mlagents_envs.base_env import (
+    ActionSpec,
+    ActionTuple,
+    BoolArray,
+    DimensionProperty,
+    FloatArray,
+    ObservationSpec,
+    ObservationType,
+)
+from mlagents_envs.envs.spaces import Space, UnityGymException
+
+Path = tuple[str | int, ...]
+"""Keys that lead from a nested space, or a value of it, to a part of it."""
+
+Convert = Callable[[NDArray[Any]], NDArray[Any]]
+"""From a batch of values to a batch of values."""
+
+
+class ForeignObservations:
+    """Observations of a space, as a `BaseEnv` reports them.
+
+    Args:
+        space: Of one agent.
+
+    Attributes:
+        specs: What there is to observe.
+
+    Raises:
+        UnityGymException: The space is of a kind that has no counterpart.
+    """
+
+    def __init__(self, space: Space) -> None:
+        self._parts = list(_observed_parts(space))
+        self.specs = [part.spec for part in self._parts]
+
+    def encode(self, batch: Any, rows: NDArray[np.intp]) -> list[NDArray[Any]]:
+        """Take rows out of a batch, as a vector environment makes it, as (N, *shape) each."""
+        return [part.convert(_pick(batch, part.path)[rows]) for part in self._parts]
+
+    def encode_each(self, observations: Sequence[Any]) -> list[NDArray[Any]]:
+        """Batch what N agents observe, one or more, as (N, *shape) each."""
+        return [
+            part.convert(np.stack([np.asarray(_pick(one, part.path)) for one in observations]))
+            for part in self._parts
+        ]
+
+
+class ForeignActions:
+    """Actions of a space, from those of a `BaseEnv`.
+
+    Args:
+        space: Of one agent.
+
+    Attributes:
+        spec: What there is to do.
+
+    Raises:
+        UnityGymException: The space is of a kind that has no counterpart.
+    """
+
+    def __init__(self, space: Space) -> None:
+        self._space = space
+        self._parts = list(_acted_parts(space))
+        self.spec = ActionSpec(
+            sum(part.continuous_size for part in self._parts),
+            tuple(size for part in self._parts for size in part.branches),
+        )
+
+    def decode(self, actions: ActionTuple) -> Any:
+        """Return the actions of N agents, batched as a vector environment takes them."""
+        return _nest(self._space, iter(self._decode_parts(actions)))
+
+    def decode_each(self, actions: ActionTuple) -> list[Any]:
+        """Return the actions of N agents one by one."""
+        parts = self._decode_parts(actions)
+        return [
+            _nest(self._space, iter([part[row] for part in parts]))
+            for row in range(len(actions.continuous))
+        ]
+
+    def masks(self, given: Sequence[Any]) -> list[BoolArray] | None:
+        """Turn masks into those of `DecisionSteps`.
+
+        Args:
+            given: For each of N agents its choices, 1 where allowed: an array of all branches
+                side by side, a tuple of an array per branch, or None where all are allowed.
+
+        Returns:
+            One (N, size) array per branch, True where forbidden; a branch in which all would be
+            forbidden is free. None without branches or agents.
+        """
+        branches = self.spec.discrete_branches
+        if not branches or not given:
+            return None
+        allowed = np.ones((len(given), sum(branches)), np.bool_)
+        for row, mask in enumerate(given):
+            if mask is not None:
+                allowed[row] = np.concatenate(mask) if isinstance(mask, tuple) else mask
+        masks = np.split(~allowed, np.cumsum(branches)[:-1], axis=1)
+        return [mask & ~mask.all(axis=1, keepdims=True) for mask in masks]
+
+    def _decode_parts(self, actions: ActionTuple) -> list[NDArray[Any]]:
+        values = []
+        continuous = discrete = 0
+        for part in self._parts:
+            if part.branches:
+                stop = discrete + len(part.branches)
+                values.append(part.convert(actions.discrete[:, discrete:stop]))
+                discrete = stop
+            else:
+                stop = continuous + part.continuous_size
+                values.append(part.convert(actions.continuous[:, continuous:stop]))
+                continuous = stop
+        return values
+
+
+def _parts_of(space: Space) -> list[tuple[str | int, Space]] | None:
+    """Return the parts of a nested space by their keys; None for any other."""
+    if isinstance(space, spaces.Dict):
+        return list(space.items())
+    return list(enumerate(space)) if isinstance(space, spaces.Tuple) else None
+
+
+def _pick(value: Any, path: Path) -> Any:
+    for key in path:
+        value = value[key]
+    return value
+
+
+def _nest(space: Space, values: Iterator[Any]) -> Any:
+    """Put the values of all parts together, in the order of `_acted_parts`."""
+    if isinstance(space, spaces.Dict):
+        return {key: _nest(part, values) for key, part in space.items()}
+    if isinstance(space, spaces.Tuple):
+        return tuple(_nest(part, values) for part in space)
+    return next(values)
+
+
+# Observations.
+
+
+class _Observed(NamedTuple):
+    path: Path
+    spec: ObservationSpec
+    convert: Convert
+    """From (N, ...) of the part to (N, *shape)."""
+
+
+def _observed_parts(space: Space, path: Path = ()) -> Iterator[_Observed]:
+    if (parts := _parts_of(space)) is not None:
+        for key, part in parts:
+            yield from _observed_parts(part, (*path, key))
+        return
+    name = ".".join(map(str, path)) or "observation"
+    if isinstance(space, spaces.Box) and len(space.shape) == 3:
+        yield _observed_image(space, path, name)
+        return
+    convert: Convert = _flat
+    if isinstance(space, spaces.Box | spaces.MultiBinary):
+        size = math.prod(space.shape)
+    elif isinstance(space, spaces.Discrete):
+        size = int(space.n)
+        convert = _one_hot([size], np.array([space.start]))
+    elif isinstance(space, spaces.MultiDiscrete):
+        sizes = space.nvec.ravel().tolist()
+        size, convert = sum(sizes), _one_hot(sizes, space.start.ravel())
+    else:
+        raise UnityGymException(
+            f"observation {name!r}: {space} has no counterpart; wrap the environment to make it a "
+            "Box, Discrete, MultiDiscrete, MultiBinary, or a Dict or Tuple of these"
+        )
+    yield _Observed(path, ObservationSpec.vector(size, name), convert)
+
+
+def _observed_image(space: spaces.Box, path: Path, name: str) -> _Observed:
+    is_channels_last = space.shape[2] <= space.shape[0]
+    scale = np.float32(1.0 / 255.0 if space.dtype == np.uint8 else 1.0)
+    shape = (space.shape[2], *space.shape[:2]) if is_channels_last else space.shape
+
+    def convert(batch: NDArray[Any]) -> FloatArray:
+        images = np.moveaxis(batch, -1, 1) if is_channels_last else batch
+        return np.ascontiguousarray(images, np.float32) * scale
+
+    axes = (
+        DimensionProperty.NONE,
+        DimensionProperty.TRANSLATIONAL_EQUIVARIANCE,
+        DimensionProperty.TRANSLATIONAL_EQUIVARIANCE,
+    )
+    return _Observed(path, ObservationSpec(shape, axes, ObservationType.DEFAULT, name), convert)
+
+
+def _flat(batch: NDArray[Any]) -> FloatArray:
+    return batch.reshape(len(batch), math.prod(batch.shape[1:])).astype(np.float32)
+
+
+def _one_hot(sizes: Sequence[int], start: NDArray[Any]) -> Convert:
+    """Return a function from (N, ...) choices to (N, sum of sizes), a one for each choice."""
+    offset = np.cumsum([0, *sizes[:-1]]) - start
+
+    def convert(batch: NDArray[Any]) -> FloatArray:
+        columns = batch.reshape(len(batch), len(sizes)) + offset
+        encoded = np.zeros((len(batch), sum(sizes)), np.float32)
+        np.put_along_axis(encoded, columns, 1.0, axis=1)
+        return encoded
+
+    return convert
+
+
+# Actions.
+
+
+class _Acted(NamedTuple):
+    continuous_size: int
+    branches: tuple[int, ...]
+    convert: Convert
+    """From (N, continuous_size) or (N, len(branches)) to (N, ...) of the part."""
+
+
+def _acted_parts(space: Space) -> Iterator[_Acted]:
+    if (parts := _parts_of(space)) is not None:
+        for _, part in parts:
+            yield from _acted_parts(part)
+    elif isinstance(space, spaces.Box):
+        yield _Acted(math.prod(space.shape), (), _stretch(space))
+    elif isinstance(space, spaces.Discrete):
+        yield _Acted(0, (int(space.n),), _choose(space, space.start))
+    elif isinstance(space, spaces.MultiDiscrete):
+        yield _Acted(0, tuple(space.nvec.ravel().tolist()), _choose(space, space.start))
+    elif isinstance(space, spaces.MultiBinary):
+        yield _Acted(0, (2,) * math.prod(space.shape), _choose(space, np.int64(0)))
+    else:
+        raise UnityGymException(
+            f"the action space {space} has no counterpart; wrap the environment to make it a Box, "
+            "Discrete, MultiDiscrete, MultiBinary, or a Dict or Tuple of these"
+        )
+
+
+def _stretch(space: spaces.Box) -> Convert:
+    """Return a function from [-1, 1] to the limits; where there are none, actions stay."""
+    low = space.low.ravel().astype(np.float64)
+    high = space.high.ravel().astype(np.float64)
+    is_bounded = np.isfinite(low) & np.isfinite(high)
+    bottom, top = np.where(is_bounded, low, -1.0), np.where(is_bounded, high, 1.0)
+    middle, reach = (top + bottom) / 2, (top - bottom) / 2
+    is_integer = np.issubdtype(space.dtype, np.integer)
+
+    def convert(actions: NDArray[Any]) -> NDArray[Any]:
+        values = np.clip(middle + reach * actions, low, high)
+        if is_integer:
+            values = np.round(values)
+        return np.asarray(values, space.dtype).reshape(len(actions), *space.shape)
+
+    return convert
+
+
+def _choose(space: Space, start: NDArray[Any] | np.integer[Any]) -> Convert:
+    """Return a function from choices that begin at 0 to those of the space."""
+    shape = space.shape or ()
+
+    def convert(choices: NDArray[Any]) -> NDArray[Any]:
+        return np.asarray(choices.reshape(len(choices), *shape) + start, space.dtype)
+
+    return convert

@@ -1,0 +1,274 @@
+"""`from_pettingzoo`: a PettingZoo `ParallelEnv` as a `BaseEnv`."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+from pettingzoo import ParallelEnv
+
+from mlagents_envs.base_env import (
+    ActionBuffer,
+    ActionSpec,
+    ActionTuple,
+    AgentId,
+    BaseEnv,
+    BehaviorMapping,
+    BehaviorName,
+    BehaviorSpec,
+    BoolArray,
+    DecisionSteps,
+    TerminalSteps,
+)
+from mlagents_envs.envs.foreign_spaces import ForeignActions, ForeignObservations
+from mlagents_envs.envs.spaces import Space, UnityGymException
+from mlagents_envs.exception import UnityEnvironmentException
+
+AgentName = Any
+
+_NOBODY = DecisionSteps.empty(BehaviorSpec([], ActionSpec(0, ())))
+
+_MASK = "action_mask"
+_OBSERVATION = "observation"
+
+
+def from_pettingzoo(env: ParallelEnv, *, seed: int | None = None) -> BaseEnv:
+    """Turn a PettingZoo `ParallelEnv` into a `BaseEnv`.
+
+    Agents with equal spaces follow the same behavior. It is called as the first of them is,
+    without digits at the end; or, if all agents have equal spaces, as the environment is called. An
+    agent's id is its place in `possible_agents`. Spaces are converted as by `from_gymnasium`. Masks
+    are obeyed, whether an observation is a dict of `observation` and `action_mask` or the latter
+    is in an agent's info.
+
+    An agent that has ended stays away until all have. Then the environment is reset, in the same
+    step. An agent that is gone without a word is interrupted.
+
+    Args:
+        env: Closed with what is returned.
+        seed: Of the first reset.
+
+    Raises:
+        UnityGymException: It does not tell all possible agents, or a space has no counterpart.
+    """
+    possible_agents = getattr(env, "possible_agents", None)
+    if not isinstance(env, ParallelEnv) or not possible_agents:
+        raise UnityGymException(
+            f"{env} is no ParallelEnv that has possible_agents; an AECEnv becomes one by "
+            "pettingzoo.utils.conversions.aec_to_parallel"
+        )
+    return PettingZooEnv(env, possible_agents, seed=seed)
+
+
+class PettingZooEnv(BaseEnv):
+    """A PettingZoo `ParallelEnv` as a `BaseEnv`; see `from_pettingzoo`.
+
+    Args:
+        env: Closed with this.
+        possible_agents: All who may take part.
+        seed: Of the first reset.
+    """
+
+    def __init__(
+        self, env: ParallelEnv, possible_agents: Sequence[AgentName], *, seed: int | None = None
+    ) -> None:
+        self._env = env
+        self._seed = seed
+        self._casts = _make_casts(env, possible_agents)
+        self._specs = BehaviorMapping({name: cast.spec for name, cast in self._casts.items()})
+        self._actions = ActionBuffer(self._specs)
+        self._observations: dict[AgentName, Any] = {}
+        self._decisions = {n: DecisionSteps.empty(spec) for n, spec in self._specs.items()}
+        self._terminals = {n: TerminalSteps.empty(spec) for n, spec in self._specs.items()}
+        self._has_begun = False
+        self._is_closed = False
+
+    @property
+    def behavior_specs(self) -> BehaviorMapping:
+        """One behavior for each kind of agent."""
+        return self._specs
+
+    def reset(self) -> None:
+        """Begin all episodes anew; the first time with the seed."""
+        self._require_open()
+        self._end({}, {})
+        self._restart()
+
+    def step(self) -> None:
+        """Let all agents act who asked; when none is left, begin the next episode."""
+        self._require_open()
+        if not self._has_begun:
+            self.reset()
+            return
+        asked = list(self._observations)
+        observations, rewards, terminated, truncated, infos = self._env.step(self._take_actions())
+        self._observations.update(observations)
+        left = [
+            agent
+            for agent in self._env.agents
+            if not terminated.get(agent, False) and not truncated.get(agent, False)
+        ]
+        gone = [agent for agent in asked if agent not in left]
+        self._end({agent: not terminated.get(agent, False) for agent in gone}, rewards)
+        if left:
+            self._ask(left, rewards, infos)
+        else:
+            self._restart()
+
+    def get_steps(self, behavior_name: BehaviorName) -> tuple[DecisionSteps, TerminalSteps]:
+        """Return who asks and who ended; nobody before the first reset."""
+        if behavior_name not in self._specs:
+            raise KeyError(
+                f"unknown behavior {behavior_name!r}; this environment has {list(self._specs)}"
+            )
+        return self._decisions[behavior_name], self._terminals[behavior_name]
+
+    def set_actions(self, behavior_name: BehaviorName, action: ActionTuple) -> None:
+        """Set one row per agent that asks."""
+        self._actions.set(behavior_name, action, self._asking(behavior_name))
+
+    def set_action_for_agent(
+        self, behavior_name: BehaviorName, agent_id: AgentId, action: ActionTuple
+    ) -> None:
+        """Set the row of one agent that asks."""
+        self._actions.set_for_agent(behavior_name, agent_id, action, self._asking(behavior_name))
+
+    def close(self) -> None:
+        """Close the PettingZoo environment."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._env.close()
+
+    def _require_open(self) -> None:
+        if self._is_closed:
+            raise UnityEnvironmentException("this environment is closed; make a new one")
+
+    def _asking(self, behavior_name: BehaviorName) -> DecisionSteps:
+        return self._decisions.get(behavior_name, _NOBODY)
+
+    def _restart(self) -> None:
+        observations, infos = self._env.reset(seed=self._seed)
+        self._seed = None
+        self._has_begun = True
+        self._observations = dict(observations)
+        if not self._env.agents:
+            raise UnityEnvironmentException(f"{self._env} has no agents after reset()")
+        self._ask(self._env.agents, {}, infos)
+
+    def _take_actions(self) -> dict[AgentName, Any]:
+        """Return the actions set, by agent."""
+        actions: dict[AgentName, Any] = {}
+        for name, cast in self._casts.items():
+            decisions = self._decisions[name]
+            taken = self._actions.take(name, len(decisions))
+            actions.update(cast.decode(decisions.agent_id.tolist(), taken))
+        return actions
+
+    def _end(
+        self, interrupted: Mapping[AgentName, bool], rewards: Mapping[AgentName, float]
+    ) -> None:
+        """Report who has ended and whether a clock did it, with what they saw last."""
+        for name, cast in self._casts.items():
+            gone = [agent for agent in interrupted if agent in cast.ids]
+            self._terminals[name] = TerminalSteps(
+                obs=cast.encode([self._observations[agent] for agent in gone]),
+                reward=np.array([rewards.get(agent, 0.0) for agent in gone], np.float32),
+                interrupted=np.array([interrupted[agent] for agent in gone], np.bool_),
+                agent_id=np.array([cast.ids[agent] for agent in gone], np.int32),
+                group_id=np.zeros(len(gone), np.int32),
+                group_reward=np.zeros(len(gone), np.float32),
+            )
+
+    def _ask(
+        self,
+        agents: Sequence[AgentName],
+        rewards: Mapping[AgentName, float],
+        infos: Mapping[AgentName, Mapping[str, Any]],
+    ) -> None:
+        """Report who asks."""
+        strangers = [a for a in agents if not any(a in cast.ids for cast in self._casts.values())]
+        if strangers:
+            raise UnityEnvironmentException(f"{strangers} are not among the possible_agents")
+        self._actions.clear()
+        self._observations = {agent: self._observations[agent] for agent in agents}
+        for name, cast in self._casts.items():
+            asking = [agent for agent in agents if agent in cast.ids]
+            seen = [self._observations[agent] for agent in asking]
+            self._decisions[name] = DecisionSteps(
+                obs=cast.encode(seen),
+                reward=np.array([rewards.get(agent, 0.0) for agent in asking], np.float32),
+                agent_id=np.array([cast.ids[agent] for agent in asking], np.int32),
+                action_mask=cast.masks(seen, [infos.get(agent, {}) for agent in asking]),
+                group_id=np.zeros(len(asking), np.int32),
+                group_reward=np.zeros(len(asking), np.float32),
+            )
+
+
+class _Cast:
+    """All agents that have these spaces.
+
+    Attributes:
+        ids: Of the agents, by name.
+        spec: What they see and do.
+    """
+
+    def __init__(self, observation_space: Space, action_space: Space) -> None:
+        self.ids: dict[AgentName, AgentId] = {}
+        self._has_masks = False
+        if isinstance(observation_space, spaces.Dict):
+            self._has_masks = observation_space.spaces.keys() == {_OBSERVATION, _MASK}
+            if self._has_masks:
+                observation_space = observation_space[_OBSERVATION]
+        self._seen = ForeignObservations(observation_space)
+        self._actions = ForeignActions(action_space)
+        self.spec = BehaviorSpec(self._seen.specs, self._actions.spec)
+
+    def encode(self, observations: Sequence[Any]) -> list[NDArray[Any]]:
+        """Batch observations of N agents."""
+        if not observations:
+            return TerminalSteps.empty(self.spec).obs
+        if self._has_masks:
+            observations = [observation[_OBSERVATION] for observation in observations]
+        return self._seen.encode_each(observations)
+
+    def masks(
+        self, observations: Sequence[Any], infos: Sequence[Mapping[str, Any]]
+    ) -> list[BoolArray] | None:
+        """Return one (N, size) array per branch, True where an action is forbidden.
+
+        Where all actions are forbidden, or nothing is said, all are allowed.
+        """
+        if self._has_masks:
+            return self._actions.masks([observation[_MASK] for observation in observations])
+        return self._actions.masks([info.get(_MASK) for info in infos])
+
+    def decode(self, agent_ids: Sequence[AgentId], action: ActionTuple) -> dict[AgentName, Any]:
+        """Turn rows into what each agent does."""
+        names = {agent_id: name for name, agent_id in self.ids.items()}
+        decoded = self._actions.decode_each(action)
+        return {names[agent]: one for agent, one in zip(agent_ids, decoded, strict=True)}
+
+
+def _make_casts(
+    env: ParallelEnv, possible_agents: Sequence[AgentName]
+) -> dict[BehaviorName, _Cast]:
+    """Sort agents by their spaces."""
+    sorted_agents: list[tuple[Space, Space, _Cast]] = []
+    for agent_id, agent in enumerate(possible_agents):
+        seen, done = env.observation_space(agent), env.action_space(agent)
+        cast = next((cast for s, d, cast in sorted_agents if s == seen and d == done), None)
+        if cast is None:
+            cast = _Cast(seen, done)
+            sorted_agents.append((seen, done, cast))
+        cast.ids[agent] = agent_id
+    casts = [cast for _, _, cast in sorted_agents]
+    if len(casts) == 1:
+        return {str(env): casts[0]}
+    named: dict[BehaviorName, _Cast] = {}
+    for cast in casts:
+        # What follows a question mark would be taken for a team.
+        first = str(next(iter(cast.ids))).partition("?")[0]
+        name = first.rstrip("_-0123456789") or "agent"
+        named[name if name not in named else f"{name}_{len(named)}"] = cast
+    return named

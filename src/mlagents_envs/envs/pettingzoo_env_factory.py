@@ -1,0 +1,43 @@
+"""`PettingZooEnvFactory`: registered environments as PettingZoo's modules offer theirs."""
+
+import functools
+from typing import Any
+
+from mlagents_envs.envs.source import EnvMaker
+from mlagents_envs.envs.unity_aec_env import UnityAECEnv
+from mlagents_envs.envs.unity_parallel_env import UnityParallelEnv
+from mlagents_envs.registry import default_registry
+
+
+class PettingZooEnvFactory:
+    """Makes a registered environment, agent by agent or with all agents at once.
+
+        env = PettingZooEnvFactory("3DBall").parallel_env()
+
+    Args:
+        env_id: Its name in `default_registry`.
+    """
+
+    def __init__(self, env_id: str) -> None:
+        self.env_id = env_id
+
+    def env(self, seed: int | None = None, **kwargs: Any) -> UnityAECEnv:
+        """Make the environment for agents that act one after the other.
+
+        Args:
+            seed: Of the environment and of the action spaces; random if None.
+            kwargs: For the environment, as its registry entry's `make` takes them. A build listens
+                at a free port unless `base_port` says which.
+
+        Raises:
+            KeyError: No environment of this name is registered.
+        """
+        return UnityAECEnv(self._maker(kwargs), seed)
+
+    def parallel_env(self, seed: int | None = None, **kwargs: Any) -> UnityParallelEnv:
+        """Make the environment for agents that act all at once; see `env`."""
+        return UnityParallelEnv(self._maker(kwargs), seed)
+
+    def _maker(self, kwargs: dict[str, Any]) -> EnvMaker:
+        # `base_port` 0 takes a free port, where there is one to take.
+        return functools.partial(default_registry[self.env_id].make, **{"base_port": 0, **kwargs})

@@ -1,0 +1,118 @@
+"""Registered environments as `gymnasium.make("mlagents/<name>-v0")` and `gymnasium.make_vec`."""
+
+import functools
+import math
+from contextlib import closing
+from typing import Any
+
+import gymnasium
+
+from mlagents_envs.base_env import BaseEnv
+from mlagents_envs.envs.unity_gym_env import UnityToGymWrapper
+from mlagents_envs.envs.unity_vector_env import UnityVectorEnv
+from mlagents_envs.logging_util import get_logger
+from mlagents_envs.registry import default_registry
+
+logger = get_logger(__name__)
+
+NAMESPACE = "mlagents"
+
+
+def register_environments() -> None:
+    """Make every name of `default_registry` known to Gymnasium, as `mlagents/<name>-v0`.
+
+    Call it again after you have registered environments of your own. A name that Gymnasium knows
+    already is passed over; one that makes no valid id is, too, with a warning.
+    """
+    for identifier, entry in default_registry.items():
+        env_id = f"{NAMESPACE}/{identifier}-v0"
+        if env_id in gymnasium.registry:
+            continue
+        try:
+            gymnasium.register(
+                env_id,
+                entry_point=f"{__name__}:make_env",
+                vector_entry_point=f"{__name__}:make_vector_env",
+                reward_threshold=entry.expected_reward,
+                kwargs={"identifier": identifier},
+            )
+        except gymnasium.error.Error as error:
+            logger.warning("%r is not registered in Gymnasium: %s", identifier, error)
+
+
+def make_env(
+    identifier: str,
+    *,
+    uint8_visual: bool = False,
+    flatten_branched: bool = False,
+    allow_multiple_obs: bool = False,
+    action_space_seed: int | None = None,
+    render_mode: str | None = None,
+    **arguments: Any,
+) -> UnityToGymWrapper:
+    """Make one agent of a registered environment; other agents in its scene stand idle.
+
+    Args:
+        identifier: Its name in `default_registry`.
+        uint8_visual: As `UnityToGymWrapper` takes it, like all up to `render_mode`.
+        flatten_branched: The same.
+        allow_multiple_obs: The same.
+        action_space_seed: The same.
+        render_mode: The same.
+        arguments: For the environment itself, for example `parameters`.
+    """
+    return UnityToGymWrapper(
+        functools.partial(default_registry[identifier].make, **arguments),
+        uint8_visual,
+        flatten_branched,
+        allow_multiple_obs,
+        action_space_seed,
+        render_mode=render_mode,
+        ignore_other_agents=True,
+    )
+
+
+def make_vector_env(
+    num_envs: int,
+    identifier: str,
+    *,
+    behavior_name: str | None = None,
+    flatten_obs: bool = False,
+    uint8_visual: bool = False,
+    flatten_branched: bool = False,
+    render_mode: str | None = None,
+    **arguments: Any,
+) -> UnityVectorEnv:
+    """Make `num_envs` agents of a registered environment.
+
+    The scene has as many areas as that takes. Agents beyond `num_envs` stand idle.
+
+    Args:
+        num_envs: How many agents to drive.
+        identifier: Its name in `default_registry`.
+        behavior_name: As `UnityVectorEnv` takes it, like all up to `render_mode`.
+        flatten_obs: The same.
+        uint8_visual: The same.
+        flatten_branched: The same.
+        render_mode: The same.
+        arguments: For the environment itself, for example `parameters`; `num_areas` too, if it
+            shall not be found out.
+    """
+    make = functools.partial(default_registry[identifier].make, **arguments)
+    if "num_areas" not in arguments:
+        with closing(make(num_areas=1)) as area:
+            make.keywords["num_areas"] = math.ceil(num_envs / _count_agents(area, behavior_name))
+    return UnityVectorEnv(
+        make,
+        behavior_name=behavior_name,
+        agents_per_env=num_envs,
+        flatten_obs=flatten_obs,
+        uint8_visual=uint8_visual,
+        flatten_branched=flatten_branched,
+        render_mode=render_mode,
+    )
+
+
+def _count_agents(env: BaseEnv, behavior_name: str | None) -> int:
+    with closing(UnityVectorEnv(env, behavior_name=behavior_name)) as agents:
+        return agents.num_envs

@@ -1,0 +1,155 @@
+"""`SB3VecEnv`: a `UnityVectorEnv` as the `VecEnv` of Stable-Baselines3."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from mlagents_envs.base_env import BoolArray
+from mlagents_envs.envs.spaces import UnityGymException
+from mlagents_envs.envs.unity_vector_env import UnityVectorEnv
+
+try:
+    from stable_baselines3.common.vec_env import VecEnv
+except ModuleNotFoundError as error:
+    if error.name != "stable_baselines3":
+        raise
+    raise ModuleNotFoundError(
+        "mlagents_envs.envs.sb3 needs Stable-Baselines3: pip install 'mlagents-next[sb3]'",
+        name=error.name,
+    ) from error
+
+Indices = int | Iterable[int] | None
+
+
+class SB3VecEnv(VecEnv):
+    """All agents of one behavior, for the algorithms of Stable-Baselines3.
+
+        envs = UnityVectorEnv(UnityEnvironment("builds/3DBall"))
+        model = PPO("MlpPolicy", SB3VecEnv(envs))
+
+    Where an episode ended, an agent's info has the last observation as `terminal_observation`, and
+    `TimeLimit.truncated` is whether a clock ended it. With discrete actions every agent has a
+    method `action_masks`, for `MaskablePPO`. `VecMonitor` around this adds episode statistics.
+
+    Args:
+        envs: Closed with this. Observations must not be nested, and actions must be either
+            continuous or discrete: the algorithms take no others.
+
+    Raises:
+        UnityGymException: The actions are of both kinds.
+    """
+
+    def __init__(self, envs: UnityVectorEnv) -> None:
+        if isinstance(envs.single_action_space, spaces.Dict):
+            raise UnityGymException(
+                f"{envs.behavior_name}: Stable-Baselines3 takes continuous or discrete actions, "
+                "not both at once"
+            )
+        self.envs = envs
+        self._masks: BoolArray | None = None
+        super().__init__(envs.num_envs, envs.single_observation_space, envs.single_action_space)
+
+    def reset(self) -> Any:
+        """Begin all episodes anew, with the seed given to `seed` before, if any.
+
+        Returns:
+            Observations.
+        """
+        observations, infos = self.envs.reset(seed=self._seeds[0])
+        self._reset_seeds()
+        self._reset_options()
+        self._masks = infos.get("action_mask")
+        return observations
+
+    def step_async(self, actions: NDArray[Any]) -> None:
+        """Send the actions to all environments and return at once."""
+        self.envs.step_async(actions)
+
+    def step_wait(self) -> tuple[Any, NDArray[np.float32], BoolArray, list[dict[str, Any]]]:
+        """Finish the step that `step_async` began.
+
+        Returns:
+            Observations, rewards, whether the episodes ended, and a dictionary per agent.
+        """
+        observations, rewards, terminated, truncated, infos = self.envs.step_wait()
+        self._masks = infos.get("action_mask")
+        dones = terminated | truncated
+        by_agent: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
+        for slot in np.flatnonzero(dones).tolist():
+            by_agent[slot] = {
+                "terminal_observation": infos["final_obs"][slot],
+                "TimeLimit.truncated": bool(truncated[slot]),
+            }
+        return observations, rewards, dones, by_agent
+
+    def action_masks(self) -> BoolArray:
+        """Return which actions are allowed now, (agents, choices of all branches).
+
+        Raises:
+            AttributeError: The actions are continuous.
+        """
+        if isinstance(self.action_space, spaces.Box):
+            raise AttributeError("continuous actions have no action_masks")
+        if self._masks is None:
+            raise UnityGymException("action_masks are known after reset()")
+        return self._masks
+
+    def close(self) -> None:
+        """Close all environments."""
+        self.envs.close()
+
+    def get_images(self) -> Sequence[NDArray[np.uint8] | None]:
+        """Return a picture of each environment."""
+        return self.envs.render() or ()
+
+    def get_attr(self, attr_name: str, indices: Indices = None) -> list[Any]:
+        """Return an attribute of every agent: all have those of the `UnityVectorEnv`.
+
+        Raises:
+            AttributeError: There is no such attribute.
+        """
+        if attr_name == "action_masks":
+            return [lambda mask=mask: mask for mask in self.action_masks()[self._rows(indices)]]
+        return [getattr(self.envs, attr_name)] * len(self._rows(indices))
+
+    def has_attr(self, attr_name: str) -> bool:
+        """Whether agents have the attribute."""
+        if attr_name == "action_masks":
+            return not isinstance(self.action_space, spaces.Box)
+        return hasattr(self.envs, attr_name)
+
+    def set_attr(self, attr_name: str, value: Any, indices: Indices = None) -> None:
+        """Refuse: agents share one environment, so none has attributes of its own.
+
+        Raises:
+            NotImplementedError: Always.
+        """
+        raise NotImplementedError(
+            f"cannot set {attr_name!r}: the agents share one environment. Use its side channels "
+            "or parameters."
+        )
+
+    def env_method(
+        self, method_name: str, *method_args: Any, indices: Indices = None, **method_kwargs: Any
+    ) -> list[Any]:
+        """Call a method of every agent; `action_masks` is the only one.
+
+        Raises:
+            AttributeError: It is another.
+        """
+        if method_name != "action_masks":
+            raise AttributeError(
+                f"agents have no method {method_name!r}: they share one environment, whose "
+                "methods are those of `envs`"
+            )
+        return list(self.action_masks()[self._rows(indices)])
+
+    def env_is_wrapped(self, wrapper_class: type[Any], indices: Indices = None) -> list[bool]:
+        """Whether single agents are wrapped: never."""
+        return [False] * len(self._rows(indices))
+
+    def _rows(self, indices: Indices) -> list[int]:
+        return list(self._get_indices(indices))

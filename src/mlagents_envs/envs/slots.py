@@ -1,0 +1,256 @@
+"""Agents that come and go, mapped to the stable rows of a vector environment.
+
+`Slots` holds what a vector step reports, one row per slot. A `Scene` is one environment and its
+run of slots: it writes what its agents report and hands them their actions.
+"""
+
+import selectors
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlagents_envs.base_env import (
+    ActionTuple,
+    AgentId,
+    BehaviorName,
+    DecisionSteps,
+    IntArray,
+    TerminalSteps,
+)
+from mlagents_envs.envs.source import EnvSource
+from mlagents_envs.envs.spaces import ActionLayout, ObservationLayout
+from mlagents_envs.logging_util import get_logger
+
+logger = get_logger(__name__)
+
+Rows = slice | NDArray[np.intp]
+"""Rows of a batch; a slice where it is a run of them."""
+
+NOBODY = -1
+
+_LOOK_AGAIN_S = 1.0
+"""Longest wait for whichever answer is first. After it the next scene's answer is waited for, with
+the deadline of its own environment."""
+
+
+class Slots:
+    """What a vector step reports, (S, ...) for S slots.
+
+    Args:
+        observations: How observations look in Gymnasium.
+        actions: How actions do.
+        size: S.
+
+    Attributes:
+        obs: The last observation of every slot, by part of the layout.
+        agent_id: Who has the slot or had it last; `NOBODY` for none so far.
+        is_running: Whether the slot's episode goes on.
+        has_groups: Whether any agent was in a group.
+        reward: In this step, like all that follow.
+        group_reward: The same for the agent's group.
+        terminated: Whether the task ended the episode.
+        truncated: Whether a clock did.
+        acting: Whether the agent asks, so that the next action will be obeyed.
+        allowed: (S, choices) which actions an acting slot may choose.
+        ended: Slots whose episode ended, their agents and what those observed last.
+    """
+
+    def __init__(self, observations: ObservationLayout, actions: ActionLayout, size: int) -> None:
+        self.observations = observations
+        self.actions = actions
+        self.size = size
+        self.obs = [np.zeros((size, *part.shape), part.dtype) for part in observations.part_spaces]
+        self.agent_id = np.full(size, NOBODY, np.int64)
+        self.is_running = np.zeros(size, np.bool_)
+        self.has_groups = False
+        self.begin_step()
+
+    def begin_step(self) -> None:
+        """Make new arrays for what the step will report."""
+        self.reward = np.zeros(self.size, np.float32)
+        self.group_reward = np.zeros(self.size, np.float32)
+        self.terminated = np.zeros(self.size, np.bool_)
+        self.truncated = np.zeros(self.size, np.bool_)
+        self.acting = np.zeros(self.size, np.bool_)
+        self.allowed = np.ones((self.size, self.actions.n_choices), np.bool_)
+        self.ended: list[tuple[NDArray[np.intp], NDArray[np.int64], list[NDArray[Any]]]] = []
+
+    def reset(self) -> None:
+        """Forget all agents and what they observed."""
+        for held in self.obs:
+            held[:] = 0
+        self.agent_id[:] = NOBODY
+        self.is_running[:] = False
+        self.begin_step()
+
+    def write_decisions(self, slots: Rows, decisions: DecisionSteps, rows: Rows) -> None:
+        """Write what agents report who ask for an action."""
+        self._write_obs(slots, self.observations.encode_parts([obs[rows] for obs in decisions.obs]))
+        # What comes with the first request of an episode follows from no action.
+        goes_on = self.is_running[slots]
+        self.reward[slots] += decisions.reward[rows] * goes_on
+        self.group_reward[slots] += decisions.group_reward[rows] * goes_on
+        self.is_running[slots] = True
+        self.acting[slots] = True
+        if decisions.action_mask is not None:
+            masks = [mask[rows] for mask in decisions.action_mask]
+            self.allowed[slots] = self.actions.allowed(masks)
+        self.has_groups |= bool(np.count_nonzero(decisions.group_id))
+
+    def write_terminals(
+        self, slots: NDArray[np.intp], messages: list[TerminalSteps], rows: NDArray[np.intp]
+    ) -> None:
+        """Write what agents report whose episodes ended; rows count through all messages."""
+        obs = zip(*(terminals.obs for terminals in messages), strict=True)
+        parts = self.observations.encode_parts([_joined(batches)[rows] for batches in obs])
+        self._write_obs(slots, parts)
+        interrupted = _joined([terminals.interrupted for terminals in messages])[rows]
+        self.reward[slots] = _joined([terminals.reward for terminals in messages])[rows]
+        self.group_reward[slots] = _joined([terminals.group_reward for terminals in messages])[rows]
+        self.terminated[slots] = ~interrupted
+        self.truncated[slots] = interrupted
+        self.is_running[slots] = False
+        self.has_groups |= any(np.count_nonzero(terminals.group_id) for terminals in messages)
+        self.ended.append((slots, self.agent_id[slots], parts))
+
+    def _write_obs(self, slots: Rows, parts: list[NDArray[Any]]) -> None:
+        for held, part in zip(self.obs, parts, strict=True):
+            held[slots] = part
+
+
+def _joined(batches: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    return batches[0] if len(batches) == 1 else np.concatenate(batches)
+
+
+class Scene:
+    """One environment and its run of slots.
+
+    Args:
+        source: The environment.
+        behavior: Whose agents have slots.
+        first: The first of its slots.
+        size: How many it has.
+        warns: Whether to log when there are more agents than slots.
+    """
+
+    def __init__(
+        self, source: EnvSource, behavior: BehaviorName, *, first: int, size: int, warns: bool
+    ) -> None:
+        self.source = source
+        self.first = first
+        self._end_slot = first + size
+        self._behavior = behavior
+        self._warns = warns
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget all agents."""
+        self._slot_of: dict[AgentId, int] = {}
+        self._asked: IntArray = np.zeros(0, np.int32)
+        self._slots: Rows = slice(0, 0)
+        self._rows: Rows = slice(0, 0)
+        self._ended: list[TerminalSteps] = []
+
+    def collect(self, slots: Slots) -> bool:
+        """Write what the environment reports now; return whether a slot's agent asks."""
+        decisions, terminals = self.source.env.get_steps(self._behavior)
+        if len(terminals):
+            self._ended.append(terminals)
+        if not len(decisions):
+            return False
+        if self._ended:
+            self._end(slots)
+        has_homeless = not isinstance(self._rows, slice)
+        if has_homeless or not np.array_equal(decisions.agent_id, self._asked):
+            self._assign(slots, decisions.agent_id)
+        slots.write_decisions(self._slots, decisions, self._rows)
+        return bool(np.count_nonzero(slots.acting[self.first : self._end_slot]))
+
+    def act(self, actions: ActionTuple) -> None:
+        """Hand those who asked the actions of their slots; agents without a slot get zeros."""
+        continuous, discrete = actions.continuous[self._slots], actions.discrete[self._slots]
+        if not isinstance(self._rows, slice):
+            n_agents = len(self._asked)
+            continuous = _spread(continuous, self._rows, n_agents)
+            discrete = _spread(discrete, self._rows, n_agents)
+        self.source.env.set_actions(self._behavior, ActionTuple(continuous, discrete))
+
+    def _end(self, slots: Slots) -> None:
+        """Write the ends of episodes; one in which the agent never asked leaves no trace."""
+        row_of: dict[int, int] = {}
+        agents = _joined([terminals.agent_id for terminals in self._ended]).tolist()
+        for row, agent in enumerate(agents):
+            slot = self._slot_of.get(agent)
+            if slot is not None and slots.is_running[slot]:
+                row_of.setdefault(slot, row)
+        if row_of:
+            where, rows = (np.array([*part], np.intp) for part in (row_of, row_of.values()))
+            slots.write_terminals(where, self._ended, rows)
+        self._ended = []
+
+    def _assign(self, slots: Slots, asking: IntArray) -> None:
+        """Find the slots of agents; new ones get those where no episode goes on."""
+        agents = asking.tolist()
+        returning = {self._slot_of[agent] for agent in agents if agent in self._slot_of}
+        free = iter(
+            [
+                slot
+                for slot in range(self.first, self._end_slot)
+                if not slots.is_running[slot] and slot not in returning
+            ]
+        )
+        seated: list[tuple[int, int]] = []
+        for row, agent in enumerate(agents):
+            slot = self._slot_of.get(agent)
+            if slot is None:
+                slot = next(free, None)
+                if slot is None:
+                    continue
+                self._slot_of.pop(int(slots.agent_id[slot]), None)
+                self._slot_of[agent] = slot
+                slots.agent_id[slot] = agent
+            seated.append((row, slot))
+        rows, where = np.array(seated, np.intp).reshape(-1, 2).T
+        self._asked = asking
+        self._rows = slice(None) if len(rows) == len(agents) else rows
+        is_run = len(where) > 0 and bool((np.diff(where) == 1).all())
+        self._slots = slice(int(where[0]), int(where[-1]) + 1) if is_run else where
+        if self._warns and len(rows) < len(agents):
+            self._warns = False
+            logger.warning(
+                "behavior %r: %d agents ask, but the environment has %d slots; agents without a "
+                "slot act on zeros. Pass agents_per_env to have more.",
+                self._behavior,
+                len(agents),
+                self._end_slot - self.first,
+            )
+
+
+def _spread(part: NDArray[Any], rows: NDArray[np.intp], n_agents: int) -> NDArray[Any]:
+    """Return (n_agents, ...) zeros with `part` in `rows`."""
+    spread = np.zeros((n_agents, *part.shape[1:]), part.dtype)
+    spread[rows] = part
+    return spread
+
+
+def answered(scenes: Sequence[Scene]) -> list[Scene]:
+    """Return scenes to receive from, at least one: first those that work here, then as they come.
+
+    Args:
+        scenes: To which a step was sent.
+    """
+    by_descriptor: dict[int, Scene] = {}
+    for scene in scenes:
+        descriptor = scene.source.env.fileno()
+        if descriptor is None:
+            return [scene]
+        by_descriptor[descriptor] = scene
+    if len(scenes) > 1:
+        with selectors.DefaultSelector() as selector:
+            for descriptor in by_descriptor:
+                selector.register(descriptor, selectors.EVENT_READ)
+            if ready := selector.select(_LOOK_AGAIN_S):
+                return [by_descriptor[key.fd] for key, _ in ready]
+    return [scenes[0]]

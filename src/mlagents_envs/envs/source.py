@@ -1,0 +1,55 @@
+"""`EnvSource`: an environment that can begin anew from a seed, if somebody told how to make it."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from mlagents_envs.base_env import BaseEnv
+from mlagents_envs.logging_util import get_logger
+
+logger = get_logger(__name__)
+
+EnvMaker = Callable[..., BaseEnv]
+"""Makes an environment; takes the keyword `seed`, a number of 31 bits."""
+
+
+class EnvSource:
+    """What a wrapper steps: an environment, or a function that makes one from a seed.
+
+    A `BaseEnv` takes its seed when it is made. So `reset` with a seed makes another where a
+    function was given, and cannot do what it is asked where an environment was given.
+
+    Args:
+        env: The environment, or the function.
+        seed: For the function; random if None.
+
+    Attributes:
+        env: The environment of now.
+    """
+
+    def __init__(self, env: BaseEnv | EnvMaker, seed: int | None = None) -> None:
+        self._make: EnvMaker | None = None
+        if isinstance(env, BaseEnv):
+            self.env = env
+        else:
+            self._make = env
+            if seed is None:
+                seed = int(np.random.SeedSequence().generate_state(1)[0])
+            self.env = env(seed=seed % 2**31)
+        self._has_warned = False
+
+    def reset(self, seed: int | None) -> None:
+        """Begin all episodes anew, everything as it is under this seed if there is one."""
+        if seed is not None:
+            if self._make is not None:
+                self.env.close()
+                self.env = self._make(seed=seed % 2**31)
+            elif not self._has_warned:
+                self._has_warned = True
+                logger.warning(
+                    "reset(seed=%d) does not seed this environment: it got its seed when it was "
+                    "made. Pass a function that makes it instead, for example "
+                    'lambda seed: UnityEnvironment("build", seed=seed).',
+                    seed,
+                )
+        self.env.reset()

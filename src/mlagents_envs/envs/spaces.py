@@ -1,0 +1,262 @@
+"""Specifications as Gymnasium spaces, and the values of one as values of the other.
+
+Letters in shapes: N agents, A continuous actions, K discrete branches.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from mlagents_envs.base_env import ActionSpec, ActionTuple, BoolArray, ObservationSpec
+from mlagents_envs.exception import UnityException
+
+Space = spaces.Space[Any]
+
+
+class UnityGymException(UnityException, gymnasium.error.Error):
+    """An environment does not fit the wrapper, or the wrapper was used out of order."""
+
+
+def is_image(spec: ObservationSpec) -> bool:
+    """Whether the observation is an image, (channels, height, width)."""
+    return len(spec.shape) == 3
+
+
+def observation_space(spec: ObservationSpec, *, uint8_visual: bool = False) -> spaces.Box:
+    """Return the space of one observation: [0, 1] for an image, otherwise unbounded.
+
+    Args:
+        spec: The observation.
+        uint8_visual: Whether images are bytes, 0 to 255.
+    """
+    if not is_image(spec):
+        return spaces.Box(-np.inf, np.inf, spec.shape, np.float32)
+    if uint8_visual:
+        return spaces.Box(0, 255, spec.shape, np.uint8)
+    return spaces.Box(0.0, 1.0, spec.shape, np.float32)
+
+
+def action_space(spec: ActionSpec) -> Space:
+    """Return the space of one agent's actions.
+
+    Continuous actions are a `Box` of [-1, 1], one branch is `Discrete`, several are
+    `MultiDiscrete`. Both kinds together are a `Dict` of `continuous` and `discrete`, the latter
+    always `MultiDiscrete`.
+
+    Raises:
+        UnityGymException: There is nothing to do.
+    """
+    continuous = spaces.Box(-1.0, 1.0, (spec.continuous_size,), np.float32)
+    branches = list(spec.discrete_branches)
+    if spec.continuous_size and branches:
+        return spaces.Dict({"continuous": continuous, "discrete": spaces.MultiDiscrete(branches)})
+    if spec.continuous_size:
+        return continuous
+    if not branches:
+        raise UnityGymException("the behavior has no actions, so there is nothing to decide")
+    return spaces.Discrete(branches[0]) if len(branches) == 1 else spaces.MultiDiscrete(branches)
+
+
+class ActionFlattener:
+    """Several discrete branches as a single one: every combination is a choice.
+
+    Args:
+        branched_action_space: Number of choices of every branch. The last branch varies fastest.
+
+    Attributes:
+        action_space: All combinations.
+        table: (combinations, K) the branches' choices of every combination.
+        action_lookup: The same, by combination.
+    """
+
+    def __init__(self, branched_action_space: Sequence[int]) -> None:
+        sizes = tuple(int(size) for size in branched_action_space)
+        self.action_space = spaces.Discrete(math.prod(sizes))
+        self.table = np.stack(
+            np.unravel_index(np.arange(math.prod(sizes)), sizes), axis=1, dtype=np.int32
+        )
+        self.action_lookup: dict[int, list[int]] = dict(enumerate(self.table.tolist()))
+
+    def lookup_action(self, action: int) -> list[int]:
+        """Return what every branch does in this combination."""
+        return self.action_lookup[int(action)]
+
+
+class ActionLayout:
+    """How the actions of a behavior look in Gymnasium.
+
+    Args:
+        spec: The behavior's actions.
+        flatten_branched: Whether several discrete branches become one, by `ActionFlattener`.
+
+    Attributes:
+        space: Of one agent.
+        n_choices: Columns of an action mask: all branches' choices, side by side.
+        flattener: None where branches are left as they are.
+
+    Raises:
+        UnityGymException: There is nothing to do.
+    """
+
+    def __init__(self, spec: ActionSpec, *, flatten_branched: bool = False) -> None:
+        self._spec = spec
+        self.flattener: ActionFlattener | None = None
+        self.space = action_space(spec)
+        if flatten_branched and spec.is_discrete() and spec.discrete_size > 1:
+            self.flattener = ActionFlattener(spec.discrete_branches)
+            self.space = self.flattener.action_space
+        self.n_choices = (
+            sum(spec.discrete_branches) if self.flattener is None else len(self.flattener.table)
+        )
+
+    def decode(self, actions: Any) -> ActionTuple:
+        """Turn actions of N agents, batched as Gymnasium does, into what a `BaseEnv` takes."""
+        if self._spec.is_continuous():
+            return ActionTuple(continuous=np.asarray(actions, np.float32))
+        if not self._spec.is_discrete():
+            return ActionTuple(actions["continuous"], actions["discrete"])
+        discrete = np.asarray(actions)
+        if self.flattener is not None:
+            discrete = self.flattener.table[discrete]
+        return ActionTuple(discrete=discrete[:, None] if discrete.ndim == 1 else discrete)
+
+    def decode_one(self, action: Any) -> ActionTuple:
+        """Turn the action of one agent into one row."""
+        if isinstance(action, dict):
+            return self.decode({kind: np.asarray(part)[None] for kind, part in action.items()})
+        return self.decode(np.asarray(action)[None])
+
+    def allowed(self, masks: list[BoolArray]) -> BoolArray:
+        """Turn the masks of a `DecisionSteps` into (N, n_choices), True where allowed."""
+        if self.flattener is None:
+            return ~np.concatenate(masks, axis=1)
+        table = self.flattener.table
+        allowed = np.ones((len(masks[0]), self.n_choices), np.bool_)
+        for branch, mask in enumerate(masks):
+            allowed &= ~mask[:, table[:, branch]]
+        return allowed
+
+    def mask_to_sample(self, masks: list[BoolArray]) -> Any:
+        """Turn the masks of one agent into what `space.sample(mask)` takes; 1 where allowed."""
+        if isinstance(self.space, spaces.Discrete):
+            return self.allowed(masks)[0].astype(np.int8)
+        by_branch = tuple((~mask[0]).astype(np.int8) for mask in masks)
+        if isinstance(self.space, spaces.Dict):
+            return {"continuous": None, "discrete": by_branch}
+        return by_branch
+
+
+ObservationStyle = Literal["first", "tuple", "dict", "flat"]
+
+
+class ObservationLayout:
+    """How the observations of a behavior look in Gymnasium.
+
+    | style | an agent's observation is |
+    |---|---|
+    | `first` | the first image if there is one, else all vectors side by side |
+    | `tuple` | all images, all matrices, then all vectors side by side |
+    | `dict` | all of them by their names; the array itself where there is only one |
+    | `flat` | all of them, flattened and side by side |
+
+    Args:
+        specs: The observations.
+        style: One of the above.
+        uint8_visual: Whether images are bytes, 0 to 255.
+
+    Attributes:
+        space: Of one agent.
+        part_spaces: Of the arrays that it is made of.
+        left_out: Names of the observations that the style does not show.
+
+    Raises:
+        UnityGymException: There is nothing to observe.
+    """
+
+    def __init__(
+        self, specs: Sequence[ObservationSpec], style: ObservationStyle, *, uint8_visual: bool
+    ) -> None:
+        if not specs:
+            raise UnityGymException("the behavior has no observations")
+        self._specs = list(specs)
+        self._style = style
+        self._uint8_visual = uint8_visual and style != "flat"
+        self._parts = self._choose_parts()
+        shown = {index for part in self._parts for index in part}
+        self.left_out = [spec.name for index, spec in enumerate(specs) if index not in shown]
+        self.part_spaces = [self._space_of_part(part) for part in self._parts]
+        self.space = self._space()
+
+    def _choose_parts(self) -> list[list[int]]:
+        """Return which observations make each part; several are laid side by side."""
+        by_rank: dict[int, list[int]] = {}
+        for index, spec in enumerate(self._specs):
+            by_rank.setdefault(len(spec.shape), []).append(index)
+        vectors = by_rank.pop(1, [])
+        others = [index for rank in sorted(by_rank, reverse=True) for index in by_rank[rank]]
+        if self._style == "flat":
+            return [list(range(len(self._specs)))]
+        if self._style == "dict":
+            return [[index] for index in range(len(self._specs))]
+        if self._style == "tuple":
+            return [[index] for index in others] + ([vectors] if vectors else [])
+        images = by_rank.get(3)
+        return [images[:1] if images else vectors or others[:1]]
+
+    def _space(self) -> Space:
+        structure = self.assemble(self.part_spaces)
+        if isinstance(structure, tuple):
+            return spaces.Tuple(structure)
+        return spaces.Dict(structure) if isinstance(structure, dict) else structure
+
+    def _space_of_part(self, part: list[int]) -> spaces.Box:
+        if len(part) == 1 and self._style != "flat":
+            return observation_space(self._specs[part[0]], uint8_visual=self._uint8_visual)
+        size = sum(math.prod(self._specs[index].shape) for index in part)
+        return spaces.Box(-np.inf, np.inf, (size,), np.float32)
+
+    def encode(self, obs: Sequence[NDArray[Any]]) -> Any:
+        """Lay out observations, each (N, *shape), or each (*shape) for one agent; all copied."""
+        return self.assemble([part.copy() for part in self.encode_parts(obs)])
+
+    def encode_parts(self, obs: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+        """Return the arrays that the observation is made of, copied only where they must be."""
+        return [self._encode_part(part, obs) for part in self._parts]
+
+    def assemble(self, parts: Sequence[Any]) -> Any:
+        """Put the arrays that an observation is made of, or something alike, together."""
+        if self._style == "tuple":
+            return tuple(parts)
+        if len(parts) == 1:
+            return parts[0]
+        return {spec.name: part for spec, part in zip(self._specs, parts, strict=True)}
+
+    def _encode_part(self, part: list[int], obs: Sequence[NDArray[Any]]) -> NDArray[Any]:
+        if len(part) == 1 and self._style != "flat":
+            spec, array = self._specs[part[0]], obs[part[0]]
+            return self._encode_image(array) if is_image(spec) else array
+        flat = []
+        for index in part:
+            shape = self._specs[index].shape
+            array = as_floats(obs[index])
+            flat.append(array.reshape(*array.shape[: array.ndim - len(shape)], math.prod(shape)))
+        return np.concatenate(flat, axis=-1)
+
+    def _encode_image(self, image: NDArray[Any]) -> NDArray[Any]:
+        if not self._uint8_visual:
+            return as_floats(image)
+        if image.dtype == np.uint8:
+            return image
+        return np.round(image * np.float32(255.0)).astype(np.uint8)
+
+
+def as_floats(image: NDArray[Any]) -> NDArray[np.float32]:
+    """Return images as float32; bytes are scaled to [0, 1]."""
+    if image.dtype == np.uint8:
+        return image * np.float32(1.0 / 255.0)
+    return image.astype(np.float32, copy=False)

@@ -1,0 +1,214 @@
+"""`UnityToGymWrapper`: one agent as a `gymnasium.Env`."""
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+
+from mlagents_envs.base_env import BaseEnv, BehaviorSpec, DecisionSteps, TerminalSteps
+from mlagents_envs.envs.rendering import RENDER_METADATA, check_render_mode, picture
+from mlagents_envs.envs.source import EnvMaker, EnvSource
+from mlagents_envs.envs.spaces import (
+    ActionFlattener,
+    ActionLayout,
+    ObservationLayout,
+    UnityGymException,
+    is_image,
+)
+from mlagents_envs.logging_util import get_logger
+
+__all__ = ["ActionFlattener", "UnityGymException", "UnityToGymWrapper"]
+
+logger = get_logger(__name__)
+
+
+class UnityToGymWrapper(gymnasium.Env[Any, Any]):
+    """One agent of one behavior as a `gymnasium.Env`.
+
+        env = UnityToGymWrapper(UnityEnvironment("builds/Basic"))
+        observation, info = env.reset()
+        observation, reward, terminated, truncated, info = env.step(env.action_space.sample())
+
+    An episode that the task ended is terminated, one that a clock ended is truncated. `info` has
+    the agent's steps object as `step` and, with discrete actions, what is allowed now as
+    `action_mask`, for `env.action_space.sample(info["action_mask"])`.
+
+    Args:
+        unity_env: The environment, or a function that makes one from the keyword `seed`; only
+            with a function `reset(seed=...)` can do what it says. It is closed with the wrapper.
+        uint8_visual: Whether images are bytes, 0 to 255, rather than floats, 0 to 1.
+        flatten_branched: Whether several discrete branches become a single one.
+        allow_multiple_obs: Whether the observation is a tuple of all there are, images first, all
+            vectors side by side last; otherwise it is the first image, or else the vectors.
+        action_space_seed: Of `action_space.sample()`.
+        render_mode: `rgb_array` to make `render()` return a picture, or None.
+        ignore_other_agents: Whether to let other agents stand idle, rather than raise.
+
+    Attributes:
+        name: The behavior.
+        group_spec: Its specification.
+        game_over: Whether the episode has ended and `reset` must come next.
+        visual_obs: The last image observed, (channels, height, width); None without images.
+
+    Raises:
+        UnityGymException: There is not exactly one behavior and one agent, or the behavior has no
+            observations or no actions.
+    """
+
+    metadata = RENDER_METADATA
+    reward_range = (-float("inf"), float("inf"))
+
+    def __init__(
+        self,
+        unity_env: BaseEnv | EnvMaker,
+        uint8_visual: bool = False,
+        flatten_branched: bool = False,
+        allow_multiple_obs: bool = False,
+        action_space_seed: int | None = None,
+        *,
+        render_mode: str | None = None,
+        ignore_other_agents: bool = False,
+    ) -> None:
+        self.render_mode = check_render_mode(render_mode)
+        self._ignores_others = ignore_other_agents
+        self._source = EnvSource(unity_env)
+        self._agent = 0
+        self.game_over = True
+        self.visual_obs: NDArray[Any] | None = None
+        try:
+            self._source.reset(None)
+            self.name, self.group_spec = self._only_behavior()
+            self._find_agent()
+            self._layout = ObservationLayout(
+                self.group_spec.observation_specs,
+                "tuple" if allow_multiple_obs else "first",
+                uint8_visual=uint8_visual,
+            )
+            self._actions = ActionLayout(
+                self.group_spec.action_spec, flatten_branched=flatten_branched
+            )
+        except BaseException:
+            self.close()
+            raise
+        if self._layout.left_out:
+            logger.warning(
+                "%s: the observations %s are left out; allow_multiple_obs=True shows them.",
+                self.name,
+                self._layout.left_out,
+            )
+        self._image = next(
+            (i for i, spec in enumerate(self.group_spec.observation_specs) if is_image(spec)), None
+        )
+        self.observation_space = self._layout.space
+        self.action_space = self._actions.space
+        self.action_space.seed(action_space_seed)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Begin an episode; `options` are not used.
+
+        Returns:
+            The first observation, and `info`.
+        """
+        super().reset(seed=seed)
+        self._source.reset(seed)
+        decisions = self._find_agent()
+        self.game_over = False
+        return self._observe(decisions), self._info(decisions)
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """Act, and go on until the agent asks again or its episode has ended.
+
+        Returns:
+            Observation, reward, whether the task ended the episode, whether a clock did, `info`.
+
+        Raises:
+            UnityGymException: The episode has ended already.
+            UnityActionException: The action does not fit.
+        """
+        if self.game_over:
+            raise UnityGymException("the episode has ended: call reset() before step()")
+        self._source.env.set_action_for_agent(
+            self.name, self._agent, self._actions.decode_one(action)
+        )
+        while True:
+            self._source.env.step()
+            decisions, terminals = self._steps()
+            if self._agent in terminals:
+                self.game_over = True
+                interrupted = bool(terminals[self._agent].interrupted)
+                return *self._report(terminals), not interrupted, interrupted, {"step": terminals}
+            if self._agent in decisions:
+                return *self._report(decisions), False, False, self._info(decisions)
+            if len(decisions) and not self._ignores_others:
+                raise UnityGymException(
+                    f"{self.name}: agent {self._agent} vanished without ending its episode, and "
+                    f"agent {decisions.agent_id[0]} came in its place. End the episode in the "
+                    "scene before an agent is removed."
+                )
+
+    def render(self) -> NDArray[np.uint8] | None:
+        """Return the environment's picture, or else the last image observed, (H, W, 3).
+
+        Nothing is drawn anew, and without a render mode there is None.
+
+        Raises:
+            UnityGymException: There is neither.
+        """
+        if self.render_mode is None:
+            return None
+        return picture(self._source.env, self.visual_obs)
+
+    def close(self) -> None:
+        """Close the environment. Calling it again does nothing."""
+        self._source.env.close()
+
+    def _only_behavior(self) -> tuple[str, BehaviorSpec]:
+        specs = self._source.env.behavior_specs
+        if len(specs) != 1:
+            raise UnityGymException(
+                f"expected one behavior, but the environment has {list(specs)}. The PettingZoo "
+                "wrappers take several, UnityVectorEnv takes one of them by its name."
+            )
+        ((name, spec),) = specs.items()
+        return name, spec
+
+    def _find_agent(self) -> DecisionSteps:
+        """Go on until somebody asks; the first who does is the agent."""
+        decisions, _ = self._steps()
+        while not len(decisions):
+            self._source.env.step()
+            decisions, _ = self._steps()
+        self._agent = int(decisions.agent_id[0])
+        return decisions
+
+    def _steps(self) -> tuple[DecisionSteps, TerminalSteps]:
+        decisions, terminals = self._source.env.get_steps(self.name)
+        n_agents = max(len(decisions), len(terminals))
+        if n_agents > 1 and not self._ignores_others:
+            raise UnityGymException(
+                f"{self.name}: expected one agent, but the scene has {n_agents}. UnityVectorEnv "
+                "drives them all; ignore_other_agents=True drives the first and leaves the "
+                "others idle."
+            )
+        return decisions, terminals
+
+    def _report(self, steps: DecisionSteps | TerminalSteps) -> tuple[Any, float]:
+        return self._observe(steps), float(steps.reward[steps.agent_id_to_index[self._agent]])
+
+    def _observe(self, steps: DecisionSteps | TerminalSteps) -> Any:
+        row = steps.agent_id_to_index[self._agent]
+        if self._image is not None:
+            self.visual_obs = steps.obs[self._image][row]
+        return self._layout.encode([batch[row] for batch in steps.obs])
+
+    def _info(self, decisions: DecisionSteps) -> dict[str, Any]:
+        info: dict[str, Any] = {"step": decisions}
+        if decisions.action_mask is not None:
+            row = decisions.agent_id_to_index[self._agent]
+            info["action_mask"] = self._actions.mask_to_sample(
+                [mask[row : row + 1] for mask in decisions.action_mask]
+            )
+        return info

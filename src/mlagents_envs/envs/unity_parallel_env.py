@@ -1,0 +1,105 @@
+"""`UnityParallelEnv`: many agents as a PettingZoo `ParallelEnv`, all acting at once."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pettingzoo import ParallelEnv
+
+from mlagents_envs.base_env import BaseEnv, BehaviorName
+from mlagents_envs.envs.source import EnvMaker
+from mlagents_envs.envs.unity_pettingzoo_base_env import (
+    AgentName,
+    Report,
+    UnityPettingzooBaseEnv,
+)
+from mlagents_envs.exception import UnityActionException
+
+
+class UnityParallelEnv(UnityPettingzooBaseEnv, ParallelEnv):  # type: ignore[misc]  # untyped
+    """All agents of an environment, each acting in every step.
+
+        env = UnityParallelEnv(default_registry["3DBall"].make)
+        observations, infos = env.reset(seed=1)
+        while env.agents:
+            actions = {agent: env.action_space(agent).sample() for agent in env.agents}
+            observations, rewards, terminations, truncations, infos = env.step(actions)
+
+    A step goes on until one of the agents asks for an action or has ended. An agent of which
+    nothing is new keeps its observation, has the reward 0 and `decides` is False in its info: what
+    it is told to do next has no effect.
+
+    Arguments, spaces, names and infos: see `UnityPettingzooBaseEnv`.
+    """
+
+    def __init__(
+        self,
+        env: BaseEnv | EnvMaker,
+        seed: int | None = None,
+        *,
+        max_agents: Mapping[BehaviorName, int] | None = None,
+        uint8_visual: bool = False,
+    ) -> None:
+        super().__init__(env, seed, max_agents=max_agents, uint8_visual=uint8_visual)
+        self._reports: dict[AgentName, Report] = {}
+
+    def reset(
+        self, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[dict[AgentName, Any], dict[AgentName, dict[str, Any]]]:
+        """Begin a new episode of the whole environment.
+
+        Args:
+            seed: Of the environment, if this wrapper was given a function that makes it.
+            options: None is known; what is given is ignored.
+
+        Returns:
+            Observations and infos, by agent.
+        """
+        self._reports = self._begin(seed)
+        return (
+            {agent: self._reports[agent].observation for agent in self.agents},
+            {agent: self._reports[agent].info for agent in self.agents},
+        )
+
+    def step(
+        self, actions: Mapping[AgentName, Any]
+    ) -> tuple[
+        dict[AgentName, Any],
+        dict[AgentName, float],
+        dict[AgentName, bool],
+        dict[AgentName, bool],
+        dict[AgentName, dict[str, Any]],
+    ]:
+        """Let all agents act; an agent that is not told what to do does nothing.
+
+        Returns:
+            Observations, rewards, terminations, truncations and infos, by agent: of everyone who
+            took part, and of who is new.
+
+        Raises:
+            UnityActionException: An action is not in its agent's space, or the agent does not
+                take part.
+            UnityEnvironmentException: Nobody takes part: the episode is over or has not begun.
+        """
+        self._require_agents()
+        strangers = sorted(actions.keys() - set(self.agents))
+        if strangers:
+            raise UnityActionException(f"{strangers} do not take part; {self.agents} do")
+        reports = self._play(
+            {agent: self._decode(agent, action) for agent, action in actions.items()}
+        )
+        unchanged = {agent: _nothing_new(self._reports[agent]) for agent in self.agents}
+        all_reports = {**unchanged, **reports}
+        self._reports = {agent: one for agent, one in all_reports.items() if not one.has_ended}
+        self.agents = [agent for agent in self.possible_agents if agent in self._reports]
+        return (
+            {agent: one.observation for agent, one in all_reports.items()},
+            {agent: one.reward for agent, one in all_reports.items()},
+            {agent: one.terminated for agent, one in all_reports.items()},
+            {agent: one.truncated for agent, one in all_reports.items()},
+            {agent: one.info for agent, one in all_reports.items()},
+        )
+
+
+def _nothing_new(report: Report) -> Report:
+    info = {**report.info, "group_reward": 0.0, "decides": False}
+    return report._replace(reward=0.0, info=info)

@@ -1,0 +1,455 @@
+"""What the PettingZoo wrappers share: agents by name, their spaces, and a step of play.
+
+An agent is called `<behavior>?agent_id=<number>`. In PettingZoo `possible_agents` should never
+change, and who has ended does not come back before the next `reset`; a simulation lets agents begin
+anew at once, perhaps under new ids. So a name stands for one agent per episode of the whole
+environment: whoever asks first after a `reset`, or appears while there is a name that was not used
+yet. An agent that begins anew, or takes the place of one that ended, waits for the next `reset` and
+until then does nothing. More names are made only when more agents are there at once than there are
+names.
+"""
+
+import copy
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from mlagents_envs.base_env import (
+    ActionTuple,
+    AgentId,
+    BaseEnv,
+    BehaviorName,
+    BehaviorSpec,
+    DecisionSteps,
+    ObservationSpec,
+    TerminalSteps,
+)
+from mlagents_envs.envs.source import EnvMaker, EnvSource
+from mlagents_envs.envs.spaces import ActionLayout, ObservationLayout, Space
+from mlagents_envs.exception import UnityActionException, UnityEnvironmentException
+
+AgentName = str
+
+_MAX_SILENT_STEPS = 10_000
+"""How long others may go on while none of the agents that are left asks for an action."""
+
+
+class Report(NamedTuple):
+    """What is new of one agent.
+
+    Attributes:
+        observation: As its space says.
+        reward: Its own and its group's, since its previous report.
+        terminated: Whether the task ended its episode.
+        truncated: Whether a clock ended its episode.
+        info: `behavior_name`, `agent_id` in the simulation, `group_id` (0 for none),
+            `group_reward`, the group's part of the reward, and whether the agent `decides`, so
+            that its next action counts; `interrupted` when its episode has ended.
+    """
+
+    observation: Any
+    reward: float
+    terminated: bool
+    truncated: bool
+    info: dict[str, Any]
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the agent's episode is over, one way or the other."""
+        return self.terminated or self.truncated
+
+
+class UnityPettingzooBaseEnv:
+    """Base of `UnityParallelEnv` and `UnityAECEnv`.
+
+    Actions: a float `Box` of [-1, 1] for continuous actions, `Discrete` for one branch,
+    `MultiDiscrete` for several; for both kinds a `Dict` of `continuous` and `discrete`.
+
+    Observations: an array, or a dict of several by their names. With discrete actions a dict of
+    that as `observation`, and `action_mask` as `action_space(agent).sample` takes it: 1 where an
+    action is allowed, an int8 array for a single branch, a tuple of one array per branch otherwise.
+
+    Args:
+        env: What to wrap, or a function that makes it and takes the keyword `seed`. Only of the
+            latter can `reset` obey a seed.
+        seed: Of the action spaces, to sample from, and of the environment if it is made here.
+        max_agents: By behavior, how many names there are at least. Raise it over the number of
+            agents that ask after a reset where others appear later.
+        uint8_visual: Whether images are bytes, 0 to 255, rather than floats, 0 to 1.
+
+    Attributes:
+        agents: Who takes part now, in the order of `possible_agents`.
+        possible_agents: All names. It grows when more agents are there at once than before.
+        observation_spaces: By name.
+        action_spaces: By name.
+
+    Raises:
+        UnityEnvironmentException: `max_agents` names a behavior that is not there.
+    """
+
+    def __init__(
+        self,
+        env: BaseEnv | EnvMaker,
+        seed: int | None = None,
+        *,
+        max_agents: Mapping[BehaviorName, int] | None = None,
+        uint8_visual: bool = False,
+    ) -> None:
+        self.metadata: dict[str, Any] = {"name": "unity_ml_agents", "render_modes": ["rgb_array"]}
+        self.agents: list[AgentName] = []
+        self.observation_spaces: dict[AgentName, Space] = {}
+        self.action_spaces: dict[AgentName, Space] = {}
+        self._source = EnvSource(env, seed)
+        self._uint8_visual = uint8_visual
+        self._casts: dict[BehaviorName, _Cast] = {}
+        self._cast_of: dict[AgentName, _Cast] = {}
+        self._seed = seed
+        self._begin(None)
+        self.agents = []
+        for behavior, n_agents in (max_agents or {}).items():
+            self._make_spare_names(behavior, n_agents)
+
+    @property
+    def possible_agents(self) -> list[AgentName]:
+        """All names, behavior after behavior."""
+        return [name for cast in self._casts.values() for name in cast.roster.names]
+
+    @property
+    def side_channel(self) -> dict[str, Any]:
+        """The environment's side channels by the names of their classes."""
+        channels: Iterable[Any] = getattr(self._source.env, "side_channels", ())
+        return {type(channel).__name__: channel for channel in channels}
+
+    @property
+    def render_mode(self) -> str | None:
+        """`rgb_array` where the environment can draw itself."""
+        return "rgb_array" if hasattr(self._source.env, "render") else None
+
+    def observation_space(self, agent: AgentName) -> Space:
+        """Return the space of what an agent observes."""
+        return self.observation_spaces[agent]
+
+    def action_space(self, agent: AgentName) -> Space:
+        """Return the space of an agent's actions, each time the same object."""
+        return self.action_spaces[agent]
+
+    def seed(self, seed: int | None = None) -> None:
+        """Seed the action spaces, to sample from."""
+        self._seed = seed
+        for index, space in enumerate(self.action_spaces.values()):
+            space.seed(None if seed is None else seed + index)
+
+    def render(self) -> NDArray[np.uint8] | None:
+        """Draw the environment as it is, (H, W, 3); None where it cannot draw itself."""
+        if self.render_mode is None:
+            return None
+        picture: NDArray[np.uint8] = self._source.env.render()  # type: ignore[attr-defined]
+        return picture
+
+    def close(self) -> None:
+        """Close the environment. Calling it again does nothing."""
+        self.agents = []
+        self._source.env.close()
+
+    # For the wrappers.
+
+    def _begin(self, seed: int | None) -> dict[AgentName, Report]:
+        """Begin a new episode of the whole environment; return a report of everyone in it."""
+        self._source.reset(seed)
+        for cast in self._casts.values():
+            cast.roster.begin()
+        reports = self._receive() or self._play({})
+        self.agents = [agent for agent in self.possible_agents if agent in reports]
+        return reports
+
+    def _play(self, actions: Mapping[AgentName, ActionTuple]) -> dict[AgentName, Report]:
+        """Go on until at least one agent by name asks for an action or has ended.
+
+        Args:
+            actions: One row each. Who asked and has none does nothing.
+
+        Returns:
+            A report of everyone who asks or has ended. Who has not been in `agents` is new.
+        """
+        for _ in range(_MAX_SILENT_STEPS):
+            self._set_actions(actions)
+            self._source.env.step()
+            reports = self._receive()
+            if reports:
+                return reports
+            actions = {}
+        raise UnityEnvironmentException(
+            f"in {_MAX_SILENT_STEPS} steps none of {self.agents} asked for an action or ended; "
+            "others did. Call reset()."
+        )
+
+    def _decode(self, agent: AgentName, action: Any) -> ActionTuple:
+        """Turn what one agent shall do into one row.
+
+        Raises:
+            UnityActionException: It is not in the agent's action space; continuous actions may
+                be beyond its bounds.
+        """
+        return self._cast_of[agent].decode(agent, action)
+
+    def _require_agents(self) -> None:
+        if not self.agents:
+            raise UnityEnvironmentException("no agent takes part; call reset() to begin an episode")
+
+    # The rest.
+
+    def _receive(self) -> dict[AgentName, Report]:
+        """Read what the environment reports now."""
+        reports: dict[AgentName, Report] = {}
+        for behavior, spec in self._source.env.behavior_specs.items():
+            cast = self._casts.get(behavior)
+            if cast is None:
+                cast = self._casts[behavior] = _Cast(behavior, spec, self._uint8_visual)
+            decisions, terminals = self._source.env.get_steps(behavior)
+            # Who ended may ask again at once, in another episode.
+            ended = [cast.roster.leave(agent_id) for agent_id in terminals.agent_id.tolist()]
+            asking = [cast.roster.enter(agent_id) for agent_id in decisions.agent_id.tolist()]
+            self._make_spaces(cast)
+            reports.update(cast.reports(ended, terminals))
+            reports.update(cast.reports(asking, decisions))
+        return reports
+
+    def _set_actions(self, actions: Mapping[AgentName, ActionTuple]) -> None:
+        for behavior, cast in self._casts.items():
+            if behavior not in self._source.env.behavior_specs:
+                continue  # the environment was made anew, and this has not appeared yet
+            decisions, _ = self._source.env.get_steps(behavior)
+            if len(decisions) == 0:
+                continue
+            batch = cast.spec.action_spec.empty_action(len(decisions))
+            for row, agent_id in enumerate(decisions.agent_id.tolist()):
+                action = actions.get(cast.roster.name_of(agent_id) or "")
+                if action is not None:
+                    batch.continuous[row] = action.continuous[0]
+                    batch.discrete[row] = action.discrete[0]
+            self._source.env.set_actions(behavior, batch)
+
+    def _make_spare_names(self, behavior: BehaviorName, n_agents: int) -> None:
+        cast = self._casts.get(behavior)
+        if cast is None:
+            raise UnityEnvironmentException(
+                f"max_agents names the behavior {behavior!r}; there are {list(self._casts)}"
+            )
+        while len(cast.roster.names) < n_agents:
+            cast.roster.make_name()
+        self._make_spaces(cast)
+
+    def _make_spaces(self, cast: "_Cast") -> None:
+        """Give every new name its spaces, the space of actions to itself: it keeps a seed."""
+        for name in cast.roster.names:
+            if name not in self._cast_of:
+                self._cast_of[name] = cast
+                self.observation_spaces[name] = cast.observation_space
+                space = self.action_spaces[name] = copy.deepcopy(cast.action_space)
+                if self._seed is not None:
+                    space.seed(self._seed + len(self.action_spaces) - 1)
+
+
+class HybridSpace(spaces.Dict):
+    """A `Dict` of `continuous` and `discrete` actions, sampled under a mask of the latter."""
+
+    def sample(
+        self, mask: Any | None = None, probability: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Draw an action.
+
+        Args:
+            mask: One int8 array per branch, 1 where an action is allowed; or as for any `Dict`.
+            probability: As for any `Dict`.
+        """
+        if isinstance(mask, tuple):
+            mask = {"continuous": None, "discrete": mask}
+        return super().sample(mask, probability)
+
+
+class _Roster:
+    """Who of the agents of one behavior has which name in this episode.
+
+    Attributes:
+        names: Of all agents there may be.
+    """
+
+    def __init__(self, behavior: BehaviorName) -> None:
+        self.names: list[AgentName] = []
+        self._behavior = behavior
+        self._free: list[AgentName] = []
+        self._present: set[AgentId] = set()
+        # Everyone met in this episode; None for who has ended or found no name.
+        self._met: dict[AgentId, AgentName | None] = {}
+
+    def begin(self) -> None:
+        """Forget who is who: a new episode begins."""
+        self._free = list(self.names)
+        self._present.clear()
+        self._met.clear()
+
+    def enter(self, agent_id: AgentId) -> AgentName | None:
+        """Return the name of an agent that asks; None if it waits for the next episode."""
+        self._present.add(agent_id)
+        if agent_id not in self._met:
+            if not self._free and len(self._present) > len(self.names):
+                self.make_name(agent_id)
+            self._met[agent_id] = self._take_name(self._name(agent_id))
+        return self._met[agent_id]
+
+    def leave(self, agent_id: AgentId) -> AgentName | None:
+        """Return the name of an agent that has ended, if it had one; from now on it has none."""
+        self._present.discard(agent_id)
+        name = self._met.get(agent_id)
+        self._met[agent_id] = None
+        return name
+
+    def name_of(self, agent_id: AgentId) -> AgentName | None:
+        """Return the name of an agent in play."""
+        return self._met.get(agent_id)
+
+    def make_name(self, number: int = 0) -> None:
+        """Make a new name with this number, or the next that no name has."""
+        while self._name(number) in self.names:
+            number += 1
+        self.names.append(self._name(number))
+        self._free.append(self._name(number))
+
+    def _take_name(self, wanted: AgentName) -> AgentName | None:
+        if not self._free:
+            return None
+        return self._free.pop(self._free.index(wanted) if wanted in self._free else 0)
+
+    def _name(self, number: int) -> AgentName:
+        return f"{self._behavior}?agent_id={number}"
+
+
+class _Cast:
+    """The agents of one behavior: their names, what they see and what they do.
+
+    Attributes:
+        roster: Their names.
+        spec: What they see and do in the simulation.
+        observation_space: What they see here.
+        action_space: What they do here.
+    """
+
+    def __init__(self, behavior: BehaviorName, spec: BehaviorSpec, uint8_visual: bool) -> None:
+        self.roster = _Roster(behavior)
+        self.spec = spec
+        self._behavior = behavior
+        self._actions = ActionLayout(spec.action_spec)
+        self._observations = ObservationLayout(
+            _with_unique_names(spec.observation_specs), "dict", uint8_visual=uint8_visual
+        )
+        self.action_space: Space = self._actions.space
+        if isinstance(self.action_space, spaces.Dict):
+            self.action_space = HybridSpace(self.action_space.spaces)
+        self.observation_space = self._observation_space()
+
+    def decode(self, agent: AgentName, action: Any) -> ActionTuple:
+        """Turn what one agent shall do into one row, or raise `UnityActionException`."""
+        try:
+            row = self._actions.decode_one(action)
+            self.spec.action_spec.check(row, 1, behavior=self._behavior)
+            if np.isfinite(row.continuous).all() and self._are_choices(action):
+                return row
+        except (TypeError, ValueError, KeyError, IndexError, UnityActionException):
+            pass
+        raise UnityActionException(
+            f"agent {agent!r} cannot do {action!r}; its actions are {self.action_space}"
+        )
+
+    def reports(
+        self, names: Sequence[AgentName | None], steps: DecisionSteps | TerminalSteps
+    ) -> Iterator[tuple[AgentName, Report]]:
+        """Report what is new of those agents of a step that have a name."""
+        observations = self._encode(steps)
+        interrupted = steps.interrupted.tolist() if isinstance(steps, TerminalSteps) else None
+        for row, name in enumerate(names):
+            if name is None:
+                continue
+            group_reward = float(steps.group_reward[row])
+            info: dict[str, Any] = {
+                "behavior_name": self._behavior,
+                "agent_id": int(steps.agent_id[row]),
+                "group_id": int(steps.group_id[row]),
+                "group_reward": group_reward,
+                "decides": interrupted is None,
+            }
+            if interrupted is not None:
+                info["interrupted"] = interrupted[row]
+            yield (
+                name,
+                Report(
+                    observation=_row(observations, row),
+                    reward=float(steps.reward[row]) + group_reward,
+                    terminated=interrupted is not None and not interrupted[row],
+                    truncated=interrupted is not None and interrupted[row],
+                    info=info,
+                ),
+            )
+
+    @property
+    def _branches(self) -> tuple[int, ...]:
+        return self.spec.action_spec.discrete_branches
+
+    def _observation_space(self) -> Space:
+        space = self._observations.space
+        if not self._branches:
+            return space
+        masks = [spaces.Box(0, 1, (size,), np.int8) for size in self._branches]
+        return spaces.Dict(
+            {
+                "observation": space,
+                "action_mask": masks[0] if self._has_one_mask else spaces.Tuple(masks),
+            }
+        )
+
+    @property
+    def _has_one_mask(self) -> bool:
+        return isinstance(self.action_space, spaces.Discrete)
+
+    def _encode(self, steps: DecisionSteps | TerminalSteps) -> Any:
+        """Lay out the observations of N agents: as the space says, but for (N, ...) arrays."""
+        seen = self._observations.encode(steps.obs)
+        if not self._branches:
+            return seen
+        allowed: Any = tuple(self._allowed(steps))
+        return {"observation": seen, "action_mask": allowed[0] if self._has_one_mask else allowed}
+
+    def _allowed(self, steps: DecisionSteps | TerminalSteps) -> Iterator[NDArray[np.int8]]:
+        """Yield (N, size) per branch, 1 where an action is allowed; to who has ended, all are."""
+        masks = steps.action_mask if isinstance(steps, DecisionSteps) else None
+        for branch, size in enumerate(self._branches):
+            if masks is None:
+                yield np.ones((len(steps), size), np.int8)
+            else:
+                yield (~masks[branch]).astype(np.int8)
+
+    def _are_choices(self, action: Any) -> bool:
+        if not self._branches:
+            return True
+        if isinstance(self.action_space, spaces.Dict):
+            return bool(self.action_space["discrete"].contains(np.asarray(action["discrete"])))
+        return bool(self.action_space.contains(np.asarray(action)))
+
+
+def _with_unique_names(specs: Sequence[ObservationSpec]) -> Sequence[ObservationSpec]:
+    """Number observations of a simulation that does not name them, or not differently."""
+    names = {spec.name for spec in specs}
+    if len(names) == len(specs) and "" not in names:
+        return specs
+    return [spec._replace(name=f"observation_{i}") for i, spec in enumerate(specs)]
+
+
+def _row(batch: Any, row: int) -> Any:
+    """Take what belongs to one agent out of arrays, tuples and dicts of arrays."""
+    if isinstance(batch, dict):
+        return {key: _row(part, row) for key, part in batch.items()}
+    if isinstance(batch, tuple):
+        return tuple(_row(part, row) for part in batch)
+    return batch[row]

@@ -1,0 +1,278 @@
+"""`UnityVectorEnv`: all agents of one behavior as a `gymnasium.vector.VectorEnv`."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.vector import AutoresetMode
+from gymnasium.vector.utils import batch_space
+from numpy.typing import NDArray
+
+from mlagents_envs.base_env import BaseEnv, BehaviorSpec, BoolArray, FloatArray
+from mlagents_envs.envs.rendering import RENDER_METADATA, check_render_mode, picture
+from mlagents_envs.envs.slots import NOBODY, Scene, Slots, answered
+from mlagents_envs.envs.source import EnvMaker, EnvSource
+from mlagents_envs.envs.spaces import ActionLayout, ObservationLayout, UnityGymException
+
+
+class UnityVectorEnv(gymnasium.vector.VectorEnv[Any, Any, NDArray[Any]]):
+    """All agents of one behavior, in one or several environments, as one vector environment.
+
+        envs = UnityVectorEnv([UnityEnvironment("build", worker_id=k, base_port=0)
+                               for k in range(4)])
+        observations, infos = envs.reset()
+        observations, rewards, terminations, truncations, infos = envs.step(actions)
+
+    Every agent has a *slot*, a row of all arrays, and keeps it while its episode goes on. After
+    that the slot belongs to the same agent when it comes back, or to another that comes first.
+    Slots 0 to n - 1 are of the first environment, the next n of the second, and so on.
+
+    A step takes each environment on until at least one of its agents asks for an action, and
+    reports of a slot
+
+    - whose agent asks: its observation, and the reward since it asked before;
+    - whose agent ended and asks again: the episode's last reward, the next episode's first
+      observation, and the last of the old one in `infos["final_obs"]`
+      (`AutoresetMode.SAME_STEP`);
+    - whose agent ended and is not back yet: the same, but `final_obs` in place of an observation;
+    - whose agent did not ask, or that has none: the observation of before, at first zeros, and
+      reward 0.
+
+    `infos["acting"]` tells which slots obey the next action: those whose agent asks. A trainer
+    that takes no notice learns from some transitions that had no action; where all agents ask at
+    once there are none. A reward that comes with the first request of an episode follows from no
+    action and is left out.
+
+    `infos` holds, besides `final_obs` and `final_info` of the slots whose episode just ended, and
+    beside each key, under `_key`, which slots have it,
+
+        acting        (num_envs,) bool, as above
+        agent_id      (num_envs,) int64: who has the slot or had it last, -1 for nobody so far
+        action_mask   (num_envs, choices of all branches) bool, True where allowed; with discrete
+                      actions
+        group_reward  (num_envs,) float32, what the agent's group earned; where there are groups
+
+    Args:
+        envs: One or several environments or functions that make one from the keyword `seed`;
+            only with functions `reset(seed=...)` can do what it says. They are closed with this.
+        behavior_name: Which behavior; not needed if there is but one.
+        agents_per_env: Slots of each environment; by default as many as ask after the first
+            reset. Agents without a slot act on zeros.
+        flatten_obs: Whether all observations become one vector. Otherwise several are a `Dict` by
+            their names, and a single one is the array itself.
+        uint8_visual: Whether images are bytes, 0 to 255, rather than floats, 0 to 1.
+        flatten_branched: Whether several discrete branches become a single one.
+        render_mode: `rgb_array` to make `render()` return a picture of each environment, or None.
+
+    Attributes:
+        behavior_name: The behavior.
+        behavior_spec: Its specification.
+
+    Raises:
+        UnityGymException: There is no such behavior, or it has no observations or no actions; or
+            the environments differ in it.
+    """
+
+    metadata = {**RENDER_METADATA, "autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012
+
+    def __init__(
+        self,
+        envs: BaseEnv | EnvMaker | Sequence[BaseEnv | EnvMaker],
+        *,
+        behavior_name: str | None = None,
+        agents_per_env: int | None = None,
+        flatten_obs: bool = False,
+        uint8_visual: bool = False,
+        flatten_branched: bool = False,
+        render_mode: str | None = None,
+    ) -> None:
+        self.render_mode = check_render_mode(render_mode)
+        self._sources: list[EnvSource] = []
+        try:
+            for env in envs if isinstance(envs, Sequence) else [envs]:
+                self._sources.append(EnvSource(env))
+                self._sources[-1].reset(None)
+            self.behavior_name, self.behavior_spec = self._choose_behavior(behavior_name)
+            self._layout = ObservationLayout(
+                self.behavior_spec.observation_specs,
+                "flat" if flatten_obs else "dict",
+                uint8_visual=uint8_visual,
+            )
+            self._actions = ActionLayout(
+                self.behavior_spec.action_spec, flatten_branched=flatten_branched
+            )
+            asking = [self._first_asking(source.env) for source in self._sources]
+        except BaseException:
+            self.close()
+            raise
+        self._image = next(
+            (i for i, part in enumerate(self._layout.part_spaces) if len(part.shape) == 3), None
+        )
+        self._scenes: list[Scene] = []
+        n_slots = 0
+        for source, n_agents in zip(self._sources, asking, strict=True):
+            self._scenes.append(
+                Scene(
+                    source,
+                    self.behavior_name,
+                    first=n_slots,
+                    size=agents_per_env or n_agents,
+                    warns=agents_per_env is None,
+                )
+            )
+            n_slots += agents_per_env or n_agents
+        self._slots = Slots(self._layout, self._actions, n_slots)
+
+        self.num_envs = n_slots
+        self.single_observation_space = self._layout.space
+        self.single_action_space = self._actions.space
+        self.observation_space = batch_space(self._layout.space, n_slots)
+        self.action_space = batch_space(self._actions.space, n_slots)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Begin all episodes anew. Environment k is seeded with `seed` + k.
+
+        Args:
+            seed: Of all environments.
+            options: Not used. Agents begin anew by themselves, so `reset_mask` is refused.
+
+        Raises:
+            UnityGymException: `options` has a `reset_mask`.
+        """
+        if options and "reset_mask" in options:
+            raise UnityGymException(
+                "reset_mask: single agents cannot be reset; an episode that ends is followed by "
+                "the next in the same step"
+            )
+        super().reset(seed=seed)
+        self._slots.reset()
+        for number, scene in enumerate(self._scenes):
+            scene.forget()
+            scene.source.reset(None if seed is None else seed + number)
+            while not scene.collect(self._slots):
+                scene.source.env.step()
+        return self._observations(), self._info()
+
+    def step(self, actions: Any) -> tuple[Any, FloatArray, BoolArray, BoolArray, dict[str, Any]]:
+        """Act in all slots, and go on until some agent of every environment asks.
+
+        Returns:
+            Observations, rewards, whether the task ended the episode, whether a clock did, infos.
+
+        Raises:
+            UnityActionException: The actions do not fit.
+        """
+        self.step_async(actions)
+        return self.step_wait()
+
+    def step_async(self, actions: Any) -> None:
+        """Send the actions to all environments and return at once.
+
+        Raises:
+            UnityActionException: The actions do not fit.
+        """
+        decoded = self._actions.decode(actions)
+        spec = self.behavior_spec.action_spec
+        spec.check(decoded, self.num_envs, behavior=self.behavior_name)
+        for scene in self._scenes:
+            scene.act(decoded)
+            scene.source.env.step_send()
+
+    def step_wait(self) -> tuple[Any, FloatArray, BoolArray, BoolArray, dict[str, Any]]:
+        """Finish the step that `step_async` began, taking answers in the order they come."""
+        slots = self._slots
+        slots.begin_step()
+        waiting = list(self._scenes)
+        while waiting:
+            for scene in answered(waiting):
+                scene.source.env.step_receive()
+                if scene.collect(slots):
+                    waiting.remove(scene)
+                else:
+                    scene.source.env.step_send()
+        return (
+            self._observations(),
+            slots.reward,
+            slots.terminated,
+            slots.truncated,
+            self._info(),
+        )
+
+    def render(self) -> tuple[NDArray[np.uint8], ...] | None:
+        """Return a picture of each environment, (H, W, 3); None without a render mode.
+
+        It is what the environment draws of itself, or else the last image of its first agent.
+
+        Raises:
+            UnityGymException: There is neither.
+        """
+        if self.render_mode is None:
+            return None
+        images = None if self._image is None else self._slots.obs[self._image]
+        return tuple(
+            picture(scene.source.env, None if images is None else images[scene.first])
+            for scene in self._scenes
+        )
+
+    def close_extras(self) -> None:
+        """Close all environments."""
+        for source in self._sources:
+            source.env.close()
+
+    def _choose_behavior(self, wanted: str | None) -> tuple[str, BehaviorSpec]:
+        if not self._sources:
+            raise UnityGymException("there is no environment")
+        specs = self._sources[0].env.behavior_specs
+        name = next(iter(specs)) if wanted is None and len(specs) == 1 else wanted
+        if name is None or name not in specs:
+            raise UnityGymException(
+                f"behavior_name is {wanted!r}; the environment has {list(specs)}. Choose one."
+            )
+        for source in self._sources[1:]:
+            other = source.env.behavior_specs.get(name)
+            if other != specs[name]:
+                raise UnityGymException(
+                    f"behavior {name!r} is {specs[name]} in the first environment, but {other} in "
+                    "another: all must be alike"
+                )
+        return name, specs[name]
+
+    def _first_asking(self, env: BaseEnv) -> int:
+        """Go on until somebody asks; return how many do."""
+        while not len(env.get_steps(self.behavior_name)[0]):
+            env.step()
+        return len(env.get_steps(self.behavior_name)[0])
+
+    def _observations(self) -> Any:
+        return self._layout.assemble([part.copy() for part in self._slots.obs])
+
+    def _info(self) -> dict[str, Any]:
+        slots = self._slots
+        info: dict[str, Any] = {"acting": slots.acting, "agent_id": slots.agent_id.copy()}
+        if self.behavior_spec.action_spec.discrete_branches:
+            info["action_mask"] = slots.allowed
+        if slots.has_groups:
+            info["group_reward"] = slots.group_reward
+        info |= dict.fromkeys([f"_{key}" for key in info], np.ones(self.num_envs, np.bool_))
+        if slots.ended:
+            info.update(self._final_info())
+        return info
+
+    def _final_info(self) -> dict[str, Any]:
+        is_final = np.zeros(self.num_envs, np.bool_)
+        observations = np.empty(self.num_envs, object)
+        agent_id = np.full(self.num_envs, NOBODY, np.int64)
+        for slots, agents, parts in self._slots.ended:
+            is_final[slots] = True
+            agent_id[slots] = agents
+            for row, slot in enumerate(slots.tolist()):
+                observations[slot] = self._layout.assemble([part[row].copy() for part in parts])
+        return {
+            "final_obs": observations,
+            "_final_obs": is_final,
+            "final_info": {"agent_id": agent_id, "_agent_id": is_final},
+            "_final_info": is_final,
+        }

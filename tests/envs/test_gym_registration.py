@@ -1,0 +1,93 @@
+"""Registered environments under their Gymnasium ids."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from mlagents_envs.registry import BaseRegistryEntry, default_registry
+from scripted_environment import Asks, ScriptedEnvironment
+
+gymnasium = pytest.importorskip("gymnasium")
+
+from mlagents_envs.envs import register_environments  # noqa: E402
+
+NAMES = sorted(default_registry)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_registered_name_makes_one_agent_and_many(name):
+    env = gymnasium.make(f"mlagents/{name}-v0")
+    observation, _ = env.reset(seed=1)
+    assert env.observation_space.contains(observation)
+    observation, *_ = env.step(env.action_space.sample())
+    assert env.observation_space.contains(observation)
+    env.close()
+
+    envs = gymnasium.make_vec(f"mlagents/{name}-v0", num_envs=30)
+    assert envs.num_envs == 30
+    observations, infos = envs.reset(seed=1)
+    assert envs.observation_space.contains(observations)
+    assert infos["acting"].all()
+    observations, *_ = envs.step(envs.action_space.sample())
+    assert envs.observation_space.contains(observations)
+    envs.close()
+
+
+def test_a_single_agent_may_be_drawn_from_a_crowd():
+    envs = gymnasium.make_vec("mlagents/3DBall-v0", num_envs=1)
+    single = gymnasium.make("mlagents/3DBall-v0")
+    np.testing.assert_array_equal(envs.reset(seed=4)[0][0], single.reset(seed=4)[0])
+
+
+def test_gymnasiums_own_vectorization_takes_them_too():
+    envs = gymnasium.make_vec("mlagents/Basic-v0", num_envs=2, vectorization_mode="sync")
+    observations, _ = envs.reset(seed=1)
+    assert observations.shape == (2, 20)
+    envs.close()
+
+
+def test_arguments_reach_the_world_and_the_wrapper():
+    env = gymnasium.make("mlagents/3DBall-v0", parameters={"scale": 2.0}, render_mode="rgb_array")
+    env.reset()
+    assert env.render().dtype == np.uint8
+    with pytest.raises(Exception, match="scales"):
+        gymnasium.make("mlagents/3DBall-v0", parameters={"scales": 2.0})
+    assert gymnasium.spec("mlagents/3DBall-v0").reward_threshold == 100.0
+
+
+def test_an_id_that_names_the_package_needs_no_import():
+    code = (
+        "import gymnasium; "
+        "env = gymnasium.make('mlagents_envs.envs:mlagents/Basic-v0'); "
+        "env.reset(); print(env.spec.id)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "mlagents/Basic-v0"
+
+
+def test_names_registered_later_and_names_that_make_no_id(caplog, monkeypatch):
+    class Entry(BaseRegistryEntry):
+        def make(self, **kwargs):
+            return ScriptedEnvironment([[Asks(0, 0.5)]])
+
+    monkeypatch.setattr(default_registry, "_entries", dict(default_registry))
+    monkeypatch.setattr(gymnasium.envs.registration, "registry", {**gymnasium.registry})
+    default_registry.register(Entry("Mine"))
+    default_registry.register(Entry("not an id!"))
+    register_environments()
+    observation, _ = gymnasium.make("mlagents/Mine-v0").reset()
+    np.testing.assert_allclose(observation, [0.5])
+    assert "'not an id!' is not registered" in caplog.text
+    gymnasium.registry.pop("mlagents/Mine-v0", None)
+
+
+def test_without_gymnasium_the_error_says_what_to_install():
+    code = (
+        "import sys; sys.modules['gymnasium'] = None\n"
+        "try:\n    import mlagents_envs.envs\n"
+        "except ModuleNotFoundError as error:\n    print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "pip install 'mlagents-next[gym]'" in done.stdout
