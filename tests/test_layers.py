@@ -16,7 +16,8 @@ LAYERS = {
     "mlagents_envs": [
         "exception timers logging_util hpack",
         "base_env communicator http2 launcher",
-        "http2_socket images messages side_channel",
+        "http2_socket images messages env_utils",
+        "side_channel",
         "codec handshake rpc_communicator testing",
         "demonstration_file output_decoder",
         "environment",
@@ -84,7 +85,7 @@ IMPORTED_ONLY_BY = {
         "mlagents.trainers.controller",
         "mlagents.trainers.learn",
     },
-    "yaml": {"mlagents.trainers.settings"},
+    "yaml": {"mlagents.trainers.settings", "mlagents_envs.registry.manifest"},
 }
 
 ROWS = {

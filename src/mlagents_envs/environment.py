@@ -136,6 +136,7 @@ class UnityEnvironment(BaseEnv):
                 worker_id=worker_id,
                 listen_address=listen_address,
                 max_message_bytes=max_message_bytes,
+                send_timeout_s=timeout_wait,
             )
             communicator.open()
             port = communicator.port
@@ -172,6 +173,11 @@ class UnityEnvironment(BaseEnv):
     def academy_capabilities(self) -> Capabilities:
         """What the simulation can do beyond the first version of the protocol."""
         return self._simulation.capabilities
+
+    @property
+    def side_channels(self) -> tuple[SideChannel, ...]:
+        """The side channels it was made with."""
+        return self._side_channels.channels
 
     @property
     def behavior_specs(self) -> BehaviorMapping:
@@ -370,6 +376,9 @@ class _Session:
         self._owes_answer = False
         try:
             self.communicator.send(message)
+        except UnityTimeOutException:
+            self._hangs = True
+            raise
         except UnityCommunicatorStoppedException as error:
             self._raise_if_player_exited(error)
             raise

@@ -109,9 +109,11 @@ class Http2Socket:
         """Wait until the socket is ready, then `read`.
 
         Raises:
-            UnityTimeOutException: It was not ready before the deadline.
+            UnityTimeOutException: It was not ready before the deadline, or that has passed already.
         """
         try:
+            if deadline is not None and time.monotonic() >= deadline:
+                raise TimeoutError  # a peer that talks on and on is always ready
             wait(self._selector, deadline)
         except TimeoutError:
             raise UnityTimeOutException(f"{self._peer} was silent for too long") from None

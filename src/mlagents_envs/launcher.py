@@ -107,6 +107,30 @@ def player_arguments(
     return [*arguments, *additional]
 
 
+def start_process(command: Sequence[str], *, output: int | None) -> "subprocess.Popen[bytes]":
+    """Start a process that begins a session of its own.
+
+    Args:
+        command: Executable and arguments.
+        output: Where both of its outputs go, as `subprocess.Popen` names it; None for ours.
+
+    Raises:
+        UnityEnvironmentException: It cannot be started.
+    """
+    try:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=None if output is None else subprocess.STDOUT,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise UnityEnvironmentException(
+            f"{command[0]} cannot be started ({error}). Is it a build for this platform?"
+        ) from error
+
+
 class Player:
     """A running player; making this object starts it.
 
@@ -129,18 +153,7 @@ class Player:
         self.command = list(command)
         self._log_file = log_file
         self._started_at_s = time.time()
-        try:
-            self._process = subprocess.Popen(
-                self.command,
-                stdin=subprocess.DEVNULL,
-                stdout=None if show_output else subprocess.PIPE,
-                stderr=None if show_output else subprocess.STDOUT,
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise UnityEnvironmentException(
-                f"{self.command[0]} cannot be started ({error}). Is it a build for this platform?"
-            ) from error
+        self._process = start_process(self.command, output=None if show_output else subprocess.PIPE)
         self._output_tail = b""
         self._exited = threading.Event()
         self._alarm, self._bell = socket.socketpair()

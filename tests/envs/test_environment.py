@@ -407,6 +407,12 @@ def test_side_channels_ride_along_with_resets_and_steps():
     env.close()
 
 
+def test_an_environment_has_the_side_channels_it_was_made_with_and_no_other():
+    channel = Echo()
+    assert make_env(side_channels=[channel])[0].side_channels == (channel,)
+    assert make_env()[0].side_channels == ()
+
+
 def test_two_side_channels_of_one_id_are_refused():
     with pytest.raises(UnityEnvironmentException, match="Echo"):
         UnityEnvironment(side_channels=[Echo(), Echo()], communicator=FakeCommunicator())

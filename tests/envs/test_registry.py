@@ -1,14 +1,18 @@
 """Environments by name, their own and those that packages offer."""
 
+import re
 import subprocess
 import sys
 from importlib.metadata import EntryPoint
 
 import pytest
 
+from document_examples import DOCS
+from file_server import file_server
 from guess_environment import GuessEnvironment
 from mlagents_envs.base_env import BaseEnv
-from mlagents_envs.registry import default_registry, unity_env_registry
+from mlagents_envs.exception import UnityEnvironmentException
+from mlagents_envs.registry import RemoteRegistryEntry, default_registry, unity_env_registry
 from mlagents_envs.registry.base_registry_entry import BaseRegistryEntry
 from mlagents_envs.registry.unity_env_registry import UnityEnvRegistry
 from mlagents_sim.examples.ball_3d import Ball3D
@@ -125,3 +129,170 @@ def test_looking_imports_no_world():
         "assert not [name for name in sys.modules if 'examples.' in name]\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+# Manifests.
+
+MANIFEST = f"""
+environments:
+  - Maze:
+      expected_reward: 10
+      description: Find the way out.
+      linux_url: https://127.0.0.1:1/maze-linux.zip
+      linux_sha256: {"0a" * 32}
+      win_url:
+      additional_args: ["--walls", "20"]
+  - Guess:
+      description: from a manifest
+"""
+
+
+@pytest.fixture
+def manifest(tmp_path):
+    path = tmp_path / "manifest.yaml"
+    path.write_text(MANIFEST)
+    return path
+
+
+def test_a_manifest_is_read_when_the_registry_is_looked_into(manifest):
+    pytest.importorskip("yaml")
+    registry = UnityEnvRegistry()
+    manifest.unlink()
+    registry.register_from_yaml(str(manifest))
+    manifest.write_text(MANIFEST)
+    assert sorted(registry) == ["Guess", "Maze"]
+    manifest.unlink()
+    entry = registry["Maze"]
+    assert isinstance(entry, RemoteRegistryEntry)
+    assert entry.expected_reward == 10.0
+    assert entry.description == "Find the way out."
+    with pytest.raises(FileNotFoundError):
+        registry["Guess"].make()
+
+
+def test_a_manifest_is_read_from_the_network(monkeypatch):
+    pytest.importorskip("yaml")
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    registry = UnityEnvRegistry()
+    with file_server() as server:
+        registry.register_from_yaml(server.serve("manifest.yaml", MANIFEST.encode()))
+        assert server.asked == []
+        assert sorted(registry) == ["Guess", "Maze"]
+        assert len(registry) == 2
+        assert server.asked == ["/manifest.yaml"]
+
+
+def test_what_is_registered_later_goes_first(manifest):
+    pytest.importorskip("yaml")
+    registry = UnityEnvRegistry()
+    registry.register(Entry("Guess", 0.5, "by hand, before"))
+    registry.register_from_yaml(str(manifest))
+    assert registry["Guess"].description == "from a manifest"
+    registry.register_from_yaml(str(manifest))
+    registry.register(Entry("Guess", 0.5, "by hand, after"))
+    assert registry["Guess"].description == "by hand, after"
+
+
+def test_checksums_are_asked_for_unless_the_caller_says_otherwise(tmp_path):
+    pytest.importorskip("yaml")
+    path = tmp_path / "manifest.yaml"
+    urls = "".join(f"{name}_url: http://127.0.0.1:1/, " for name in ("linux", "darwin", "win"))
+    path.write_text(f"environments: [Maze: {{{urls} tmp_dir: '{tmp_path}'}}]")
+    registry = UnityEnvRegistry()
+    registry.register_from_yaml(str(path))
+    with pytest.raises(UnityEnvironmentException, match="is not downloaded: it has no"):
+        registry["Maze"].make()
+    registry.register_from_yaml(str(path), allow_unverified=True)
+    with pytest.raises(UnityEnvironmentException, match="cannot be downloaded"):
+        registry["Maze"].make()
+
+
+def test_a_manifest_that_cannot_be_read_is_tried_again_and_can_be_forgotten(manifest):
+    pytest.importorskip("yaml")
+    manifest.unlink()
+    registry = UnityEnvRegistry()
+    registry.register_from_yaml(str(manifest))
+    for _ in range(2):
+        with pytest.raises(UnityEnvironmentException, match=r"manifest\.yaml cannot be read"):
+            list(registry)
+    manifest.write_text(MANIFEST)
+    assert "Maze" in registry
+    registry.register_from_yaml(str(manifest) + ".missing")
+    registry.clear()
+    assert list(registry) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "expected a list under the key 'environments'"),
+        ("environments: 3", "expected a list"),
+        ("- a", "expected a list"),
+        ("environments: [a]", r"environments\[0\]: expected one name"),
+        ("environments: [{a: {}, b: {}}]", r"environments\[0\]: expected one name"),
+        ("environments: [a: {}, 3: {}]", r"environments\[1\]: expected one name"),
+        ("environments: [a: 3]", r"environments\[0\]: expected one name"),
+        ("environments: [a: {linux_sha265: x}]", r"\(a\): unknown field 'linux_sha265'; known"),
+        ("environments: [a: {allow_unverified: true}]", "unknown field 'allow_unverified'"),
+        ("environments: [a: {3: x}]", "unknown field 3"),
+        ("environments: [a: {expected_reward: high}]", "must be int or float, not str"),
+        ("environments: [a: {win_sha256: 12}]", "win_sha256 must be str, not int"),
+        ("environments: [a: {win_sha256: '12'}]", "has not 64 hexadecimal digits"),
+        ("environments: [a: {win_url: 'file:///x'}]", "is no HTTP address"),
+        ("environments: [a: {additional_args: --x}]", "must be list, not str"),
+        ("environments: [a: {additional_args: [--x, 3]}]", "must be str; quote numbers"),
+        ("environments: [", "manifest"),
+        ("!!python/object/apply:os.getcwd []", "manifest"),
+        ("environments: &x [a: *x]", "expected one name"),
+        ("\0", "manifest"),
+        ("[" * 5000, "manifest"),
+    ],
+)
+def test_a_bad_manifest_is_named_with_what_is_wrong(tmp_path, text, message):
+    pytest.importorskip("yaml")
+    path = tmp_path / "manifest.yaml"
+    path.write_text(text)
+    registry = UnityEnvRegistry()
+    registry.register_from_yaml(str(path))
+    with pytest.raises(UnityEnvironmentException, match=message):
+        len(registry)
+
+
+def test_without_yaml_a_manifest_says_what_to_install(manifest, monkeypatch):
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    registry = UnityEnvRegistry()
+    registry.register_from_yaml(str(manifest))
+    with pytest.raises(UnityEnvironmentException, match="pip install PyYAML"):
+        registry["Maze"]
+
+
+def test_looking_into_the_default_registry_opens_no_connection():
+    code = (
+        "import socket\n"
+        "def refuse(*arguments, **keywords): raise AssertionError('a socket')\n"
+        "socket.socket.__init__ = socket.getaddrinfo = refuse\n"
+        "from mlagents_envs.registry import default_registry\n"
+        "assert '3DBall' in default_registry\n"
+        "assert 'missing' not in default_registry\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_programs_of_the_page_run(capsys):
+    names: dict[str, object] = {}
+    page = DOCS / "registry.md"
+    programs = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    assert len(programs) == 4
+    for program in programs:
+        exec(compile(program, page.name, "exec"), names)
+    assert "3DBall" in capsys.readouterr().out
+
+
+def test_the_manifest_of_the_page_can_be_read(tmp_path):
+    pytest.importorskip("yaml")
+    (text,) = re.findall(r"```yaml\n(.*?)```", (DOCS / "registry.md").read_text(), re.DOTALL)
+    path = tmp_path / "manifest.yaml"
+    path.write_text(text)
+    registry = UnityEnvRegistry()
+    registry.register_from_yaml(str(path))
+    assert list(registry) == ["Maze"]

@@ -16,7 +16,13 @@ from mlagents_envs.exception import (
     UnitySideChannelException,
 )
 from mlagents_envs.messages import parse_message
-from mlagents_envs.side_channel import IncomingMessage, OutgoingMessage, SideChannel
+from mlagents_envs.side_channel import (
+    DefaultTrainingAnalyticsSideChannel,
+    IncomingMessage,
+    OutgoingMessage,
+    SideChannel,
+    default_training_analytics_side_channel,
+)
 from mlagents_envs.side_channel.engine_configuration_channel import (
     EngineConfig,
     EngineConfigurationChannel,
@@ -470,3 +476,22 @@ def test_raw_bytes_pass_untouched():
     SideChannelRouter([there]).deliver(SideChannelRouter([here]).collect())
     assert there.get_and_clear_received_messages() == [b"\x00\x01\xfehello", b""]
     assert there.get_and_clear_received_messages() == []
+
+
+def test_analytics_are_sent_once_and_say_what_the_protocol_says(monkeypatch):
+    (vector,) = (
+        vector
+        for vector in load_vectors("side_channels")
+        if vector["name"] == "analytics_environment_initialized_default"
+    )
+    module = default_training_analytics_side_channel
+    monkeypatch.setattr(module, "__version__", "1.1.0")
+    monkeypatch.setattr(module.platform, "python_version", lambda: "3.10.12")
+    router = SideChannelRouter([DefaultTrainingAnalyticsSideChannel()])
+    assert router.collect().hex() == vector["enveloped_hex"]
+    assert router.collect() == b""
+
+
+def test_analytics_of_a_simulation_are_refused():
+    with pytest.raises(UnityCommunicationException, match="only leads to it"):
+        DefaultTrainingAnalyticsSideChannel().on_message_received(IncomingMessage(b""))

@@ -1,11 +1,13 @@
 """`UnityEnvRegistry`: environments by name, its own and those that installed packages offer."""
 
 import difflib
-from collections.abc import Iterator, Mapping
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib.metadata import EntryPoint, entry_points
 
 from mlagents_envs.logging_util import get_logger
 from mlagents_envs.registry.base_registry_entry import BaseRegistryEntry
+from mlagents_envs.registry.manifest import read_manifest
 
 logger = get_logger(__name__)
 
@@ -22,6 +24,9 @@ class UnityEnvRegistry(Mapping[str, BaseRegistryEntry]):
     looked into. One that fails is logged and left out; an entry registered by hand goes before
     one of the same identifier that a package offers.
 
+    Nothing is read from the network unless a manifest there is registered, and then not before
+    the registry is looked into.
+
     Args:
         entry_point_group: Where to look for what packages offer; None for nowhere.
     """
@@ -29,18 +34,34 @@ class UnityEnvRegistry(Mapping[str, BaseRegistryEntry]):
     def __init__(self, entry_point_group: str | None = None) -> None:
         self._entry_point_group = entry_point_group
         self._entries: dict[str, BaseRegistryEntry] = {}
+        self._to_register: list[Callable[[], Iterable[BaseRegistryEntry]]] = []
 
     def register(self, new_entry: BaseRegistryEntry) -> None:
         """Add an entry, in place of another of its identifier if there is one."""
-        self._entries[new_entry.identifier] = new_entry
+        self._to_register.append(lambda: [new_entry])
+
+    def register_from_yaml(self, path_or_url: str, *, allow_unverified: bool = False) -> None:
+        """Add the entries of a manifest, as `register` adds each.
+
+        The manifest is read when the registry is next looked into; that raises
+        `UnityEnvironmentException`, each time anew, while the manifest cannot be read.
+
+        Args:
+            path_or_url: A YAML file, or its HTTP or HTTPS address.
+            allow_unverified: Whether to run archives of which the manifest gives no SHA-256.
+        """
+        self._to_register.append(
+            functools.partial(read_manifest, path_or_url, allow_unverified=allow_unverified)
+        )
 
     def clear(self) -> None:
         """Forget all entries, also those that packages offer."""
         self._entry_point_group = None
+        self._to_register.clear()
         self._entries.clear()
 
     def __getitem__(self, identifier: str) -> BaseRegistryEntry:
-        self._discover()
+        self._catch_up()
         try:
             return self._entries[identifier]
         except KeyError:
@@ -52,20 +73,24 @@ class UnityEnvRegistry(Mapping[str, BaseRegistryEntry]):
             ) from None
 
     def __len__(self) -> int:
-        self._discover()
+        self._catch_up()
         return len(self._entries)
 
     def __iter__(self) -> Iterator[str]:
-        self._discover()
+        self._catch_up()
         return iter(self._entries)
 
-    def _discover(self) -> None:
-        if self._entry_point_group is None:
-            return
-        group, self._entry_point_group = self._entry_point_group, None
-        for entry_point in entry_points(group=group):
-            for entry in _load(entry_point):
-                self._entries.setdefault(entry.identifier, entry)
+    def _catch_up(self) -> None:
+        """Find what packages offer, once, and register what waits for it, in order."""
+        if self._entry_point_group is not None:
+            group, self._entry_point_group = self._entry_point_group, None
+            for entry_point in entry_points(group=group):
+                for entry in _load(entry_point):
+                    self._entries.setdefault(entry.identifier, entry)
+        while self._to_register:
+            for entry in self._to_register[0]():
+                self._entries[entry.identifier] = entry
+            del self._to_register[0]
 
 
 def _load(entry_point: EntryPoint) -> list[BaseRegistryEntry]:

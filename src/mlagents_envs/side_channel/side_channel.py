@@ -75,6 +75,11 @@ class SideChannelRouter:
                 )
             self._channels[channel.channel_id.bytes_le] = channel
 
+    @property
+    def channels(self) -> tuple[SideChannel, ...]:
+        """All channels, in the order in which their messages are sent."""
+        return tuple(self._channels.values())
+
     def collect(self) -> bytes:
         """Empty all queues into the bytes to send."""
         parts: list[bytes] = []

@@ -1,0 +1,122 @@
+"""`RemoteRegistryEntry`: a build to be downloaded when it is first made."""
+
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from mlagents_envs.environment import UnityEnvironment
+from mlagents_envs.exception import UnityEnvironmentException
+from mlagents_envs.registry.base_registry_entry import BaseRegistryEntry
+from mlagents_envs.registry.binary_utils import default_cache_folder, local_build
+from mlagents_envs.registry.download import is_http
+
+
+class RemoteRegistryEntry(BaseRegistryEntry):
+    """A build on the network, downloaded once and run as a `UnityEnvironment`.
+
+        entry = RemoteRegistryEntry(
+            "Maze", 10.0, "Find the way out.",
+            linux_url="https://example.org/maze-linux.zip",
+            linux_sha256="9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+        )
+        env = entry.make(seed=1, no_graphics=True)
+
+    What is downloaded gets executed. So the SHA-256 of the archive, which `sha256sum` prints, is
+    part of the entry; whoever trusts the server instead says so with `allow_unverified`.
+
+    Args:
+        identifier: Its name, unique within a registry.
+        expected_reward: The mean reward per episode that a good policy reaches; None if unknown.
+        description: What it is, in a sentence or two.
+        linux_url: HTTP or HTTPS address of a ZIP archive with the build for Linux.
+        darwin_url: The same for macOS.
+        win_url: The same for Windows.
+        additional_args: More arguments for the player, behind those that `make` is given.
+        tmp_dir: Folder in which to keep builds, in its folder `ml-agents-binaries`; by default
+            that folder is in the user's cache.
+        linux_sha256: SHA-256 of the archive for Linux, in hexadecimal.
+        darwin_sha256: The same for macOS.
+        win_sha256: The same for Windows.
+        allow_unverified: Whether to run an archive of which no SHA-256 is given.
+
+    Raises:
+        ValueError: An address is not one of HTTP, or a SHA-256 has not 64 hexadecimal digits.
+    """
+
+    def __init__(
+        self,
+        identifier: str,
+        expected_reward: float | None,
+        description: str | None,
+        linux_url: str | None = None,
+        darwin_url: str | None = None,
+        win_url: str | None = None,
+        additional_args: Sequence[str] | None = None,
+        tmp_dir: str | None = None,
+        *,
+        linux_sha256: str | None = None,
+        darwin_sha256: str | None = None,
+        win_sha256: str | None = None,
+        allow_unverified: bool = False,
+    ) -> None:
+        super().__init__(identifier, expected_reward, description)
+        self._archives = {
+            "linux": (linux_url, linux_sha256),
+            "darwin": (darwin_url, darwin_sha256),
+            "win": (win_url, win_sha256),
+        }
+        for name, (url, sha256) in self._archives.items():
+            if url is not None and not is_http(url):
+                raise ValueError(f"{identifier!r}: {name}_url {url!r} is no HTTP address")
+            if sha256 is not None and not re.fullmatch("[0-9a-fA-F]{64}", sha256):
+                raise ValueError(
+                    f"{identifier!r}: {name}_sha256 {sha256!r} has not 64 hexadecimal digits"
+                )
+        self._additional_args = list(additional_args or ())
+        self._tmp_dir = tmp_dir
+        self._allow_unverified = allow_unverified
+
+    def fetch(self) -> Path:
+        """Return the build's executable on this machine, downloaded unless it is here already.
+
+        Raises:
+            FileNotFoundError: There is no address for this platform.
+            UnityEnvironmentException: There is no SHA-256 for this platform and
+                `allow_unverified` is false; the download fails or is not what was expected; the
+                archive cannot be unpacked or holds no build.
+        """
+        name = {"darwin": "darwin", "win32": "win"}.get(sys.platform, "linux")
+        url, sha256 = self._archives[name]
+        if url is None:
+            raise FileNotFoundError(
+                f"{self.identifier!r} has no build for this platform: its {name}_url is not given"
+            )
+        if sha256 is None and not self._allow_unverified:
+            raise UnityEnvironmentException(
+                f"{self.identifier!r} is not downloaded: it has no {name}_sha256, so nothing shows "
+                f"that {url} is what it should be. Add the checksum, or set allow_unverified=True "
+                "where the entry or its manifest is registered to run whatever the server sends."
+            )
+        cache = default_cache_folder()
+        if self._tmp_dir is not None:
+            cache = Path(self._tmp_dir) / cache.name
+        return local_build(
+            self.identifier, url, sha256=sha256.lower() if sha256 else None, cache=cache
+        )
+
+    def make(self, **kwargs: Any) -> UnityEnvironment:
+        """Start the build, downloaded unless it is here already.
+
+        Args:
+            kwargs: Arguments of `UnityEnvironment`. A `file_name` is left out.
+
+        Raises:
+            As `fetch` and `UnityEnvironment`.
+        """
+        kwargs.pop("file_name", None)
+        additional_args = [*(kwargs.pop("additional_args", None) or ()), *self._additional_args]
+        return UnityEnvironment(
+            file_name=str(self.fetch()), additional_args=additional_args, **kwargs
+        )

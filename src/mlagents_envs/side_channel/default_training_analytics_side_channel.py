@@ -1,0 +1,41 @@
+"""Tells the simulation, for its maker's statistics, with which versions it is used."""
+
+import platform
+from uuid import UUID
+
+from mlagents_envs import __version__
+from mlagents_envs.exception import UnityCommunicationException
+from mlagents_envs.messages import TrainingEnvironmentInitialized, field
+from mlagents_envs.side_channel.messages import IncomingMessage, OutgoingMessage
+from mlagents_envs.side_channel.side_channel import SideChannel
+
+_TYPE_URL = b"type.googleapis.com/communicator_objects.TrainingEnvironmentInitialized"
+
+
+class DefaultTrainingAnalyticsSideChannel(SideChannel):
+    """Tells the simulation the versions of Python and of this package, once. Only sends.
+
+    Unity may pass them on. No environment has this channel unless it is among those it is made
+    with; its message then travels with the first reset (wire protocol, section 4.8).
+    """
+
+    CHANNEL_ID = UUID("b664a4a9-d86f-5a5f-95cb-e8353a7e8356")
+
+    def __init__(self) -> None:
+        super().__init__(self.CHANNEL_ID)
+        told: bytes = TrainingEnvironmentInitialized(
+            mlagents_version="Custom",  # what stands for any script but a trainer
+            mlagents_envs_version=__version__,
+            python_version=platform.python_version(),
+            torch_version="Unknown",
+            torch_device_type="Unknown",
+        ).SerializeToString()
+        message = OutgoingMessage()
+        message.set_raw_bytes(field(1, _TYPE_URL) + field(2, told))  # a google.protobuf.Any
+        self.queue_message_to_send(message)
+
+    def on_message_received(self, msg: IncomingMessage) -> None:
+        """Refuse: simulations never answer on this channel."""
+        raise UnityCommunicationException(
+            "the simulation sent training analytics; that channel only leads to it"
+        )
