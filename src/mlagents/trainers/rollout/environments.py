@@ -17,6 +17,7 @@ from mlagents_envs.environment import UnityEnvironment
 from mlagents_envs.exception import UnityEnvironmentException
 from mlagents_envs.launcher import find_executable
 from mlagents_envs.registry import default_registry
+from mlagents_envs.registry.remote_registry_entry import RemoteRegistryEntry
 from mlagents_envs.side_channel.engine_configuration_channel import (
     EngineConfig,
     EngineConfigurationChannel,
@@ -44,7 +45,7 @@ def environment_maker(options: RunOptions, *, log_folder: Path) -> EnvironmentMa
     """
     name = options.env_settings.env_path
     if name is None:
-        return _player_maker(options, None, log_folder)
+        return _player_maker(options, UnityEnvironment)  # which listens for the Editor
     if name.startswith("gym:"):
         return _factory_maker(options, _gymnasium_factory(name))
     if re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", name):
@@ -53,16 +54,26 @@ def environment_maker(options: RunOptions, *, log_folder: Path) -> EnvironmentMa
         find_executable(name)
     except UnityEnvironmentException:
         if name in default_registry:
-            return _factory_maker(options, default_registry[name].make)
+            entry = default_registry[name]
+            if isinstance(entry, RemoteRegistryEntry):
+                return _player_maker(options, entry.make, log_folder)
+            return _factory_maker(options, entry.make)
         if Path(name).name != name or Path(name).exists():
             raise  # a path: what is wrong with the file is the better answer
         raise TrainerConfigError(_unknown(name)) from None
-    return _player_maker(options, name, log_folder)
+    return _player_maker(options, functools.partial(UnityEnvironment, name), log_folder)
 
 
 def _player_maker(
-    options: RunOptions, executable: str | None, log_folder: Path
+    options: RunOptions, start: Callable[..., BaseEnv], log_folder: Path | None = None
 ) -> EnvironmentMaker:
+    """Make what `start` makes of the arguments of `UnityEnvironment`.
+
+    Args:
+        options: Of the run.
+        start: Takes all of them but the file's name.
+        log_folder: Where players log; None for the Editor, which has a log and a port of its own.
+    """
     environment, engine = options.env_settings, options.engine_settings
 
     def make(worker: int) -> BaseEnv:
@@ -71,17 +82,16 @@ def _player_maker(
         parameters_channel = EnvironmentParametersChannel()
         for name, value in _constants(options).items():
             parameters_channel.set_float_parameter(name, value)
-        return UnityEnvironment(
-            file_name=executable,
+        return start(
             worker_id=worker,
-            base_port=None if executable is None else environment.base_port,
+            base_port=None if log_folder is None else environment.base_port,
             seed=environment.seed + worker,
             no_graphics=engine.no_graphics,
             no_graphics_monitor=engine.no_graphics_monitor,
             timeout_wait=environment.timeout_wait,
             additional_args=list(environment.env_args or ()),
             side_channels=[engine_channel, parameters_channel],
-            log_folder=None if executable is None else str(log_folder.absolute()),
+            log_folder=None if log_folder is None else str(log_folder.absolute()),
             num_areas=environment.num_areas,
         )
 
