@@ -158,8 +158,9 @@ class Player:
         self._exited = threading.Event()
         self._alarm, self._bell = socket.socketpair()
         self._reader = threading.Thread(target=self._keep_output_tail, daemon=True)
+        self._watcher = threading.Thread(target=self._watch, daemon=True)
         self._reader.start()
-        threading.Thread(target=self._watch, daemon=True).start()
+        self._watcher.start()
 
     def fileno(self) -> int:
         """File descriptor that becomes readable when the player has exited."""
@@ -198,6 +199,9 @@ class Player:
                     self._end(by_force=True)
                     self.wait(_KILL_TIMEOUT_S)
             self._alarm.close()
+            if self.wait(0):  # then the threads end too, and what they hold is closed
+                self._watcher.join(_KILL_TIMEOUT_S)
+                self._reader.join(_KILL_TIMEOUT_S)
 
     def _watch(self) -> None:
         self._process.wait()
