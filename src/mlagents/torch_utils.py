@@ -27,7 +27,7 @@ def set_threads() -> None:
 
     Small networks gain nothing from more threads, and simulations need the other CPUs. NumPy's
     linear algebra, which acts, gets one: its threads spin while they wait for each other, which
-    costs tenfold where a simulation has the other CPU.
+    costs up to eightfold where simulations need the CPUs too.
     """
     available = (
         len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
