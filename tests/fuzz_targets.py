@@ -76,7 +76,8 @@ from mlagents_envs.side_channel.messages import IncomingMessage, OutgoingMessage
 from mlagents_envs.side_channel.raw_bytes_channel import RawBytesChannel
 from mlagents_envs.side_channel.side_channel import SideChannel, SideChannelRouter
 from mlagents_envs.side_channel.stats_side_channel import StatsSideChannel
-from mlagents_sim import channels
+from mlagents_sim.channels import SimulationChannels
+from mlagents_sim.examples.ball_3d import Ball3D
 from png_by_hand import chunk, header, png
 
 MAX_MESSAGE_BYTES = 1000
@@ -413,23 +414,27 @@ class Reader(SideChannel):
 def side_channels() -> Target:
     """The router and all channels, of both ends."""
 
+    def of_scripts() -> list[SideChannel]:
+        return [Reader(UUID(int=1)), RawBytesChannel(UUID(int=2)), FloatPropertiesChannel()]
+
     def all_channels() -> list[SideChannel]:
-        return [
-            Reader(UUID(int=1)),
-            RawBytesChannel(UUID(int=2)),
-            StatsSideChannel(),
-            FloatPropertiesChannel(),
-            EngineConfigurationChannel(),
-            EnvironmentParametersChannel(),
-        ]
+        engine, parameters = EngineConfigurationChannel(), EnvironmentParametersChannel()
+        return [*of_scripts(), StatsSideChannel(), engine, parameters]
+
+    class Talkative(Ball3D):
+        def __init__(self) -> None:
+            super().__init__()
+            self.side_channels = of_scripts()
 
     def generate(rng: random.Random) -> bytes:
         ours = all_channels()
         for _ in range(rng.randrange(1, 4)):
             message = OutgoingMessage()
             message.write_string(rng.choice(["", "gravity", "Loss/Policy"]))
-            message.write_int32(rng.choice([0, 1, 2, -1]))
-            message.write_float32(rng.choice([0.0, 2.5, math.nan]))
+            for _ in range(rng.choice([1, 3])):
+                message.write_int32(rng.choice([0, 1, 2, -1]))
+            for _ in range(rng.randrange(3)):
+                message.write_float32(rng.choice([0.0, 2.5, math.nan]))
             message.write_float32_list([1.0] * rng.randrange(3))
             message.write_bool(rng.random() < 0.5)
             message.buffer[:] = damaged(bytes(message.buffer), rng) if rng.random() < 0.7 else b""
@@ -439,8 +444,9 @@ def side_channels() -> Target:
 
     def check(data: bytes) -> bool:
         trainer = is_accepted(lambda: SideChannelRouter(all_channels()).deliver(data))
-        found: dict[str, float] = {}
-        simulation = is_accepted(lambda: channels.deliver(data, set_parameter=found.__setitem__))
+        world = Talkative()
+        simulation = is_accepted(lambda: SimulationChannels(world).deliver(data))
+        assert np.isfinite(list(world.parameters.values())).all()
         return trainer and simulation
 
     return Target(generate, check)

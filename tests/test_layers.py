@@ -36,7 +36,8 @@ LAYERS = {
         "trainers.learn",
     ],
     "mlagents_sim": [
-        "world channels client recorder",
+        "parameters channels client recorder",
+        "world",
         "examples player",
         "catalog",
         "__main__",

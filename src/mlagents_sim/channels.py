@@ -1,45 +1,173 @@
-"""The receiving half of the side channels: what a trainer tells a simulation by the way."""
+"""The simulation's end of the side channels: those that Unity has, and an environment's own.
 
-from collections.abc import Callable
-from uuid import UUID
+What an environment offers decides what its channels do: the methods of `ParameterReceiver` let it
+obey environment parameters, that of `StatsSource` lets it report statistics, and an attribute
+`side_channels` holds channels of its own, the other ends of those that a script registers.
+"""
 
-from mlagents_envs.exception import UnityException
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
+
+from mlagents_envs.base_env import BaseEnv
+from mlagents_envs.exception import UnityException, UnitySideChannelException
 from mlagents_envs.logging_util import get_logger
+from mlagents_envs.side_channel.default_training_analytics_side_channel import (
+    DefaultTrainingAnalyticsSideChannel,
+)
+from mlagents_envs.side_channel.engine_configuration_channel import EngineConfigurationChannel
 from mlagents_envs.side_channel.environment_parameters_channel import (
     EnvironmentDataType,
     EnvironmentParametersChannel,
+    SamplerType,
 )
-from mlagents_envs.side_channel.messages import IncomingMessage
-from mlagents_envs.side_channel.side_channel import records
+from mlagents_envs.side_channel.messages import IncomingMessage, OutgoingMessage
+from mlagents_envs.side_channel.side_channel import SideChannel, SideChannelRouter
+from mlagents_envs.side_channel.stats_side_channel import EnvironmentStats, StatsSideChannel
 
 logger = get_logger(__name__)
 
 
-def deliver(data: bytes, *, set_parameter: Callable[[str, float], None] | None) -> None:
-    """Set the environment parameters that a trainer sent; other messages mean nothing here.
+@runtime_checkable
+class ParameterReceiver(Protocol):
+    """Obeys environment parameters, as `World` does."""
 
-    A message that cannot be read or obeyed is logged and skipped, as in Unity.
+    def set_float_parameter(self, key: str, value: float) -> None:
+        """Fix a parameter."""
+
+    def set_uniform_sampler_parameters(
+        self, key: str, min_value: float, max_value: float, seed: int
+    ) -> None:
+        """Draw a parameter evenly between two bounds."""
+
+    def set_gaussian_sampler_parameters(
+        self, key: str, mean: float, st_dev: float, seed: int
+    ) -> None:
+        """Draw a parameter from a normal distribution."""
+
+    def set_multirangeuniform_sampler_parameters(
+        self, key: str, intervals: Sequence[tuple[float, float]], seed: int
+    ) -> None:
+        """Draw a parameter evenly from the union of intervals."""
+
+
+@runtime_checkable
+class StatsSource(Protocol):
+    """Reports statistics, as `World` does."""
+
+    def get_and_reset_stats(self) -> EnvironmentStats:
+        """Return what was recorded since the last call."""
+
+
+class SimulationChannels:
+    """All side channels of one environment that is served to a trainer.
 
     Args:
-        data: What came with the trainer's answer.
-        set_parameter: Takes a parameter's name and value; None where there are no parameters.
+        env: The environment.
 
     Raises:
-        UnityEnvironmentException: The data are malformed; then nothing was delivered.
+        UnityEnvironmentException: Two channels of the environment have the same id, or one has
+            the id of a channel of Unity.
     """
-    for channel_id, message in list(records(data)):
-        if channel_id != EnvironmentParametersChannel.CHANNEL_ID.bytes_le or set_parameter is None:
-            logger.debug("Ignored a message of side channel %s.", UUID(bytes_le=channel_id))
-            continue
-        try:
-            _set_parameter(IncomingMessage(message), set_parameter)
-        except UnityException as error:
-            logger.warning("Ignored an environment parameter: %s", error)
+
+    def __init__(self, env: BaseEnv) -> None:
+        self._source = env if isinstance(env, StatsSource) else None
+        self._stats = _StatsSender()
+        own: Sequence[SideChannel] = getattr(env, "side_channels", ())
+        self._router = SideChannelRouter(
+            [
+                _Ignored(EngineConfigurationChannel.CHANNEL_ID),
+                _Ignored(DefaultTrainingAnalyticsSideChannel.CHANNEL_ID),
+                _ParametersReader(env if isinstance(env, ParameterReceiver) else None),
+                self._stats,
+                *own,
+            ]
+        )
+
+    def deliver(self, data: bytes) -> None:
+        """Hand over what came with the trainer's answer.
+
+        Raises:
+            UnityEnvironmentException: The data are malformed; then nothing was delivered.
+            Exception: What a channel of the environment's own raises.
+        """
+        self._router.deliver(data)
+
+    def collect(self) -> bytes:
+        """Return what goes out with the next report: statistics, messages of own channels."""
+        if self._source is not None:
+            self._stats.send(self._source.get_and_reset_stats())
+        return self._router.collect()
 
 
-def _set_parameter(message: IncomingMessage, set_parameter: Callable[[str, float], None]) -> None:
-    name, kind = message.read_string(), message.read_int32()
+class _Ignored(SideChannel):
+    """Takes what means nothing without an engine."""
+
+    def on_message_received(self, msg: IncomingMessage) -> None:
+        logger.debug("Ignored a message of side channel %s.", self.channel_id)
+
+
+class _ParametersReader(SideChannel):
+    """Reads environment parameters. What cannot be read or obeyed is logged, as in Unity."""
+
+    def __init__(self, receiver: ParameterReceiver | None) -> None:
+        super().__init__(EnvironmentParametersChannel.CHANNEL_ID)
+        self._receiver = receiver
+        self._has_warned = False
+
+    def on_message_received(self, msg: IncomingMessage) -> None:
+        if self._receiver is not None:
+            try:
+                _set_parameter(self._receiver, msg)
+            except UnityException as error:
+                logger.warning("Ignored an environment parameter: %s", error)
+        elif not self._has_warned:
+            self._has_warned = True
+            logger.warning("Ignored environment parameters: this environment takes none.")
+
+
+class _StatsSender(SideChannel):
+    """Sends statistics, one message for each value."""
+
+    def __init__(self) -> None:
+        super().__init__(StatsSideChannel.CHANNEL_ID)
+
+    def send(self, stats: EnvironmentStats) -> None:
+        for key, values in stats.items():
+            for value, aggregation in values:
+                message = OutgoingMessage()
+                message.write_string(key)
+                message.write_float32(value)
+                message.write_int32(aggregation.value)
+                self.queue_message_to_send(message)
+
+    def on_message_received(self, msg: IncomingMessage) -> None:
+        logger.warning("Ignored statistics from the trainer: that channel only leads to it.")
+
+
+def _set_parameter(receiver: ParameterReceiver, message: IncomingMessage) -> None:
+    """Obey one message (wire protocol, section 4.6)."""
+    key, kind = message.read_string(), message.read_int32()
     if kind == EnvironmentDataType.FLOAT:
-        set_parameter(name, message.read_float32())
+        receiver.set_float_parameter(key, message.read_float32())
+        return
+    if kind != EnvironmentDataType.SAMPLER:
+        raise UnitySideChannelException(f"{key!r} is of the unknown kind {kind}")
+    seed, sampler = message.read_int32(), message.read_int32()
+    if sampler == SamplerType.UNIFORM:
+        receiver.set_uniform_sampler_parameters(
+            key, message.read_float32(), message.read_float32(), seed
+        )
+    elif sampler == SamplerType.GAUSSIAN:
+        receiver.set_gaussian_sampler_parameters(
+            key, message.read_float32(), message.read_float32(), seed
+        )
+    elif sampler == SamplerType.MULTIRANGEUNIFORM:
+        bounds = message.read_float32_list()
+        if len(bounds) % 2:
+            raise UnitySideChannelException(
+                f"{key!r} has intervals of {len(bounds)} bounds: expected pairs"
+            )
+        intervals = list(zip(bounds[::2], bounds[1::2], strict=True))
+        receiver.set_multirangeuniform_sampler_parameters(key, intervals, seed)
     else:
-        logger.warning("Ignored environment parameter %r: it is no constant.", name)
+        raise UnitySideChannelException(f"{key!r} is of the unknown sampler type {sampler}")

@@ -1,4 +1,7 @@
-"""Serve any `BaseEnv` on the wire, as a built game would."""
+"""Serve any `BaseEnv` on the wire, as a built game would.
+
+What it says and hears on side channels: see `mlagents_sim.channels`.
+"""
 
 import contextlib
 import time
@@ -15,7 +18,7 @@ from mlagents_envs.exception import (
 )
 from mlagents_envs.handshake import Capabilities, SimulationHello, TrainerHello
 from mlagents_envs.logging_util import get_logger
-from mlagents_sim import channels
+from mlagents_sim.channels import SimulationChannels
 from mlagents_sim.client import RpcClient
 
 logger = get_logger(__name__)
@@ -104,8 +107,9 @@ class _Session:
         return hello
 
     def _follow(self, env: BaseEnv, first: Input) -> None:
+        channels = SimulationChannels(env)
         # Whatever the first command says, the simulation begins with a reset of its own.
-        _deliver(env, first)
+        channels.deliver(first.side_channel)
         env.reset()
         announced: dict[BehaviorName, BehaviorSpec] = {}
         while True:
@@ -116,10 +120,10 @@ class _Session:
                 if name not in announced and (len(decisions) or len(terminals))
             }
             known = {**announced, **new}
-            output = Output(new, {name: steps[name] for name in known}, b"")
+            output = Output(new, {name: steps[name] for name in known}, channels.collect())
             answer = codec.decode_input(self._call(codec.encode_output(output, announced)), known)
             announced = known
-            _deliver(env, answer)
+            channels.deliver(answer.side_channel)
             if answer.command is Command.QUIT:
                 return
             if answer.command is Command.RESET:
@@ -141,8 +145,3 @@ class _Session:
         if not self._is_calling:
             with contextlib.suppress(UnityException):
                 self._client.call(codec.encode_close(), _GOODBYE_TIMEOUT_S)
-
-
-def _deliver(env: BaseEnv, answer: Input) -> None:
-    """Hand over what came on the side channels, to an environment that obeys parameters."""
-    channels.deliver(answer.side_channel, set_parameter=getattr(env, "set_parameter", None))

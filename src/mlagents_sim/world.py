@@ -17,7 +17,9 @@ and this class does the rest in the order of a Unity scene (example environments
 
 import difflib
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections import defaultdict, deque
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -37,11 +39,19 @@ from mlagents_envs.base_env import (
     TerminalSteps,
 )
 from mlagents_envs.exception import UnityActionException, UnityEnvironmentException
+from mlagents_envs.logging_util import get_logger
+from mlagents_envs.side_channel.stats_side_channel import EnvironmentStats, StatsAggregationMethod
+from mlagents_sim.parameters import Gaussian, Parameters, Sampler, Uniform
+
+logger = get_logger(__name__)
 
 Agents = slice | NDArray[np.intp]
 """Indices of agents; a slice where it is all of them."""
 
 ALL = slice(None)
+
+_MAX_UNREAD_VALUES = 10_000
+"""Values kept of each statistic. Who reads them at all does so every step or few."""
 
 
 class World(BaseEnv):
@@ -58,7 +68,9 @@ class World(BaseEnv):
 
     Attributes:
         rng: The only source of randomness.
-        parameters: Environment parameters by name, as the next episode will find them.
+        parameters: Environment parameters by name, for `begin` to read: `parameters[name]` is one
+            value, `parameters.draw(name, n)` one for each of n that begin. They differ where the
+            trainer set a sampler.
         n_agents: Agents of all areas together, N.
         agent_id: (N,) int32.
         reward: (N,) float32 that waits for the agent's next report. Add to it, or set it to
@@ -83,9 +95,15 @@ class World(BaseEnv):
         if num_areas < 1:
             raise UnityEnvironmentException(f"num_areas must be at least 1, got {num_areas}")
         self.rng = np.random.default_rng(seed % 2**32)  # on the wire it may be negative
-        self.parameters = dict(self.default_parameters)
+        self.parameters = Parameters(self.default_parameters)
         for name, value in (parameters or {}).items():
-            self.set_parameter(name, value)
+            if name not in self.parameters:
+                raise UnityEnvironmentException(self._no_parameter(name))
+            self.parameters.set(name, float(value))
+        self._unknown_parameters: set[str] = set()
+        self._stats: defaultdict[str, deque[tuple[float, StatsAggregationMethod]]] = defaultdict(
+            partial(deque, maxlen=_MAX_UNREAD_VALUES)
+        )
 
         self.n_agents = self.agents_per_area * num_areas
         self.agent_id = np.arange(self.n_agents, dtype=np.int32)
@@ -167,26 +185,76 @@ class World(BaseEnv):
         self.agent_id[agents] = np.arange(self._next_id, self._next_id + len(agents))
         self._next_id += len(agents)
 
-    # What an environment offers.
+    def add_stat(
+        self,
+        key: str,
+        value: float,
+        aggregation: StatsAggregationMethod = StatsAggregationMethod.AVERAGE,
+    ) -> None:
+        """Tell the trainer a number about the world, to be plotted.
 
-    def set_parameter(self, name: str, value: float) -> None:
-        """Set an environment parameter; episodes that begin from now on obey it.
+        Args:
+            key: Its name; slashes make groups, as in `Food/Collected`.
+            value: It.
+            aggregation: How the values of a period become one.
 
         Raises:
-            UnityEnvironmentException: There is no such parameter, or the value is not finite.
+            UnityEnvironmentException: The value is not finite.
         """
-        if name not in self.default_parameters:
-            near = difflib.get_close_matches(name, self.default_parameters, n=1)
-            raise UnityEnvironmentException(
-                f"{type(self).__name__} has no environment parameter {name!r}"
-                + (f"; did you mean {near[0]!r}?" if near else "")
-                + f" It has {sorted(self.default_parameters) or 'none'}."
-            )
         if not np.isfinite(value):
             raise UnityEnvironmentException(
-                f"environment parameter {name!r} is {value}: not finite"
+                f"statistic {key!r} is {value}: expected a finite number"
             )
-        self.parameters[name] = float(value)
+        self._stats[key].append((float(value), aggregation))
+
+    # What an environment offers.
+
+    def set_float_parameter(self, key: str, value: float) -> None:
+        """Fix the parameter `key`; episodes that begin from now on obey it.
+
+        As Unity does, a world passes over parameters that it does not have; it warns of each once.
+
+        Raises:
+            UnityEnvironmentException: The value is not finite.
+        """
+        self._set_parameter(key, float(value))
+
+    def set_uniform_sampler_parameters(
+        self, key: str, min_value: float, max_value: float, seed: int
+    ) -> None:
+        """Draw the parameter `key` evenly between two bounds.
+
+        Raises:
+            UnityEnvironmentException: The bounds are not finite or do not ascend.
+        """
+        self._set_parameter(key, Uniform([(min_value, max_value)], seed))
+
+    def set_gaussian_sampler_parameters(
+        self, key: str, mean: float, st_dev: float, seed: int
+    ) -> None:
+        """Draw the parameter `key` from a normal distribution.
+
+        Raises:
+            UnityEnvironmentException: A number is not finite, or the deviation is negative.
+        """
+        self._set_parameter(key, Gaussian(mean, st_dev, seed))
+
+    def set_multirangeuniform_sampler_parameters(
+        self, key: str, intervals: Sequence[tuple[float, float]], seed: int
+    ) -> None:
+        """Draw the parameter `key` evenly from the union of (min, max) intervals.
+
+        Raises:
+            UnityEnvironmentException: There is no interval, or one is not finite or does not
+                ascend.
+        """
+        self._set_parameter(key, Uniform(intervals, seed))
+
+    def get_and_reset_stats(self) -> EnvironmentStats:
+        """Return the statistics added since the last call; of very many values the latest."""
+        stats = {key: list(values) for key, values in self._stats.items()}
+        self._stats.clear()
+        return stats
 
     @property
     def behavior_specs(self) -> BehaviorMapping:
@@ -244,6 +312,21 @@ class World(BaseEnv):
     @property
     def _branches(self) -> tuple[int, ...]:
         return self.behavior_spec.action_spec.discrete_branches
+
+    def _set_parameter(self, name: str, source: float | Sampler) -> None:
+        if name in self.parameters:
+            self.parameters.set(name, source)
+        elif name not in self._unknown_parameters:
+            self._unknown_parameters.add(name)
+            logger.warning("%s It is passed over.", self._no_parameter(name))
+
+    def _no_parameter(self, name: str) -> str:
+        near = difflib.get_close_matches(name, self.parameters, n=1)
+        return (
+            f"{type(self).__name__} has no environment parameter {name!r}"
+            + (f"; did you mean {near[0]!r}?" if near else ".")
+            + f" It has {sorted(self.parameters) or 'none'}."
+        )
 
     def _require_open(self) -> None:
         if self._is_closed:

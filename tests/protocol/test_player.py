@@ -139,18 +139,27 @@ def test_the_program_plays_in_a_process_of_its_own_and_logs_where_told(tmp_path:
     assert (tmp_path / "Player-0.log").read_text() == "[INFO] The trainer ended the session.\n"
 
 
-def test_environment_parameters_reach_the_world_and_others_are_passed_over():
+def test_environment_parameters_reach_the_world_and_others_are_passed_over(caplog):
     parameters, engine = EnvironmentParametersChannel(), EngineConfigurationChannel()
     engine.set_configuration_parameters(time_scale=20.0)
-    parameters.set_float_parameter("gravity", 5.0)
-    parameters.set_float_parameter("gravitas", 5.0)
-    parameters.set_uniform_sampler_parameters("scale", 1.0, 2.0, seed=0)
+    here = CATALOG["3DBall"].make()
+    # The numbers are exact in 32 bits, as which they travel.
+    for receiver in (parameters, here):
+        receiver.set_float_parameter("gravity", 5.0)
+        receiver.set_float_parameter("gravitas", 5.0)
+        receiver.set_uniform_sampler_parameters("scale", 1.0, 2.0, seed=-3)
     with served(CATALOG["3DBall"].make, side_channels=[engine, parameters]) as (env, _):
-        here = CATALOG["3DBall"].make(parameters={"gravity": 5.0})
-        play_alike(here, env, steps=3)
-        parameters.set_float_parameter("gravity", 20.0)
-        here.set_parameter("gravity", 20.0)
-        play_alike(here, env, steps=3)
+        play_alike(here, env, steps=30)
+        for receiver in (parameters, here):
+            receiver.set_gaussian_sampler_parameters("gravity", 10.0, 0.5, seed=4)
+            receiver.set_multirangeuniform_sampler_parameters(
+                "scale", [(0.5, 0.75), (2.0, 3.0)], seed=5
+            )
+        play_alike(here, env, steps=30)
+    warnings = [record.message for record in caplog.records if record.levelname == "WARNING"]
+    assert len(warnings) == 2  # here and there
+    for warning in warnings:
+        assert "no environment parameter 'gravitas'; did you mean 'gravity'?" in warning
 
 
 def test_an_environment_that_fails_ends_the_session():

@@ -104,8 +104,8 @@ class SideChannelRouter:
             elif channel_id not in self._unknown_ids:
                 self._unknown_ids.add(channel_id)
                 logger.warning(
-                    "The simulation sends messages on side channel %s, which is not registered "
-                    "here; they are skipped. Pass a channel of that id in `side_channels`.",
+                    "Messages of side channel %s are skipped, for it is not registered at this "
+                    "end. Add a channel of that id to `side_channels`.",
                     UUID(bytes_le=channel_id),
                 )
 

@@ -95,6 +95,7 @@ class Ball3D(World):
         self._radius = np.zeros(n)
         self._inertia = np.zeros(n)
         self._reach = np.zeros(n)  # from the cube's centre to a ball's that lies on it
+        self._gain_of_fall = np.zeros(n)  # downward, of a ball in the air, in a step, in m/s
         self._lowest = np.tile([[-FALLEN_ASIDE_M], [-FALLEN_BELOW_M], [-FALLEN_ASIDE_M]], n)
         self._highest = np.tile([[FALLEN_ASIDE_M], [np.inf], [FALLEN_ASIDE_M]], n)
         # About z, then about x: which way to turn; cosine and sine of half the angle, each
@@ -120,10 +121,11 @@ class Ball3D(World):
         position[X, agents], position[Z, agents] = drawn[2:] * START_OFFSET_M
         position[Y, agents] = START_HEIGHT_M
         velocity[:, agents] = 0.0
-        radius = RADIUS_M * self.parameters["scale"]
+        radius = RADIUS_M * self.parameters.draw("scale", n)
         self._radius[agents] = radius
         self._inertia[agents] = 0.4 * radius**2
         self._reach[agents] = HALF_EDGE_M + radius
+        self._gain_of_fall[agents] = self.parameters.draw("gravity", n) * STEP_S
 
     def observe(self, agents: Agents) -> list[FloatArray]:
         """Return what the class describes."""
@@ -161,7 +163,7 @@ class Ball3D(World):
     def physics(self) -> None:
         """Let the balls fly, or press, rub and roll on their cubes."""
         position, velocity, spin = self.ball
-        velocity[Y] -= self.parameters["gravity"] * STEP_S
+        velocity[Y] -= self._gain_of_fall
         spin *= 1.0 - ANGULAR_DRAG * STEP_S
 
         frame = rotation_matrix(self.cube)

@@ -1,0 +1,124 @@
+"""A world's environment parameters: numbers, fixed or drawn anew at every read.
+
+The distributions are those of Unity (wire protocol, section 4.6). It draws them with a generator
+of .NET, so the same seed gives other values here.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlagents_envs.exception import UnityEnvironmentException
+
+LARGEST = float(np.finfo(np.float32).max)
+"""Largest number on the wire."""
+
+
+class Sampler(Protocol):
+    """Where the values of a parameter come from."""
+
+    def draw(self, n: int) -> NDArray[np.float64]:
+        """Return the next (n,) values."""
+
+
+class Uniform:
+    """Every value of some intervals equally likely; of intervals without length, each as likely.
+
+    Args:
+        intervals: Pairs (lower, upper).
+        seed: Of the generator, which is the sampler's own.
+
+    Raises:
+        UnityEnvironmentException: There is no interval, or one is not finite or does not ascend.
+    """
+
+    def __init__(self, intervals: Sequence[tuple[float, float]], seed: int) -> None:
+        if not intervals:
+            raise UnityEnvironmentException("there is no interval to draw from")
+        bounds = np.array(intervals, np.float64)  # (intervals, 2)
+        if not (np.abs(bounds) <= LARGEST).all() or (bounds[:, 0] > bounds[:, 1]).any():
+            raise UnityEnvironmentException(
+                f"cannot draw from {list(intervals)}: expected intervals from a number of 32 bits "
+                "up to another that is not smaller"
+            )
+        self._lower, self._upper = bounds.T
+        lengths = self._upper - self._lower
+        weights = lengths if lengths.any() else np.ones_like(lengths)
+        self._share = weights / weights.sum()
+        self._rng = _generator(seed)
+
+    def draw(self, n: int) -> NDArray[np.float64]:
+        """Return the next (n,) values."""
+        chosen = self._rng.choice(len(self._share), n, p=self._share)
+        values: NDArray[np.float64] = self._rng.uniform(self._lower[chosen], self._upper[chosen])
+        return values
+
+
+class Gaussian:
+    """The normal distribution.
+
+    Args:
+        mean: Its mean.
+        st_dev: Its standard deviation.
+        seed: Of the generator, which is the sampler's own.
+
+    Raises:
+        UnityEnvironmentException: A number is not finite, or the deviation is negative.
+    """
+
+    def __init__(self, mean: float, st_dev: float, seed: int) -> None:
+        if not (np.isfinite([mean, st_dev]).all() and st_dev >= 0.0):
+            raise UnityEnvironmentException(
+                f"cannot draw with mean {mean} and standard deviation {st_dev}: expected two "
+                "numbers, the second not negative"
+            )
+        self._mean, self._st_dev = mean, st_dev
+        self._rng = _generator(seed)
+
+    def draw(self, n: int) -> NDArray[np.float64]:
+        """Return the next (n,) values."""
+        return self._rng.normal(self._mean, self._st_dev, n)
+
+
+class Parameters(Mapping[str, float]):
+    """Parameters by name; to read one that is sampled draws its next value.
+
+    Args:
+        defaults: All there are.
+    """
+
+    def __init__(self, defaults: Mapping[str, float]) -> None:
+        self._sources: dict[str, float | Sampler] = dict(defaults)
+
+    def draw(self, name: str, n: int) -> NDArray[np.float64]:
+        """Return (n,) values: one for each of n agents, or areas, that begin an episode."""
+        source = self._sources[name]
+        return np.full(n, source) if isinstance(source, float | int) else source.draw(n)
+
+    def set(self, name: str, source: float | Sampler) -> None:
+        """Fix a parameter, or say where its values come from.
+
+        Raises:
+            UnityEnvironmentException: It is fixed to something that is not finite.
+        """
+        if isinstance(source, float | int) and not np.isfinite(source):
+            raise UnityEnvironmentException(
+                f"environment parameter {name!r} is {source}: expected a finite number"
+            )
+        self._sources[name] = source
+
+    def __getitem__(self, name: str) -> float:
+        source = self._sources[name]
+        return source if isinstance(source, float | int) else float(source.draw(1)[0])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._sources)
+
+    def __len__(self) -> int:
+        return len(self._sources)
+
+
+def _generator(seed: int) -> np.random.Generator:
+    return np.random.default_rng(seed % 2**32)  # on the wire it may be negative
