@@ -37,6 +37,13 @@ SPEC = BehaviorSpec(
         ObservationSpec((5, 4, 6), (PLAIN, NEAR, NEAR), ObservationType.DEFAULT, "grid"),
         ObservationSpec((1, 7, 3), (PLAIN, NEAR, NEAR), ObservationType.DEFAULT, "gray", BYTES),
         ObservationSpec((4, 84, 84), (PLAIN, NEAR, NEAR), ObservationType.DEFAULT, "depth", BYTES),
+        ObservationSpec(
+            (6, 5, 4),
+            (PLAIN, NEAR, NEAR),
+            ObservationType.DEFAULT,
+            "StackingSensor_size2_camera",
+            BYTES,
+        ),
     ],
     ActionSpec.create_continuous(1),
 )

@@ -232,11 +232,43 @@ def test_a_larger_ball_lies_higher():
     np.testing.assert_allclose(env.ball[POSITION, Y], 3.5, atol=0.02)
 
 
+def test_balls_of_random_size_lie_a_radius_above_their_cubes():
+    env = Ball3D()
+    env.set_multirangeuniform_sampler_parameters("scale", [(0.2, 0.4), (2.0, 5.0)], 2)
+    env.reset()
+    level(env)
+    env.ball[POSITION, Y] = 6.0
+    for _ in range(30):
+        turn(env, [0.0, 0.0])
+    scale = (env.ball[POSITION, Y] - 2.5) / 0.5
+    is_small = scale < 1.0
+    assert 0 < is_small.sum() < env.n_agents
+    assert ((0.15 < scale[is_small]) & (scale[is_small] < 0.45)).all()
+    assert ((1.95 < scale[~is_small]) & (scale[~is_small] < 5.05)).all()
+    assert len(set(scale.round(3))) > env.n_agents // 2
+
+
 def test_gravity_is_obeyed():
     env = Ball3D(parameters={"gravity": 40.0})
     env.reset()
     turn(env, [0.0, 0.0])
     np.testing.assert_allclose(env.ball[VELOCITY, Y], -4.0)  # five steps of 0.02 s
+
+
+def test_every_ball_has_a_gravity_of_its_own_until_its_next_episode():
+    env = Ball3D()
+    env.set_uniform_sampler_parameters("gravity", 10.0, 20.0, 1)
+    env.reset()
+    turn(env, [0.0, 0.0])  # five steps of 0.02 s
+    fall = -env.ball[VELOCITY, Y].copy()
+    assert ((1.0 < fall) & (fall < 2.0)).all() and len(set(fall.round(6))) == env.n_agents
+    env.set_float_parameter("gravity", 1.0)
+    turn(env, [0.0, 0.0])
+    np.testing.assert_allclose(-env.ball[VELOCITY, Y], 2 * fall)
+
+    env.reset()
+    turn(env, [0.0, 0.0])
+    np.testing.assert_allclose(env.ball[VELOCITY, Y], -0.1)
 
 
 def test_an_overlap_is_pushed_apart_without_gain_of_speed():

@@ -7,7 +7,9 @@ import pytest
 
 from mlagents_envs.base_env import ActionSpec, ActionTuple, BehaviorSpec, ObservationSpec
 from mlagents_envs.exception import UnityActionException, UnityEnvironmentException
+from mlagents_envs.side_channel.stats_side_channel import StatsAggregationMethod
 from mlagents_envs.testing import check_env
+from mlagents_sim import world
 from mlagents_sim.world import World
 
 NAME = "Walkers?team=0"
@@ -34,7 +36,7 @@ class Walkers(World):
 
     def begin(self, agents):
         n = len(self.agent_id[agents])
-        self.place[agents] = self.parameters["start"] + self.rng.integers(0, 1000, n) / 1e6
+        self.place[agents] = self.parameters.draw("start", n) + self.rng.integers(0, 1000, n) / 1e6
 
     def observe(self, agents):
         return [np.stack([self.place[agents], self.speed[agents]], 1).astype(np.float32)]
@@ -216,6 +218,7 @@ def test_actions_that_are_no_number_or_no_choice_are_refused():
     ("options", "text"),
     [
         ({"parameters": {"gaol": 1.0}}, "no environment parameter 'gaol'; did you mean 'goal'"),
+        ({"parameters": {"level": 1.0}}, r"no environment parameter 'level'\. It has \['goal', "),
         ({"parameters": {"goal": float("nan")}}, "'goal' is nan"),
         ({"num_areas": 0}, "num_areas must be at least 1"),
     ],
@@ -233,6 +236,75 @@ def test_a_parameter_counts_from_the_next_episode():
     np.testing.assert_allclose(env.get_steps(NAME)[0].obs[0][:, 0], 0, atol=0.01)
     env.reset()
     np.testing.assert_allclose(env.get_steps(NAME)[0].obs[0][:, 0], 50, atol=0.01)
+
+
+SAMPLERS = {
+    "uniform": lambda env: env.set_uniform_sampler_parameters("start", 10.0, 20.0, 3),
+    "gaussian": lambda env: env.set_gaussian_sampler_parameters("start", 15.0, 0.5, 3),
+    "multirangeuniform": lambda env: env.set_multirangeuniform_sampler_parameters(
+        "start", [(10.0, 12.0), (18.0, 20.0)], 3
+    ),
+}
+
+
+@pytest.mark.parametrize("set_sampler", SAMPLERS.values(), ids=SAMPLERS)
+def test_a_sampled_parameter_is_drawn_for_every_agent_that_begins(set_sampler):
+    def starts(seed: int) -> list[np.ndarray]:
+        env = Walkers(num_areas=2, seed=seed, parameters={"goal": 21.5})
+        set_sampler(env)
+        env.reset()
+        first = env.place.copy()
+        env.set_actions(NAME, ActionTuple(np.array([[50.0], [0], [0], [0]]), np.zeros((4, 1))))
+        env.step()  # the first agent ends
+        return [first, env.place.copy()]
+
+    first, second = starts(seed=0)
+    assert len({*first.round(2), second[0].round(2)}) == 5
+    assert ((10.0 < first) & (first < 20.01)).all() and 10.0 < second[0] < 20.01
+    np.testing.assert_array_equal(first[1:], second[1:])  # whose episodes go on
+
+    # The sampler has a seed of its own; that of the world moves each agent by up to 0.001.
+    np.testing.assert_allclose(starts(seed=1), [first, second], atol=0.002)
+
+
+def test_unknown_parameters_are_passed_over_with_one_warning_each(caplog):
+    env = Walkers()
+    for _ in range(2):
+        env.set_float_parameter("gaol", 1.0)
+        env.set_uniform_sampler_parameters("height", 0.0, 1.0, 0)
+    assert [record.message for record in caplog.records] == [
+        "Walkers has no environment parameter 'gaol'; did you mean 'goal'? It has "
+        "['goal', 'start']. It is passed over.",
+        "Walkers has no environment parameter 'height'. It has ['goal', 'start']. It is passed "
+        "over.",
+    ]
+
+
+def test_statistics_wait_until_they_are_read():
+    env = Walkers()
+    env.add_stat("Walk/Steps", 3)
+    env.add_stat("Walk/Falls", 1.0, StatsAggregationMethod.SUM)
+    env.add_stat("Walk/Steps", 5.0)
+    env.reset()
+    assert env.get_and_reset_stats() == {
+        "Walk/Steps": [
+            (3.0, StatsAggregationMethod.AVERAGE),
+            (5.0, StatsAggregationMethod.AVERAGE),
+        ],
+        "Walk/Falls": [(1.0, StatsAggregationMethod.SUM)],
+    }
+    assert env.get_and_reset_stats() == {}
+    with pytest.raises(UnityEnvironmentException, match="'Walk/Steps' is nan"):
+        env.add_stat("Walk/Steps", float("nan"))
+
+
+def test_statistics_that_nobody_reads_do_not_pile_up(monkeypatch):
+    monkeypatch.setattr(world, "_MAX_UNREAD_VALUES", 3)
+    env = Walkers()
+    for value in range(5):
+        env.add_stat("Walk/Steps", value)
+    (values,) = env.get_and_reset_stats().values()
+    assert [value for value, _ in values] == [2.0, 3.0, 4.0]
 
 
 def test_a_negative_seed_is_a_seed():
