@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
+from document_examples import examples_of
 from mlagents_envs.base_env import ActionSpec, ActionTuple, BehaviorSpec, ObservationSpec
 from mlagents_envs.exception import UnityActionException, UnityEnvironmentException
 from mlagents_envs.side_channel.stats_side_channel import StatsAggregationMethod
@@ -310,6 +311,25 @@ def test_statistics_that_nobody_reads_do_not_pile_up(monkeypatch):
 def test_a_negative_seed_is_a_seed():
     # Seeds of 32 bits come over the wire as signed numbers.
     check_env(Walkers, seed=-5, steps=20)
+
+
+def test_the_world_of_the_document_does_what_it_says():
+    names: dict[str, type[World]] = {}
+    (example,) = examples_of("overview.md")
+    exec(example, names)
+    make = names["Corridor"]
+    check_env(make, is_random=False, steps=20)
+
+    env = make(num_areas=2)
+    env.reset()
+    total = np.zeros(env.n_agents)
+    for _ in range(10):
+        env.set_actions("Corridor?team=0", ActionTuple(discrete=np.ones((env.n_agents, 1))))
+        env.step()
+        decisions, terminals = env.get_steps("Corridor?team=0")
+        total += decisions.reward
+    np.testing.assert_allclose(total + terminals.reward, 0.9, atol=1e-6)
+    assert sum(value for value, _ in env.get_and_reset_stats()["Corridor/Arrived"]) == env.n_agents
 
 
 def test_closed_worlds_do_not_go_on():
