@@ -1,5 +1,6 @@
 """Registered environments under their Gymnasium ids."""
 
+import importlib
 import subprocess
 import sys
 
@@ -12,6 +13,7 @@ from scripted_environment import Asks, ScriptedEnvironment
 gymnasium = pytest.importorskip("gymnasium")
 
 from mlagents_envs.envs import register_environments  # noqa: E402
+from mlagents_envs.envs.extras import needs  # noqa: E402
 
 NAMES = sorted(default_registry)
 
@@ -83,11 +85,37 @@ def test_names_registered_later_and_names_that_make_no_id(caplog, monkeypatch):
     gymnasium.registry.pop("mlagents/Mine-v0", None)
 
 
-def test_without_gymnasium_the_error_says_what_to_install():
-    code = (
-        "import sys; sys.modules['gymnasium'] = None\n"
-        "try:\n    import mlagents_envs.envs\n"
-        "except ModuleNotFoundError as error:\n    print(error)"
-    )
+@pytest.mark.parametrize(
+    ("package", "extra", "imported"),
+    [
+        ("gymnasium", "gym", "import mlagents_envs.envs"),
+        ("gymnasium", "gym", "import mlagents_envs.envs.unity_parallel_env"),
+        ("pettingzoo", "pettingzoo", "import mlagents_envs.envs.unity_parallel_env"),
+        ("pettingzoo", "pettingzoo", "import mlagents_envs.envs.unity_aec_env"),
+        ("pettingzoo", "pettingzoo", "import mlagents_envs.envs.from_pettingzoo"),
+        ("pettingzoo", "pettingzoo", "from mlagents_envs.envs import ThreeDBall"),
+        ("stable_baselines3", "sb3", "import mlagents_envs.envs.sb3"),
+    ],
+)
+def test_without_its_package_a_wrapper_says_what_to_install(package, extra, imported):
+    code = f"""
+import sys
+class NotFound:
+    @staticmethod
+    def find_spec(name, *_):
+        if name == {package!r}:
+            raise ModuleNotFoundError("not installed", name=name)
+sys.meta_path.insert(0, NotFound)
+try:
+    {imported}
+except ModuleNotFoundError as error:
+    print(error)
+"""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "pip install 'mlagents-next[gym]'" in done.stdout
+    assert f"needs the package {package}: pip install 'mlagents-next[{extra}]'" in done.stdout
+
+
+def test_other_missing_modules_are_not_explained_away():
+    with pytest.raises(ModuleNotFoundError, match="No module named 'no_such_module'"):
+        with needs("gymnasium", extra="gym"):
+            importlib.import_module("no_such_module")

@@ -155,6 +155,28 @@ def test_vectors_stand_side_by_side_behind_images_and_matrices():
     assert not layout.left_out
 
 
+@pytest.mark.parametrize(
+    ("names", "keys"),
+    [
+        (["ray", "camera"], ["ray", "camera"]),
+        (["", "ray", ""], ["obs_0", "ray", "obs_2"]),
+        (["ray", "ray", "ray"], ["ray", "ray_2", "ray_3"]),
+        (["ray", "ray", "ray_2"], ["ray", "ray_3", "ray_2"]),
+        (["ray_2", "ray", "ray", "ray_2"], ["ray_2", "ray", "ray_3", "ray_2_2"]),
+        (["obs_1", ""], ["obs_1", "obs_1_2"]),
+    ],
+)
+def test_no_observation_is_lost_for_its_name(names, keys):
+    specs = [ObservationSpec.vector(size + 1, name) for size, name in enumerate(names)]
+    batch = values(*specs)
+    layout = ObservationLayout(specs, "dict", uint8_visual=False)
+    seen = layout.encode(batch)
+    assert list(seen) == keys
+    for key, array in zip(keys, batch, strict=True):
+        np.testing.assert_array_equal(seen[key], array)
+        assert layout.space[key].shape == array.shape[1:]
+
+
 def test_bytes_and_floats_are_turned_into_each_other():
     as_bytes = np.array([[[[0, 51], [255, 102]]]], np.uint8)
     as_floats = as_bytes.astype(np.float32) / 255

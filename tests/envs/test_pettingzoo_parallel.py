@@ -1,3 +1,5 @@
+import threading
+
 import numpy as np
 import pytest
 from gymnasium import spaces
@@ -6,10 +8,18 @@ from pettingzoo.test import parallel_api_test, parallel_seed_test
 import mlagents_envs.envs
 from document_examples import run_examples
 from mlagents_envs.base_env import ActionSpec, BehaviorSpec, ObservationSpec
+from mlagents_envs.environment import UnityEnvironment
+from mlagents_envs.envs import pettingzoo_env_factory
 from mlagents_envs.envs.pettingzoo_env_factory import PettingZooEnvFactory
 from mlagents_envs.envs.unity_parallel_env import UnityParallelEnv
 from mlagents_envs.exception import UnityActionException, UnityEnvironmentException
-from mlagents_envs.registry import default_registry
+from mlagents_envs.registry import BaseRegistryEntry, default_registry
+from mlagents_envs.registry.remote_registry_entry import RemoteRegistryEntry
+from mlagents_envs.rpc_communicator import RpcCommunicator
+from mlagents_envs.side_channel.engine_configuration_channel import EngineConfigurationChannel
+from mlagents_envs.side_channel.environment_parameters_channel import EnvironmentParametersChannel
+from mlagents_sim.examples.ball_3d import Ball3D
+from mlagents_sim.player import serve
 from skirmish_environment import (
     GROUP,
     GROUP_REWARD,
@@ -120,13 +130,13 @@ def test_images_may_be_bytes():
     assert env.observation_space(TANK_3).contains(observations[TANK_3])
 
 
-def test_observations_without_names_of_their_own_are_numbered():
+def test_observations_without_names_are_numbered():
     unnamed = BehaviorSpec(
         [ObservationSpec.vector(2, ""), ObservationSpec.vector(3, "")], ActionSpec(1, ())
     )
     simulation = SkirmishEnvironment([Moment({SCOUT: [1]})], {SCOUT: unnamed})
     env, observations, _ = started(simulation)
-    assert observations[SCOUT_1].keys() == {"observation_0", "observation_1"}
+    assert observations[SCOUT_1].keys() == {"obs_0", "obs_1"}
     assert env.observation_space(SCOUT_1).contains(observations[SCOUT_1])
 
 
@@ -393,10 +403,27 @@ def test_closing_closes_the_environment_and_may_be_repeated():
 
 
 def test_side_channels_are_at_hand_by_the_names_of_their_classes():
-    simulation = SkirmishEnvironment()
-    assert UnityParallelEnv(simulation).side_channel == {}
-    simulation.side_channels = [1.5]
-    assert UnityParallelEnv(simulation).side_channel == {"float": 1.5}
+    assert UnityParallelEnv(SkirmishEnvironment()).side_channel == {}
+    world = Ball3D()
+    with RpcCommunicator(port=0) as communicator:
+        player = threading.Thread(
+            target=serve, args=[lambda *, seed, num_areas: world, communicator.port], daemon=True
+        )
+        player.start()
+        channels = [EnvironmentParametersChannel(), EngineConfigurationChannel()]
+        env = UnityParallelEnv(
+            UnityEnvironment(timeout_wait=20, communicator=communicator, side_channels=channels)
+        )
+        assert set(env.side_channel) == {
+            "EnvironmentParametersChannel",
+            "EngineConfigurationChannel",
+        }
+        env.side_channel["EnvironmentParametersChannel"].set_float_parameter("gravity", 5.0)
+        env.reset()
+        assert world.parameters["gravity"] == 5.0
+        env.close()
+        player.join(20)
+    assert not player.is_alive()
 
 
 def test_the_factory_makes_registered_environments():
@@ -410,6 +437,26 @@ def test_the_factory_makes_registered_environments():
         mlagents_envs.envs.ThreeDBoll  # noqa: B018  # to look it up is all
     with pytest.raises(KeyError, match=r"3DBoll.*near"):
         PettingZooEnvFactory("3DBoll").env()
+
+
+class Entry(BaseRegistryEntry):
+    """Takes what every entry takes, and nothing else."""
+
+    def make(self, *, seed: int = 0, num_areas: int = 1) -> Ball3D:
+        return Ball3D(seed=seed, num_areas=num_areas)
+
+
+def test_the_factory_asks_builds_alone_for_a_free_port(monkeypatch):
+    made = []
+    build = RemoteRegistryEntry("Build", linux_url="http://localhost/build.zip")
+    monkeypatch.setattr(build, "make", lambda **arguments: made.append(arguments) or Ball3D())
+    registry = {"Mine": Entry("Mine"), "Build": build}
+    monkeypatch.setattr(pettingzoo_env_factory, "default_registry", registry)
+
+    assert len(PettingZooEnvFactory("Mine").parallel_env(num_areas=2).possible_agents) == 24
+    PettingZooEnvFactory("Build").parallel_env(seed=1)
+    PettingZooEnvFactory("Build").parallel_env(seed=1, base_port=6000)
+    assert made == [{"base_port": 0, "seed": 1}, {"base_port": 6000, "seed": 1}]
 
 
 def test_the_examples_of_the_document_run():

@@ -18,17 +18,11 @@ For PettingZoo the package has a factory per name, as in
 
 from typing import Any
 
+from mlagents_envs.envs.extras import needs
 from mlagents_envs.registry import default_registry
 
-try:
+with needs("gymnasium", extra="gym"):
     from mlagents_envs.envs.registration import register_environments
-except ModuleNotFoundError as error:
-    if error.name != "gymnasium":
-        raise
-    raise ModuleNotFoundError(
-        "the wrappers of mlagents_envs.envs need Gymnasium: pip install 'mlagents-next[gym]'",
-        name=error.name,
-    ) from error
 
 __all__ = ["register_environments"]
 

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
-from pettingzoo import ParallelEnv
 
 from mlagents_envs.base_env import (
     ActionBuffer,
@@ -21,9 +20,13 @@ from mlagents_envs.base_env import (
     DecisionSteps,
     TerminalSteps,
 )
+from mlagents_envs.envs.extras import needs
 from mlagents_envs.envs.foreign_spaces import ForeignActions, ForeignObservations
 from mlagents_envs.envs.spaces import Space, UnityGymException
 from mlagents_envs.exception import UnityEnvironmentException
+
+with needs("pettingzoo", extra="pettingzoo"):
+    from pettingzoo import ParallelEnv
 
 AgentName = Any
 

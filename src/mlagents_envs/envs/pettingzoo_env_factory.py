@@ -7,6 +7,7 @@ from mlagents_envs.envs.source import EnvMaker
 from mlagents_envs.envs.unity_aec_env import UnityAECEnv
 from mlagents_envs.envs.unity_parallel_env import UnityParallelEnv
 from mlagents_envs.registry import default_registry
+from mlagents_envs.registry.remote_registry_entry import RemoteRegistryEntry
 
 
 class PettingZooEnvFactory:
@@ -26,8 +27,8 @@ class PettingZooEnvFactory:
 
         Args:
             seed: Of the environment and of the action spaces; random if None.
-            kwargs: For the environment, as its registry entry's `make` takes them. A build listens
-                at a free port unless `base_port` says which.
+            kwargs: For the environment, as its registry entry's `make` takes them. For a build
+                from a registry we listen at a free port unless `base_port` says which.
 
         Raises:
             KeyError: No environment of this name is registered.
@@ -39,5 +40,7 @@ class PettingZooEnvFactory:
         return UnityParallelEnv(self._maker(kwargs), seed)
 
     def _maker(self, kwargs: dict[str, Any]) -> EnvMaker:
-        # `base_port` 0 takes a free port, where there is one to take.
-        return functools.partial(default_registry[self.env_id].make, **{"base_port": 0, **kwargs})
+        entry = default_registry[self.env_id]
+        if isinstance(entry, RemoteRegistryEntry):  # others may take no such argument
+            kwargs = {"base_port": 0, **kwargs}
+        return functools.partial(entry.make, **kwargs)

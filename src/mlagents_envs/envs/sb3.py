@@ -8,18 +8,12 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from mlagents_envs.base_env import BoolArray
+from mlagents_envs.envs.extras import needs
 from mlagents_envs.envs.spaces import UnityGymException
 from mlagents_envs.envs.unity_vector_env import UnityVectorEnv
 
-try:
+with needs("stable_baselines3", extra="sb3"):
     from stable_baselines3.common.vec_env import VecEnv
-except ModuleNotFoundError as error:
-    if error.name != "stable_baselines3":
-        raise
-    raise ModuleNotFoundError(
-        "mlagents_envs.envs.sb3 needs Stable-Baselines3: pip install 'mlagents-next[sb3]'",
-        name=error.name,
-    ) from error
 
 Indices = int | Iterable[int] | None
 

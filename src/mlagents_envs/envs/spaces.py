@@ -151,6 +151,23 @@ class ActionLayout:
         return by_branch
 
 
+def observation_keys(specs: Sequence[ObservationSpec]) -> list[str]:
+    """Return a different key for every observation: its name, if it alone has it.
+
+    One without a name is called `obs_` and its index. Of several with the same name the first is
+    called by it, the second has `_2` at the end, and so on; numbers that make a name of another
+    observation are left out.
+    """
+    names = [spec.name or f"obs_{index}" for index, spec in enumerate(specs)]
+    keys: list[str] = []
+    for name in names:
+        key, number = name, 2
+        while key in keys or (key != name and key in names):
+            key, number = f"{name}_{number}", number + 1
+        keys.append(key)
+    return keys
+
+
 ObservationStyle = Literal["first", "tuple", "dict", "flat"]
 
 
@@ -161,7 +178,7 @@ class ObservationLayout:
     |---|---|
     | `first` | the first image if there is one, else all vectors side by side |
     | `tuple` | all images, all matrices, then all vectors side by side |
-    | `dict` | all of them by their names; the array itself where there is only one |
+    | `dict` | all of them by `observation_keys`; the array itself where there is only one |
     | `flat` | all of them, flattened and side by side |
 
     Args:
@@ -172,7 +189,7 @@ class ObservationLayout:
     Attributes:
         space: Of one agent.
         part_spaces: Of the arrays that it is made of.
-        left_out: Names of the observations that the style does not show.
+        left_out: Keys of the observations that the style does not show.
 
     Raises:
         UnityGymException: There is nothing to observe.
@@ -184,11 +201,12 @@ class ObservationLayout:
         if not specs:
             raise UnityGymException("the behavior has no observations")
         self._specs = list(specs)
+        self._keys = observation_keys(specs)
         self._style = style
         self._uint8_visual = uint8_visual and style != "flat"
         self._parts = self._choose_parts()
         shown = {index for part in self._parts for index in part}
-        self.left_out = [spec.name for index, spec in enumerate(specs) if index not in shown]
+        self.left_out = [key for index, key in enumerate(self._keys) if index not in shown]
         self.part_spaces = [self._space_of_part(part) for part in self._parts]
         self.space = self._space()
 
@@ -234,7 +252,7 @@ class ObservationLayout:
             return tuple(parts)
         if len(parts) == 1:
             return parts[0]
-        return {spec.name: part for spec, part in zip(self._specs, parts, strict=True)}
+        return dict(zip(self._keys, parts, strict=True))
 
     def _encode_part(self, part: list[int], obs: Sequence[NDArray[Any]]) -> NDArray[Any]:
         if len(part) == 1 and self._style != "flat":

@@ -3,15 +3,17 @@
 from collections.abc import Mapping
 from typing import Any
 
-from pettingzoo import AECEnv
-
 from mlagents_envs.base_env import ActionTuple, BaseEnv, BehaviorName
+from mlagents_envs.envs.extras import needs
 from mlagents_envs.envs.source import EnvMaker
 from mlagents_envs.envs.unity_pettingzoo_base_env import (
     AgentName,
     Report,
     UnityPettingzooBaseEnv,
 )
+
+with needs("pettingzoo", extra="pettingzoo"):
+    from pettingzoo import AECEnv
 
 
 class UnityAECEnv(UnityPettingzooBaseEnv, AECEnv):  # type: ignore[misc]  # untyped

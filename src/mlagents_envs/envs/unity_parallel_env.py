@@ -3,9 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from pettingzoo import ParallelEnv
-
 from mlagents_envs.base_env import BaseEnv, BehaviorName
+from mlagents_envs.envs.extras import needs
 from mlagents_envs.envs.source import EnvMaker
 from mlagents_envs.envs.unity_pettingzoo_base_env import (
     AgentName,
@@ -13,6 +12,9 @@ from mlagents_envs.envs.unity_pettingzoo_base_env import (
     UnityPettingzooBaseEnv,
 )
 from mlagents_envs.exception import UnityActionException
+
+with needs("pettingzoo", extra="pettingzoo"):
+    from pettingzoo import ParallelEnv
 
 
 class UnityParallelEnv(UnityPettingzooBaseEnv, ParallelEnv):  # type: ignore[misc]  # untyped

@@ -24,7 +24,6 @@ from mlagents_envs.base_env import (
     BehaviorName,
     BehaviorSpec,
     DecisionSteps,
-    ObservationSpec,
     TerminalSteps,
 )
 from mlagents_envs.envs.source import EnvMaker, EnvSource
@@ -68,9 +67,10 @@ class UnityPettingzooBaseEnv:
     Actions: a float `Box` of [-1, 1] for continuous actions, `Discrete` for one branch,
     `MultiDiscrete` for several; for both kinds a `Dict` of `continuous` and `discrete`.
 
-    Observations: an array, or a dict of several by their names. With discrete actions a dict of
-    that as `observation`, and `action_mask` as `action_space(agent).sample` takes it: 1 where an
-    action is allowed, an int8 array for a single branch, a tuple of one array per branch otherwise.
+    Observations: an array, or a dict of several by their names (see `observation_keys`). With
+    discrete actions a dict of that as `observation`, and `action_mask` as
+    `action_space(agent).sample` takes it: 1 where an action is allowed, an int8 array for a single
+    branch, a tuple of one array per branch otherwise.
 
     Args:
         env: What to wrap, or a function that makes it and takes the keyword `seed`. Only of the
@@ -343,7 +343,7 @@ class _Cast:
         self._behavior = behavior
         self._actions = ActionLayout(spec.action_spec)
         self._observations = ObservationLayout(
-            _with_unique_names(spec.observation_specs), "dict", uint8_visual=uint8_visual
+            spec.observation_specs, "dict", uint8_visual=uint8_visual
         )
         self.action_space: Space = self._actions.space
         if isinstance(self.action_space, spaces.Dict):
@@ -436,14 +436,6 @@ class _Cast:
         if isinstance(self.action_space, spaces.Dict):
             return bool(self.action_space["discrete"].contains(np.asarray(action["discrete"])))
         return bool(self.action_space.contains(np.asarray(action)))
-
-
-def _with_unique_names(specs: Sequence[ObservationSpec]) -> Sequence[ObservationSpec]:
-    """Number observations of a simulation that does not name them, or not differently."""
-    names = {spec.name for spec in specs}
-    if len(names) == len(specs) and "" not in names:
-        return specs
-    return [spec._replace(name=f"observation_{i}") for i, spec in enumerate(specs)]
 
 
 def _row(batch: Any, row: int) -> Any:
