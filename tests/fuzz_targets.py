@@ -9,9 +9,11 @@ import random
 import zlib
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
+from unittest import mock
 from uuid import UUID
 
 import numpy as np
+import pytest
 from google.protobuf.message import Message as Proto
 
 import http2_peer as peer
@@ -19,6 +21,7 @@ import shared_data
 from damage import damaged
 from demonstrations import file_of, first_records, messages_of
 from http2_peer import frame, grpc_message, settings, window_update
+from mlagents_envs import images as image_module
 from mlagents_envs.base_env import (
     ActionSpec,
     ActionTuple,
@@ -64,6 +67,7 @@ from mlagents_envs.images import ImageReading, decode_image, encode_image
 from mlagents_envs.messages import (
     AgentInfoActionPairProto,
     BrainParametersProto,
+    DemonstrationMetaProto,
     UnityMessageProto,
     field,
     varint,
@@ -282,9 +286,9 @@ def parts(message: Any) -> Iterator[Any]:
                 yield from parts(part)
 
 
-def altered(message: bytes, rng: random.Random) -> bytes:
+def altered(message: bytes, rng: random.Random, kind: Any = UnityMessageProto) -> bytes:
     """Give a few fields, anywhere in a valid message, other values of their type."""
-    parsed = UnityMessageProto.FromString(message)
+    parsed = kind.FromString(message)
     for _ in range(rng.randint(1, 3)):
         part = rng.choice(list(parts(parsed)))
         one = rng.choice(part.DESCRIPTOR.fields)
@@ -294,7 +298,7 @@ def altered(message: bytes, rng: random.Random) -> bytes:
         elif isinstance(value, bytes):
             setattr(part, one.name, mutated(value, rng))
         elif isinstance(value, str):
-            setattr(part, one.name, rng.choice(["", "2.0", *SPECS]))
+            setattr(part, one.name, rng.choice(["", "2.0", "\0", "StackingSensor_size3_x", *SPECS]))
         elif isinstance(value, float):
             setattr(part, one.name, rng.choice([0.0, math.nan, -math.inf, 3e38]))
         elif isinstance(value, int):  # enumerations and truth values too
@@ -473,13 +477,17 @@ def demonstrations() -> Target:
     folder = shared_data.ROOT / "demonstrations"
     files = [first_records(path.read_bytes(), 3) for path in sorted(folder.glob("*.demo"))]
     seeds = [by_hand, *(messages_of(file, 3) for file in files)]
+    kinds = DemonstrationMetaProto, BrainParametersProto, AgentInfoActionPairProto
 
     def generate(rng: random.Random) -> bytes:
         parts = list(rng.choice(seeds))
         at = rng.randrange(len(parts) + 1)
         if at == len(parts):
             return damaged(file_of(parts), rng)
-        parts[at] = damaged(parts[at], rng)
+        if rng.random() < 0.5:
+            parts[at] = damaged(parts[at], rng)
+        else:
+            parts[at] = altered(parts[at], rng, kinds[min(at, 2)])
         return file_of(parts)
 
     def check(data: bytes) -> bool:
@@ -492,19 +500,31 @@ def demonstrations() -> Target:
 # Images.
 
 
-def images() -> Target:
-    """One agent's image, of one or several files; bombs among them."""
-    pixels = np.arange(90, dtype=np.uint8).reshape(3, 6, 5)
-    rows = chunk(b"IDAT", zlib.compress(bytes(6 * (1 + 15))))
+GRAY, RGB, PALETTE, GRAY_ALPHA, RGBA = 0, 2, 3, 4, 6
+
+
+def images(library: str) -> Target:
+    """One agent's image, of one or several files, read by one library; bombs among them."""
+    pytest.importorskip(library)
+    load = {"PIL": image_module._load_pillow, "cv2": image_module._load_opencv}[library]
+    decoder = load()
+
+    def rows_of(n_bytes: int) -> bytes:
+        return chunk(b"IDAT", zlib.compress(bytes(6 * (1 + n_bytes))))
+
+    pixels, rows = np.arange(90, dtype=np.uint8).reshape(3, 6, 5), rows_of(15)
     extra = [(b"tRNS", b"\0"), (b"eXIf", b"MM"), (b"acTL", bytes(8)), (b"fcTL", bytes(26))]
     extra.append((b"zTXt", b"k\0\0" + zlib.compress(bytes(2**20))))
     files = [encode_image(pixels), encode_image(pixels[:1])]
     files += [png(header(5, 6), chunk(*one), rows) for one in extra]
+    kinds = [(8, GRAY, 5), (1, GRAY, 1), (8, GRAY_ALPHA, 10), (8, RGBA, 20), (16, RGB, 30)]
+    files += [png(header(5, 6, depth, color), rows_of(size)) for depth, color, size in kinds]
+    files.append(png(header(5, 6, 8, PALETTE), chunk(b"PLTE", bytes(12)), rows_of(5)))
     files.append(png(header(5, 6), chunk(b"IDAT", zlib.compress(bytes(2**22), 9))))
     files.append(png(header(30_000, 30_000), rows))
 
     def generate(rng: random.Random) -> bytes:
-        parts = rng.choices(files, k=rng.choice([1, 1, 2]))
+        parts = rng.choices(files, k=rng.choice([1, 1, 2, 3]))
         at = rng.randrange(len(parts))
         parts[at] = damaged(parts[at], rng, spare=[parts[at][:33], parts[at][-12:]])
         if rng.random() < 0.5:
@@ -513,10 +533,13 @@ def images() -> Target:
 
     def check(data: bytes) -> bool:
         rng = dice(data)
-        n_channels = rng.choice([1, 3, 6])
+        n_channels = rng.choice([1, 3, 6, 9])
         mapping = rng.choice([[], [0, 1, 2], [0, 0, 0], [rng.randint(-1, 5) for _ in range(6)]])
         out = np.zeros((n_channels, 6, 5), rng.choice([np.float32, np.uint8]))
-        return is_accepted(lambda: decode_image(data, mapping, out, n_frames=rng.choice([1, 2])))
+        with mock.patch.object(image_module, "_decoder", lambda: decoder):
+            return is_accepted(
+                lambda: decode_image(data, mapping, out, n_frames=rng.choice([1, 2]))
+            )
 
     return Target(generate, check)
 
@@ -538,6 +561,7 @@ TARGETS: dict[str, Callable[[], Target]] = {
     "recordings": recordings,
     "side-channels": side_channels,
     "demonstrations": demonstrations,
-    "images": images,
+    "images-pillow": lambda: images("PIL"),
+    "images-opencv": lambda: images("cv2"),
 }
-"""What makes each target; the files it starts from may be missing, which skips a test."""
+"""What makes each target; what it needs may be missing, which skips a test."""

@@ -1,10 +1,6 @@
 import functools
-import itertools
 import json
-import random
 import tempfile
-from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +16,6 @@ from demonstrations import (
     demonstrated_behaviors,
     file_of,
     first_records,
-    messages_of,
     records_of,
 )
 from mlagents_envs import demonstration_file
@@ -48,7 +43,6 @@ from mlagents_envs.images import ImageLayout
 from mlagents_envs.messages import (
     AgentInfoActionPairProto,
     BrainParametersProto,
-    DemonstrationMetaProto,
     varint,
 )
 
@@ -507,96 +501,3 @@ def test_actions_that_do_not_exist_are_refused():
         )
         with pytest.raises(UnityException, match=reason):
             decode_demonstration(file_with(brain_parameters, pair))
-
-
-# Fuzz.
-
-
-@functools.cache
-def seeds_of_fuzz():
-    """Return the messages of small files of every kind."""
-    names = ["Expert3DBall", "ExpertBasic", "ExpertPushBlock", "testdcvis", "testhybridvis"]
-    cut = [first_records(recorded(name).read_bytes(), 3) for name in names]
-    return [messages_of(data, 3) for data in (bytes.fromhex(vector()["file_hex"]), *cut)]
-
-
-def damaged(data, rng):
-    """Change some bytes, leave some out or put some in."""
-    changed = bytearray(data)
-    for _ in range(rng.randint(1, 3)):
-        at = rng.randrange(len(changed) + 1)
-        kind = rng.randrange(5)
-        if kind == 0:
-            changed[at : at + 1] = bytes([rng.randrange(256)])
-        elif kind == 1 and at < len(changed):
-            changed[at] ^= 1 << rng.randrange(8)
-        elif kind == 2:
-            changed[at : at + 4] = rng.choice([b"\xff", b"\0", b"\x7f"]) * 4
-        elif kind == 3:
-            del changed[at : at + rng.randint(1, 8)]
-        else:
-            changed[at:at] = rng.randbytes(rng.randint(1, 8))
-    return bytes(changed)
-
-
-def with_damaged_field(message, rng):
-    """Change one field somewhere in a message, whose form stays whole."""
-    while True:
-        values = [(field, value) for field, value in message.ListFields()]
-        if not values:
-            return
-        field, value = rng.choice(values)
-        if field.message_type is None:
-            break
-        message = rng.choice(list(value)) if isinstance(value, Sequence) else value
-    if isinstance(value, bytes):
-        setattr(message, field.name, damaged(value, rng))
-    elif isinstance(value, str):
-        setattr(message, field.name, rng.choice(["", "StackingSensor_size3_x", "\0", "x" * 99]))
-    elif isinstance(value, float):
-        setattr(message, field.name, rng.choice([0.0, float("nan"), float("-inf"), 3e38]))
-    elif isinstance(value, Sequence):
-        value[rng.randrange(len(value))] = (
-            rng.choice([0, 1, 3, -1, 2**31 - 1]) if (isinstance(value[0], int)) else ""
-        )
-    else:
-        setattr(message, field.name, rng.choice([0, 1, 2, 77, 2**31 - 1]))
-
-
-def mutated(messages, rng):
-    """Damage a file: one of its fields, the bytes of one of its messages, or of all."""
-    messages = list(messages)
-    kind = rng.randrange(3)
-    if kind == 2:
-        return damaged(file_of(messages), rng)
-    at = rng.randrange(len(messages))
-    if kind == 1:
-        messages[at] = damaged(messages[at], rng)
-    else:
-        types = DemonstrationMetaProto, BrainParametersProto, AgentInfoActionPairProto
-        message = types[min(at, 2)].FromString(messages[at])
-        with_damaged_field(message, rng)
-        messages[at] = message.SerializeToString()
-    return file_of(messages)
-
-
-def check_mutations(n_files, seed):
-    rng = random.Random(seed)
-    refusals = Counter()
-    for messages in itertools.islice(itertools.cycle(seeds_of_fuzz()), n_files):
-        try:
-            decode_demonstration(mutated(messages, rng), keep_8_bit_images=rng.random() < 0.5)
-        except UnityException as error:
-            refusals[type(error)] += 1
-    # Some files are still read, and those that are not fail in every part of the reader.
-    assert refusals.total() < 0.9 * n_files
-    assert len(refusals) >= 4
-
-
-def test_a_few_damaged_files_are_read_or_refused():
-    check_mutations(600, seed=0)
-
-
-@pytest.mark.slow
-def test_damaged_files_are_read_or_refused():
-    check_mutations(20_000, seed=1)

@@ -1,5 +1,4 @@
 import io
-import random
 import resource
 import sys
 import threading
@@ -12,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-from damage import damaged
 from mlagents_envs import images
 from mlagents_envs.exception import (
     UnityCommunicationException,
@@ -308,73 +306,6 @@ def test_without_a_library_the_error_says_what_to_install(monkeypatch):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(UnityEnvironmentException, match=r'pip install "mlagents-next\[images\]"'):
         decoded(uniform(1, 2, 3), (3, 1, 1))
-
-
-# Random damage.
-
-
-def with_valid_checksums(file: bytes) -> bytes:
-    """Write the checksums anew, so that damage gets past them."""
-    found, at = images._SIGNATURE, len(images._SIGNATURE)
-    while at + 8 <= len(file):
-        length = min(int.from_bytes(file[at : at + 4]), max(len(file) - at - 12, 0))
-        found += chunk(file[at + 4 : at + 8], file[at + 8 : at + 8 + length])
-        at += 12 + length
-    return found
-
-
-def sample_files() -> list[bytes]:
-    image_module = pytest.importorskip("PIL.Image")
-
-    files = [rgb_png(numbered(6, 5)), encode_image(numbered(6, 5).transpose(2, 0, 1))]
-    for mode in ("RGB", "L", "P", "1", "RGBA"):
-        file = io.BytesIO()
-        image_module.fromarray(numbered(6, 5)).convert(mode).save(file, "PNG")
-        files.append(file.getvalue())
-    extra = [(b"tRNS", b"\x00"), (b"zTXt", b"k\x00\x00" + zlib.compress(b"text")), (b"eXIf", b"MM")]
-    extra += [(b"acTL", b"\x00\x00\x00\x02" + b"\x00" * 4), (b"fcTL", b"\x00" * 26)]
-    pixels = chunk(b"IDAT", zlib.compress(bytes(6 * (1 + 15))))
-    files += [png(header(5, 6), chunk(*one), pixels) for one in extra]
-    return files
-
-
-def fuzz(n_images: int, seed: int) -> int:
-    """Decode as many damaged images; return how many of them were accepted."""
-    rng = random.Random(seed)
-    files = sample_files()
-    accepted = 0
-    for number in range(n_images):
-        count = rng.choice([1, 1, 1, 2, 3])
-        parts = [rng.choice(files) for _ in range(count)]
-        hit = rng.randrange(count)
-        parts[hit] = damaged(parts[hit], rng, spare=[parts[hit][:33], parts[hit][-12:]])
-        if rng.random() < 0.5:
-            parts[hit] = with_valid_checksums(parts[hit])
-        channels = rng.choice([1, 3, 3 * count])
-        mapping = [entry % channels for entry in range(rng.choice([0, 3 * count]))]
-        if rng.random() < 0.1:
-            mapping = [rng.randint(-1, channels) for _ in range(3 * count)]
-        out = np.zeros((channels, 6, 5), rng.choice([np.float32, np.uint8]))
-        try:
-            decode_image(b"".join(parts), mapping, out, n_frames=rng.choice([1, 2]))
-            accepted += 1
-        except UnityException as error:
-            assert str(error)
-        except BaseException:
-            print(f"image {number}: {b''.join(parts).hex()} mapping {mapping} for {out.shape}")
-            raise
-    return accepted
-
-
-def test_some_damaged_images_give_only_this_packages_exceptions(decoder):
-    assert 0 < fuzz(1_000, seed=1) < 1_000
-
-
-@pytest.mark.slow
-def test_many_damaged_images_give_only_this_packages_exceptions(decoder):
-    before = peak_memory_bytes()
-    assert 0 < fuzz(100_000, seed=2) < 100_000
-    assert peak_memory_bytes() - before < 200 * 2**20
 
 
 # Writing.

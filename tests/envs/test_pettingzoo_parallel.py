@@ -448,7 +448,7 @@ class Entry(BaseRegistryEntry):
 
 def test_the_factory_asks_builds_alone_for_a_free_port(monkeypatch):
     made = []
-    build = RemoteRegistryEntry("Build", linux_url="http://localhost/build.zip")
+    build = RemoteRegistryEntry("Build", 1.0, "A build.", linux_url="http://localhost/build.zip")
     monkeypatch.setattr(build, "make", lambda **arguments: made.append(arguments) or Ball3D())
     registry = {"Mine": Entry("Mine"), "Build": build}
     monkeypatch.setattr(pettingzoo_env_factory, "default_registry", registry)
