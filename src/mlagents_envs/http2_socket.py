@@ -90,13 +90,10 @@ class Http2Socket:
             return
         except OSError as error:
             raise UnityCommunicatorStoppedException(
-                f"the connection to {self._peer} broke: {error}"
+                f"the connection to {self._peer} broke{self._without_a_word}: {error}"
             ) from error
         if not data:
-            without_a_word = (
-                "" if self._connection.established else " without a word; it may serve another"
-            )
-            raise UnityCommunicatorStoppedException(f"{self._peer} hung up{without_a_word}")
+            raise UnityCommunicatorStoppedException(f"{self._peer} hung up{self._without_a_word}")
         try:
             self.events += self._connection.receive_data(data)
         except ProtocolError as error:
@@ -180,3 +177,7 @@ class Http2Socket:
                     break
         self._selector.close()
         self._socket.close()
+
+    @property
+    def _without_a_word(self) -> str:
+        return "" if self._connection.established else " without a word; it may serve another"

@@ -15,6 +15,8 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeoutError
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +24,7 @@ import pytest
 
 import http2_peer as peer
 from http2_peer import request, settings, window_update
-from mlagents_envs import launcher
+from mlagents_envs import launcher, rpc_communicator
 from mlagents_envs.codec import Output, encode_output
 from mlagents_envs.environment import UnityEnvironment
 from mlagents_envs.exception import (
@@ -523,6 +525,32 @@ def test_strangers_during_play_are_turned_away_and_the_player_undisturbed(player
             with pytest.raises(UnityCommunicatorStoppedException, match="may serve another"):
                 other.call(HELLO, 10)
         env.step()
+
+
+def test_who_calls_while_the_trainer_is_busy_is_refused_when_it_looks_up(server):
+    with RpcClient(server.port, host="127.0.0.1") as first:
+        with ThreadPoolExecutor(2) as callers, contextlib.ExitStack() as stack:
+            answer = callers.submit(first.call, b"one", PLENTY)
+            assert server.receive(PLENTY) == b"one"
+            # The trainer is learning now and looks at nothing. More call than the system queues.
+            second = stack.enter_context(RpcClient(server.port, host="127.0.0.1"))
+            refused = callers.submit(second.call, HELLO, PLENTY)
+            for _ in range(3 * rpc_communicator._BACKLOG):
+                sock = stack.enter_context(socket.socket())
+                sock.setblocking(False)
+                sock.connect_ex(("127.0.0.1", server.port))
+            with pytest.raises(FutureTimeoutError):
+                refused.result(SOON)
+            server.send(b"answer")
+            assert answer.result(PLENTY) == b"answer"
+            for number in range(4 * rpc_communicator._BACKLOG):
+                question = b"%d" % number
+                answer = callers.submit(first.call, question, PLENTY)
+                assert server.receive(PLENTY) == question
+                server.send(b"answer to " + question)
+                assert answer.result(PLENTY) == b"answer to " + question
+            with pytest.raises(UnityCommunicatorStoppedException, match="may serve another"):
+                refused.result(PLENTY)
 
 
 # Many sessions.
