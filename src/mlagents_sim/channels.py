@@ -6,7 +6,6 @@ obey environment parameters, that of `StatsSource` lets it report statistics, an
 """
 
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
 
 from mlagents_envs.base_env import BaseEnv
 from mlagents_envs.exception import UnityException, UnitySideChannelException
@@ -18,44 +17,18 @@ from mlagents_envs.side_channel.engine_configuration_channel import EngineConfig
 from mlagents_envs.side_channel.environment_parameters_channel import (
     EnvironmentDataType,
     EnvironmentParametersChannel,
+    ParameterReceiver,
     SamplerType,
 )
 from mlagents_envs.side_channel.messages import IncomingMessage, OutgoingMessage
 from mlagents_envs.side_channel.side_channel import SideChannel, SideChannelRouter
-from mlagents_envs.side_channel.stats_side_channel import EnvironmentStats, StatsSideChannel
+from mlagents_envs.side_channel.stats_side_channel import (
+    EnvironmentStats,
+    StatsSideChannel,
+    StatsSource,
+)
 
 logger = get_logger(__name__)
-
-
-@runtime_checkable
-class ParameterReceiver(Protocol):
-    """Obeys environment parameters, as `World` does."""
-
-    def set_float_parameter(self, key: str, value: float) -> None:
-        """Fix a parameter."""
-
-    def set_uniform_sampler_parameters(
-        self, key: str, min_value: float, max_value: float, seed: int
-    ) -> None:
-        """Draw a parameter evenly between two bounds."""
-
-    def set_gaussian_sampler_parameters(
-        self, key: str, mean: float, st_dev: float, seed: int
-    ) -> None:
-        """Draw a parameter from a normal distribution."""
-
-    def set_multirangeuniform_sampler_parameters(
-        self, key: str, intervals: Sequence[tuple[float, float]], seed: int
-    ) -> None:
-        """Draw a parameter evenly from the union of intervals."""
-
-
-@runtime_checkable
-class StatsSource(Protocol):
-    """Reports statistics, as `World` does."""
-
-    def get_and_reset_stats(self) -> EnvironmentStats:
-        """Return what was recorded since the last call."""
 
 
 class SimulationChannels:

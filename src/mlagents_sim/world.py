@@ -67,7 +67,7 @@ class World(BaseEnv):
         parameters: Environment parameters that differ from the defaults.
 
     Attributes:
-        rng: The only source of randomness.
+        rng: The only source of randomness, but for samplers of parameters.
         parameters: Environment parameters by name, for `begin` to read: `parameters[name]` is one
             value, `parameters.draw(name, n)` one for each of n that begin. They differ where the
             trainer set a sampler.
@@ -97,9 +97,7 @@ class World(BaseEnv):
         self.rng = np.random.default_rng(seed % 2**32)  # on the wire it may be negative
         self.parameters = Parameters(self.default_parameters)
         for name, value in (parameters or {}).items():
-            if name not in self.parameters:
-                raise UnityEnvironmentException(self._no_parameter(name))
-            self.parameters.set(name, float(value))
+            self.set_parameter(name, value)
         self._unknown_parameters: set[str] = set()
         self._stats: defaultdict[str, deque[tuple[float, StatsAggregationMethod]]] = defaultdict(
             partial(deque, maxlen=_MAX_UNREAD_VALUES)
@@ -209,10 +207,21 @@ class World(BaseEnv):
 
     # What an environment offers.
 
+    def set_parameter(self, name: str, value: float) -> None:
+        """Set an environment parameter; episodes that begin from now on obey it.
+
+        Raises:
+            UnityEnvironmentException: There is no such parameter, or the value is not finite.
+        """
+        if name not in self.parameters:
+            raise UnityEnvironmentException(self._no_parameter(name))
+        self.parameters.set(name, float(value))
+
     def set_float_parameter(self, key: str, value: float) -> None:
         """Fix the parameter `key`; episodes that begin from now on obey it.
 
-        As Unity does, a world passes over parameters that it does not have; it warns of each once.
+        This and the samplers are what a trainer calls. As Unity does, a world then passes over a
+        parameter that it does not have, with one warning: the same file may serve several worlds.
 
         Raises:
             UnityEnvironmentException: The value is not finite.

@@ -232,7 +232,7 @@ def test_wrong_options_are_refused(options: Mapping[str, object], text: str):
 def test_a_parameter_counts_from_the_next_episode():
     env = Walkers()
     env.reset()
-    env.set_float_parameter("start", 50)
+    env.set_parameter("start", 50)
     walk(env, [0.0, 0.0])
     np.testing.assert_allclose(env.get_steps(NAME)[0].obs[0][:, 0], 0, atol=0.01)
     env.reset()

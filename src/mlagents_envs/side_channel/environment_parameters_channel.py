@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from enum import IntEnum
+from typing import Protocol, runtime_checkable
 from uuid import UUID
 
 from mlagents_envs.exception import UnityCommunicationException
@@ -22,6 +23,29 @@ class SamplerType(IntEnum):
     UNIFORM = 0
     GAUSSIAN = 1
     MULTIRANGEUNIFORM = 2
+
+
+@runtime_checkable
+class ParameterReceiver(Protocol):
+    """Obeys named numbers, fixed or drawn anew: this channel, or an environment in this process."""
+
+    def set_float_parameter(self, key: str, value: float) -> None:
+        """Fix the parameter `key`."""
+
+    def set_uniform_sampler_parameters(
+        self, key: str, min_value: float, max_value: float, seed: int
+    ) -> None:
+        """Draw the parameter `key` evenly between two bounds."""
+
+    def set_gaussian_sampler_parameters(
+        self, key: str, mean: float, st_dev: float, seed: int
+    ) -> None:
+        """Draw the parameter `key` from a normal distribution."""
+
+    def set_multirangeuniform_sampler_parameters(
+        self, key: str, intervals: Sequence[tuple[float, float]], seed: int
+    ) -> None:
+        """Draw the parameter `key` evenly from the union of (min, max) intervals."""
 
 
 class EnvironmentParametersChannel(SideChannel):

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from enum import Enum
+from typing import Protocol, runtime_checkable
 from uuid import UUID
 
 from mlagents_envs.exception import UnitySideChannelException
@@ -21,6 +22,14 @@ class StatsAggregationMethod(Enum):
 
 EnvironmentStats = Mapping[str, list[tuple[float, StatsAggregationMethod]]]
 """By name, the values recorded and how to aggregate each, in order of arrival."""
+
+
+@runtime_checkable
+class StatsSource(Protocol):
+    """Records statistics about itself: this channel, or an environment in this process."""
+
+    def get_and_reset_stats(self) -> EnvironmentStats:
+        """Return what was recorded since the last call."""
 
 
 class StatsSideChannel(SideChannel):

@@ -61,8 +61,8 @@ class Ball3D(World):
     Reward: 0.1 per decision while the ball is on the cube; -1 when it has fallen.
     Ends: when the ball is more than 3 m aside in x or z or more than 2 m below the cube's centre.
     Interrupts: after 5000 steps, that is 1000 decisions.
-    Parameters: `scale` of the ball 1 (0.2 to 5), `gravity` 9.81 m/s2 (4 to 105); `mass` of the
-        ball 1 kg (0.1 to 20), which changes no motion.
+    Parameters, each ball's own from one start to the next: `scale` 1 (0.2 to 5) of its size,
+        `gravity` 9.81 m/s2 (4 to 105); `mass` 1 kg (0.1 to 20), which changes no motion.
     A good policy reaches 100, all there is.
 
     Source: example environments, section 2, task 2. Bodies move as in Unity's physics engine,
