@@ -1,25 +1,20 @@
-import threading
-
 import numpy as np
 import pytest
 from gymnasium import spaces
 from pettingzoo.test import parallel_api_test, parallel_seed_test
 
-import mlagents_envs.envs
 from document_examples import run_examples
 from mlagents_envs.base_env import ActionSpec, BehaviorSpec, ObservationSpec
-from mlagents_envs.environment import UnityEnvironment
 from mlagents_envs.envs import pettingzoo_env_factory
 from mlagents_envs.envs.pettingzoo_env_factory import PettingZooEnvFactory
 from mlagents_envs.envs.unity_parallel_env import UnityParallelEnv
 from mlagents_envs.exception import UnityActionException, UnityEnvironmentException
 from mlagents_envs.registry import BaseRegistryEntry, default_registry
 from mlagents_envs.registry.remote_registry_entry import RemoteRegistryEntry
-from mlagents_envs.rpc_communicator import RpcCommunicator
 from mlagents_envs.side_channel.engine_configuration_channel import EngineConfigurationChannel
 from mlagents_envs.side_channel.environment_parameters_channel import EnvironmentParametersChannel
 from mlagents_sim.examples.ball_3d import Ball3D
-from mlagents_sim.player import serve
+from served import served
 from skirmish_environment import (
     GROUP,
     GROUP_REWARD,
@@ -405,38 +400,17 @@ def test_closing_closes_the_environment_and_may_be_repeated():
 def test_side_channels_are_at_hand_by_the_names_of_their_classes():
     assert UnityParallelEnv(SkirmishEnvironment()).side_channel == {}
     world = Ball3D()
-    with RpcCommunicator(port=0) as communicator:
-        player = threading.Thread(
-            target=serve, args=[lambda *, seed, num_areas: world, communicator.port], daemon=True
-        )
-        player.start()
-        channels = [EnvironmentParametersChannel(), EngineConfigurationChannel()]
-        env = UnityParallelEnv(
-            UnityEnvironment(timeout_wait=20, communicator=communicator, side_channels=channels)
-        )
-        assert set(env.side_channel) == {
-            "EnvironmentParametersChannel",
-            "EngineConfigurationChannel",
+    channels = [EnvironmentParametersChannel(), EngineConfigurationChannel()]
+    with served(world, side_channels=channels) as simulation:
+        env = UnityParallelEnv(simulation)
+        parameters, engine = channels
+        assert env.side_channel == {
+            "EnvironmentParametersChannel": parameters,
+            "EngineConfigurationChannel": engine,
         }
         env.side_channel["EnvironmentParametersChannel"].set_float_parameter("gravity", 5.0)
         env.reset()
         assert world.parameters["gravity"] == 5.0
-        env.close()
-        player.join(20)
-    assert not player.is_alive()
-
-
-def test_the_factory_makes_registered_environments():
-    factory = PettingZooEnvFactory("3DBall")
-    env = factory.parallel_env(seed=3, num_areas=2)
-    assert len(env.possible_agents) == 24
-    assert factory.env().possible_agents == env.possible_agents[:12]
-    assert mlagents_envs.envs.ThreeDBall.env_id == "3DBall"
-    assert mlagents_envs.envs.Basic.env_id == "Basic"
-    with pytest.raises(AttributeError, match="ThreeDBoll"):
-        mlagents_envs.envs.ThreeDBoll  # noqa: B018  # to look it up is all
-    with pytest.raises(KeyError, match=r"3DBoll.*near"):
-        PettingZooEnvFactory("3DBoll").env()
 
 
 class Entry(BaseRegistryEntry):

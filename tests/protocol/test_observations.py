@@ -1,8 +1,5 @@
 """Every kind of observation, from an environment that a player serves to a `UnityEnvironment`."""
 
-import threading
-from contextlib import contextmanager
-
 import numpy as np
 import pytest
 
@@ -17,9 +14,7 @@ from mlagents_envs.base_env import (
     ObservationType,
     TerminalSteps,
 )
-from mlagents_envs.environment import UnityEnvironment
-from mlagents_envs.rpc_communicator import RpcCommunicator
-from mlagents_sim import player
+from served import served
 
 NAME = "Seer?team=0"
 AGENTS = 3
@@ -99,28 +94,12 @@ class Seer(BaseEnv):
         pass
 
 
-@contextmanager
-def served(**arguments: bool):
-    communicator = RpcCommunicator(port=0)
-    communicator.open()
-    serving = threading.Thread(
-        target=player.serve,
-        args=(lambda *, seed, num_areas: Seer(), communicator.port),
-        daemon=True,
-    )
-    serving.start()
-    with UnityEnvironment(timeout_wait=30, communicator=communicator, **arguments) as env:
-        yield env
-    serving.join(30)
-    assert not serving.is_alive()
-
-
 @pytest.mark.parametrize("keep_8_bit", [False, True])
 def test_a_player_shows_what_its_environment_shows(keep_8_bit):
     pytest.importorskip("PIL")
     direct = Seer()
     direct.reset()
-    with served(keep_8_bit_images=keep_8_bit) as env:
+    with served(Seer(), keep_8_bit_images=keep_8_bit) as env:
         env.reset()
         for _ in range(5):
             for found, expected in zip(env.get_steps(NAME), direct.get_steps(NAME), strict=True):
@@ -143,7 +122,7 @@ def test_a_player_shows_what_its_environment_shows(keep_8_bit):
 )
 def test_a_player_needs_no_correction_and_the_switches_change_nothing(arguments):
     pytest.importorskip("PIL")
-    with served(**arguments) as env:
+    with served(Seer(), **arguments) as env:
         env.reset()
         grid = env.get_steps(NAME)[0].obs[3]
     np.testing.assert_array_equal(grid, Seer().get_steps(NAME)[0].obs[3])

@@ -1,16 +1,11 @@
 """A player of ours says all there is to say, and obeys all it is told."""
 
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from uuid import UUID
 
 import numpy as np
 import pytest
 
 from mlagents_envs.base_env import ActionTuple, BaseEnv
-from mlagents_envs.environment import UnityEnvironment
-from mlagents_envs.rpc_communicator import RpcCommunicator
 from mlagents_envs.side_channel.default_training_analytics_side_channel import (
     DefaultTrainingAnalyticsSideChannel,
 )
@@ -24,33 +19,10 @@ from mlagents_envs.side_channel.raw_bytes_channel import RawBytesChannel
 from mlagents_envs.side_channel.side_channel import SideChannel
 from mlagents_envs.side_channel.stats_side_channel import StatsAggregationMethod, StatsSideChannel
 from mlagents_sim.examples.basic import Basic
-from mlagents_sim.player import serve
+from served import served
 from skirmish_environment import GROUP, GROUP_REWARD, SCOUT, TANK, Moment, SkirmishEnvironment
 
 BASIC = Basic.behavior_name
-
-
-@contextmanager
-def served(there: BaseEnv, *channels: SideChannel) -> Iterator[UnityEnvironment]:
-    """Serve an environment from a thread until the trainer ends the session."""
-    with RpcCommunicator(port=0) as communicator:
-        errors: list[Exception] = []
-
-        def play() -> None:
-            try:
-                serve(lambda *, seed, num_areas: there, communicator.port, timeout_s=20)
-            except Exception as error:
-                errors.append(error)
-
-        player = threading.Thread(target=play, daemon=True)
-        player.start()
-        with UnityEnvironment(
-            timeout_wait=20, communicator=communicator, side_channels=channels
-        ) as env:
-            yield env
-        player.join(20)
-        assert not player.is_alive()
-        assert not errors
 
 
 # Tank 3 comes later, and ends in a message in which nobody asks; scout 1 ends together with what
@@ -177,7 +149,7 @@ def walk_left(env: BaseEnv) -> None:
 def test_statistics_of_all_kinds_come_with_the_step_in_which_they_arose():
     stats = StatsSideChannel()
     here = Talkative()
-    with served(Talkative(), stats) as env:
+    with served(Talkative(), side_channels=[stats]) as env:
         env.reset()
         here.reset()
         assert stats.get_and_reset_stats() == here.get_and_reset_stats() == {}
@@ -195,7 +167,7 @@ def test_statistics_of_all_kinds_come_with_the_step_in_which_they_arose():
 def test_channels_of_an_environments_own_speak_with_those_of_the_script():
     properties, raw, texts = FloatPropertiesChannel(), RawBytesChannel(UUID(int=1)), Texts()
     world = Talkative()
-    with served(world, properties, raw, texts) as env:
+    with served(world, side_channels=[properties, raw, texts]) as env:
         properties.set_property("difficulty", 2.5)
         texts.say("before the first reset")
         env.reset()
@@ -212,7 +184,8 @@ def test_channels_of_an_environments_own_speak_with_those_of_the_script():
 def test_what_is_for_an_engine_is_taken_without_a_word(caplog):
     engine = EngineConfigurationChannel()
     engine.set_configuration(EngineConfig.default_config())
-    with served(Basic(), engine, DefaultTrainingAnalyticsSideChannel()) as env:
+    channels = [engine, DefaultTrainingAnalyticsSideChannel()]
+    with served(Basic(), side_channels=channels) as env:
         env.reset()
         walk_left(env)
     assert not [record for record in caplog.records if record.levelname == "WARNING"]

@@ -1,0 +1,37 @@
+"""An environment of this process at the other end of the wire."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from mlagents_envs.base_env import BaseEnv
+from mlagents_envs.environment import UnityEnvironment
+from mlagents_envs.rpc_communicator import RpcCommunicator
+from mlagents_sim.player import serve
+
+
+@contextmanager
+def served(there: BaseEnv, **arguments: Any) -> Iterator[UnityEnvironment]:
+    """Serve an environment from a thread; both ends must have ended in peace.
+
+    Args:
+        there: What to serve.
+        arguments: Of the `UnityEnvironment` at this end.
+    """
+    errors: list[BaseException] = []
+
+    def play() -> None:
+        try:
+            serve(lambda *, seed, num_areas: there, communicator.port, timeout_s=30)
+        except BaseException as error:
+            errors.append(error)
+
+    with RpcCommunicator(port=0) as communicator:
+        player = threading.Thread(target=play, daemon=True)
+        player.start()
+        with UnityEnvironment(timeout_wait=30, communicator=communicator, **arguments) as env:
+            yield env
+        player.join(30)
+        assert not player.is_alive()
+        assert not errors
