@@ -51,6 +51,13 @@ class Communicator(ABC):
     def fileno(self) -> int:
         """File descriptor that becomes readable when the simulation's next message arrives."""
 
+    def filenos(self) -> tuple[int, ...]:
+        """File descriptors of which one becomes readable when it is time to `receive(0)`.
+
+        Unlike `fileno`, also before the simulation has connected; each `receive` may change them.
+        """
+        return (self.fileno(),)
+
     @abstractmethod
     def close(self) -> None:
         """Hang up and stop listening. Calling it again does nothing."""

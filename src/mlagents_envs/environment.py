@@ -2,6 +2,8 @@
 
 import contextlib
 import logging
+import math
+import time
 import weakref
 from collections.abc import Sequence
 
@@ -76,6 +78,9 @@ class UnityEnvironment(BaseEnv):
             the memory; their spec's `dtype` says so. False makes them float32 from 0 to 1.
         communicator: An opened connection to use instead of listening at a port. It is closed
             with the environment.
+        command: Starts the player in place of `file_name`: a program and its first arguments.
+        connect: False returns as soon as the player is started. Then call `connect()`, or
+            `poll()` until it returns True, before anything else.
 
     Raises:
         UnityEnvironmentException: There is no such executable, or it cannot be started; the
@@ -111,11 +116,15 @@ class UnityEnvironment(BaseEnv):
         reorder_uncompressed_images: bool = True,
         keep_8_bit_images: bool = False,
         communicator: Communicator | None = None,
+        command: Sequence[str] | None = None,
+        connect: bool = True,
     ) -> None:
-        if file_name is None and worker_id != 0:
+        if file_name is not None:
+            command = [str(find_executable(file_name))]
+        if command is None and worker_id != 0:
             raise UnityEnvironmentException(
                 f"worker_id is {worker_id}, but there is only one Unity Editor: give the "
-                "file_name of a player, or leave worker_id 0"
+                "file_name or command of a player, or leave worker_id 0"
             )
         self._specs: dict[BehaviorName, BehaviorSpec] = {}
         self._steps: dict[BehaviorName, Steps] = {}
@@ -123,11 +132,10 @@ class UnityEnvironment(BaseEnv):
         self._was_reset = False
         self._side_channels = SideChannelRouter(side_channels or ())
 
-        hello = handshake.encode_trainer_hello(
+        self._hello = handshake.encode_trainer_hello(
             TrainerHello(seed, self.API_VERSION, __version__, Capabilities.all(), num_areas)
         )
-        executable = None if file_name is None else find_executable(file_name)
-        default_port = self.DEFAULT_EDITOR_PORT if file_name is None else self.BASE_ENVIRONMENT_PORT
+        default_port = self.DEFAULT_EDITOR_PORT if command is None else self.BASE_ENVIRONMENT_PORT
         first_port = default_port if base_port is None else base_port
         port = first_port + worker_id if first_port else 0
         if communicator is None:
@@ -140,12 +148,16 @@ class UnityEnvironment(BaseEnv):
             )
             communicator.open()
             port = communicator.port
-            if executable is None:
+            if command is None:
                 logger.info("Listening on port %d. Press Play in the Unity Editor to begin.", port)
         self._session = _Session(communicator, timeout_s=timeout_wait)
         self._close = weakref.finalize(self, self._session.close)
+        self._simulation: SimulationHello | None = None
+        self._turn_channel_last_images = turn_channel_last_images
+        self._reorder_uncompressed_images = reorder_uncompressed_images
+        self._keep_8_bit_images = keep_8_bit_images
         try:
-            if executable is not None:
+            if command is not None:
                 log_file = player_log_file(log_folder, worker_id) if log_folder else None
                 arguments = player_arguments(
                     port,
@@ -154,24 +166,59 @@ class UnityEnvironment(BaseEnv):
                     additional=additional_args or (),
                 )
                 self._session.player = Player(
-                    [str(executable), *arguments],
+                    [*command, *arguments],
                     log_file=log_file,
                     show_output=logger.isEnabledFor(logging.DEBUG),
                 )
-            self._simulation = self._session.shake_hands(hello)
-            layout = handshake.image_layout(self._simulation.package_version)
-            if layout is ImageLayout.CHANNEL_LAST and not turn_channel_last_images:
-                layout = ImageLayout.CHANNEL_LAST_KEPT
-            if layout is ImageLayout.NUMBERS_CHANNEL_LAST and not reorder_uncompressed_images:
-                layout = ImageLayout.CHANNEL_FIRST
-            self._decoder = OutputDecoder(ImageReading(layout, keep_8_bit_images))
+            if connect:
+                self.connect()
         except BaseException:
             self.close()
             raise
 
+    def connect(self) -> None:
+        """Wait until the simulation has connected; needed only after `connect=False`.
+
+        Raises:
+            As the constructor.
+        """
+        while not self._session.is_agreed:
+            self._shake_hands(self._session.receive())
+
+    def _shake_hands(self, message: bytes) -> bool:
+        """Answer the simulation's first message; return True with the second, and be connected."""
+        if self._simulation is None:
+            self._simulation = handshake.decode_simulation_hello(message)
+            self._session.send(self._hello)
+            return False
+        handshake.decode_ready(message)
+        handshake.check_version(self._simulation.communication_version)
+        logger.info(
+            "Connected to a simulation with package version %s and protocol version %s.",
+            self._simulation.package_version,
+            self._simulation.communication_version,
+        )
+        if not self._simulation.capabilities.baseRLCapabilities:
+            logger.warning("The simulation says that it lacks the base of the protocol.")
+        layout = handshake.image_layout(self._simulation.package_version)
+        if layout is ImageLayout.CHANNEL_LAST and not self._turn_channel_last_images:
+            layout = ImageLayout.CHANNEL_LAST_KEPT
+        if layout is ImageLayout.NUMBERS_CHANNEL_LAST and not self._reorder_uncompressed_images:
+            layout = ImageLayout.CHANNEL_FIRST
+        self._decoder = OutputDecoder(ImageReading(layout, self._keep_8_bit_images))
+        self._session.is_agreed = True
+        return True
+
+    @property
+    def player(self) -> Player | None:
+        """The player that was started; None where the simulation is the Editor, or elsewhere."""
+        return self._session.player
+
     @property
     def academy_capabilities(self) -> Capabilities:
         """What the simulation can do beyond the first version of the protocol."""
+        if self._simulation is None:
+            raise UnityEnvironmentException("not connected yet: call connect() first")
         return self._simulation.capabilities
 
     @property
@@ -192,9 +239,13 @@ class UnityEnvironment(BaseEnv):
         """
         if self._session.is_waiting:
             self.step_receive()
+        self.reset_send()
+        self.step_receive()
+
+    def reset_send(self) -> None:
+        """Start a reset and return at once; `step_receive` finishes it."""
         self._actions.clear()
         self._send(Command.RESET, {})
-        self.step_receive()
 
     def step(self) -> None:
         """Send the actions set, zeros for agents without, and wait for the next step.
@@ -247,6 +298,34 @@ class UnityEnvironment(BaseEnv):
         """File descriptor that becomes readable when the answer to `step_send` is there."""
         return self._session.communicator.fileno()
 
+    def filenos(self) -> tuple[int, ...]:
+        """File descriptors of which one becomes readable when it is time to `poll`.
+
+        They differ from one `poll` to the next until the simulation has connected.
+        """
+        return self._session.filenos()
+
+    def poll(self, deadline_s: float = math.inf) -> bool:
+        """Take in what has come, without waiting for more.
+
+        Args:
+            deadline_s: The moment on the clock of `time.monotonic` from which on a simulation
+                that has not answered counts as hanging.
+
+        Returns:
+            Whether it is done: the simulation has connected, or `step_receive` will not wait.
+
+        Raises:
+            UnityTimeOutException: The deadline is over.
+            As the constructor and `step_receive`.
+        """
+        while self._session.poll(deadline_s):
+            if self._session.is_agreed:
+                return True
+            if self._shake_hands(self._session.receive()):
+                return True
+        return False
+
     def get_steps(self, behavior_name: BehaviorName) -> tuple[DecisionSteps, TerminalSteps]:
         """Return who asks for an action and who ended in the last step or reset.
 
@@ -298,13 +377,18 @@ class _Session:
     Args:
         communicator: Opened.
         timeout_s: How long to wait for each message.
+
+    Attributes:
+        player: The player, if we started one.
+        is_agreed: Whether the handshake is complete.
     """
 
     def __init__(self, communicator: Communicator, *, timeout_s: float) -> None:
         self.communicator = communicator
         self.player: Player | None = None
+        self.is_agreed = False
         self._timeout_s = timeout_s
-        self._exit_timeout_s = 0.0  # until the handshake is complete
+        self._arrived: bytes | None = None
         self._hangs = False
         self._is_connected = False
         self._is_closed = False
@@ -315,55 +399,54 @@ class _Session:
         """Whether the simulation's next message is still to come."""
         return not self._owes_answer
 
-    def shake_hands(self, hello: bytes) -> SimulationHello:
-        """Wait for the simulation to connect, and agree with it on the protocol's version."""
-        try:
-            simulation = handshake.decode_simulation_hello(self.receive())
-            self.send(hello)
-            handshake.decode_ready(self.receive())
-        except UnityTimeOutException as error:
-            raise UnityTimeOutException(f"{error}. {self._hint()}") from error
-        handshake.check_version(simulation.communication_version)
-        logger.info(
-            "Connected to a simulation with package version %s and protocol version %s.",
-            simulation.package_version,
-            simulation.communication_version,
-        )
-        if not simulation.capabilities.baseRLCapabilities:
-            logger.warning("The simulation says that it lacks the base of the protocol.")
-        self._exit_timeout_s = self._timeout_s
-        return simulation
+    def filenos(self) -> tuple[int, ...]:
+        """File descriptors of which one becomes readable when it is time to `poll`."""
+        own = self.communicator.filenos()
+        return own if self.player is None else (*own, self.player.fileno())
 
-    def _hint(self) -> str:
-        if self.player is None:
-            return (
-                "Press Play in the Unity Editor while this waits, with the Behavior Type of the "
-                "agents set to Default."
-            )
-        return (
-            f"The player {self.player.command[0]!r} is running. Its agents need the Behavior Type "
-            "Default, and nothing may wait for a click at its start; on a machine without a "
-            "display, pass no_graphics=True."
-        )
+    def poll(self, deadline_s: float) -> bool:
+        """Take in what has come; return whether `receive` will not wait.
+
+        Raises:
+            UnityTimeOutException: It would, and the deadline is over.
+        """
+        if self._arrived is not None:
+            return True
+        try:
+            self._arrived = self._next_message(0.0)
+        except UnityTimeOutException:
+            if time.monotonic() < deadline_s:
+                return False
+            what = "sent no message" if self._is_connected else "did not connect"
+            text = f"the simulation {what} within {self._timeout_s:g} s"
+            raise self._silence(text) from None
+        return True
 
     def receive(self) -> bytes:
         """Wait for the simulation's next message."""
+        message, self._arrived = self._arrived, None
+        if message is None:
+            try:
+                message = self._next_message(self._timeout_s)
+            except UnityTimeOutException as error:
+                raise self._silence(str(error)) from error
+        self._owes_answer = True
+        return message
+
+    def _next_message(self, timeout_s: float) -> bytes:
         self._require_open()
         if self._owes_answer:
             raise UnityEnvironmentException("no step was sent: call step_send() first")
         alarm = None if self.player is None else self.player.fileno()
         try:
-            message = self.communicator.receive(self._timeout_s, alarm=alarm)
-        except UnityTimeOutException:
-            self._hangs = True
-            raise
+            message = self.communicator.receive(timeout_s, alarm=alarm)
         except UnityCommunicatorStoppedException as error:
-            self._raise_if_player_exited(error)
+            self._raise_if_player_exited(error, min(timeout_s, _EXIT_GRACE_S))
             raise
         if message is None:
             raise self._player_exited()
         self._hangs = False
-        self._is_connected = self._owes_answer = True
+        self._is_connected = True
         return message
 
     def send(self, message: bytes) -> None:
@@ -380,7 +463,7 @@ class _Session:
             self._hangs = True
             raise
         except UnityCommunicatorStoppedException as error:
-            self._raise_if_player_exited(error)
+            self._raise_if_player_exited(error, _EXIT_GRACE_S)
             raise
 
     def close(self) -> None:
@@ -392,15 +475,33 @@ class _Session:
                 self.communicator.send(encode_close())
         self.communicator.close()
         if self.player is not None:
-            self.player.stop(0.0 if self._hangs else self._exit_timeout_s)
+            may_say_goodbye = self.is_agreed and not self._hangs
+            self.player.stop(self._timeout_s if may_say_goodbye else 0.0)
+
+    def _silence(self, text: str) -> UnityTimeOutException:
+        """Make the error for a simulation that let its time pass; it is not waited for again."""
+        self._hangs = True
+        return UnityTimeOutException(text if self.is_agreed else f"{text}. {self._hint()}")
+
+    def _hint(self) -> str:
+        if self.player is None:
+            return (
+                "Press Play in the Unity Editor while this waits, with the Behavior Type of the "
+                "agents set to Default."
+            )
+        return (
+            f"The player {self.player.command[0]!r} is running. Its agents need the Behavior Type "
+            "Default, and nothing may wait for a click at its start; on a machine without a "
+            "display, pass no_graphics=True."
+        )
 
     def _require_open(self) -> None:
         if self._is_closed:
             raise UnityEnvironmentException("this environment is closed")
 
-    def _raise_if_player_exited(self, error: UnityException) -> None:
+    def _raise_if_player_exited(self, error: UnityException, timeout_s: float) -> None:
         """Raise for a player that exited, which explains the lost connection."""
-        if self.player is not None and self.player.wait(_EXIT_GRACE_S):
+        if self.player is not None and self.player.wait(timeout_s):
             raise self._player_exited() from error
 
     def _player_exited(self) -> UnityEnvironmentException:

@@ -170,13 +170,18 @@ class Player:
         """Wait for the player to exit; return whether it has."""
         return self._exited.wait(timeout_s)
 
+    @property
+    def exit_code(self) -> int | None:
+        """Its exit status, negative the number of the signal that killed it; None while it runs."""
+        return self._process.returncode
+
     def exit_description(self, when: str = "") -> str:
         """Say how the player ended and what it wrote last, for an error message.
 
         Args:
             when: Follows the first words, as in "exited with code 3 before it had connected".
         """
-        code = self._process.returncode
+        code = self.exit_code
         if code is None:
             return "is still running"
         how = f"exited with code {code}" if code >= 0 else f"was killed by {_signal_name(-code)}"

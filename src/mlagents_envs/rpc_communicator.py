@@ -208,6 +208,16 @@ class RpcCommunicator(Communicator):
             )
         return self._peer.fileno()
 
+    def filenos(self) -> tuple[int, ...]:
+        """File descriptors of which one becomes readable when it is time to `receive(0)`.
+
+        Until the simulation has connected, those are of all that may become its connection.
+        """
+        if self._peer is not None:
+            return (self._peer.fileno(),)
+        listeners = (listener.fileno() for listener in self._listeners)
+        return (*listeners, *(candidate.fileno() for candidate in self._candidates))
+
     def close(self) -> None:
         """Hang up and stop listening. Calling it again does nothing."""
         for connection in self._candidates:

@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -525,6 +526,48 @@ def test_a_player_gets_its_arguments(player, tmp_path):
     assert (tmp_path / "argv").read_text().startswith("-nographics -batchmode --mlagents-port")
     assert 0 < int(port) < 65536
     assert rest == f"-logFile {tmp_path}/Player-2.log --level 3"
+
+
+def test_connecting_can_be_polled():
+    nothing = UnityTimeOutException("nothing")
+    communicator = FakeCommunicator(
+        nothing, hello(), nothing, encode_ready(), output(1, first=True)
+    )
+    env = UnityEnvironment(communicator=communicator, connect=False)
+    assert communicator.timeouts_s == []
+    assert [env.poll(), env.poll(), env.poll()] == [False, False, True]
+    assert set(communicator.timeouts_s) == {0}
+    env.reset_send()
+    assert env.poll() and env.poll(), "asking again takes nothing away"
+    env.step_receive()
+    assert env.get_steps(NAME)[0].agent_id.tolist() == [1]
+    env.close()
+
+
+def test_a_simulation_counts_as_hanging_from_its_deadline_on():
+    nothing = UnityTimeOutException("nothing")
+    env, communicator = make_env(nothing, nothing, timeout_wait=7)
+    env.reset_send()
+    assert not env.poll(time.monotonic() + 60)
+    with pytest.raises(UnityTimeOutException, match="sent no message within 7 s"):
+        env.poll(time.monotonic())
+    assert env.filenos() == (communicator.fileno(),)
+    env.close()
+
+
+def test_a_program_with_arguments_can_be_the_player(tmp_path):
+    program = tmp_path / "player.py"
+    program.write_text("import sys; sys.exit(f'{sys.argv[1:]}')")
+    with pytest.raises(
+        UnityEnvironmentException,
+        match=r"'one', '--mlagents-port', '\d+', 'two'",
+    ):
+        UnityEnvironment(
+            command=[sys.executable, str(program), "one"],
+            additional_args=["two"],
+            base_port=0,
+            worker_id=3,
+        )
 
 
 def test_a_player_that_exits_before_connecting_is_described(player):
