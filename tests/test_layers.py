@@ -23,6 +23,7 @@ LAYERS = {
         "environment",
         "registry",
         "envs",
+        "factories",
     ],
     "mlagents": [
         "torch_utils trainers.exception",

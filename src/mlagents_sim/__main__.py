@@ -2,13 +2,15 @@
 
 import argparse
 import contextlib
-import difflib
+import functools
 import sys
+import traceback
 from collections.abc import Sequence
 
-from mlagents_envs.exception import UnityException
-from mlagents_sim.catalog import CATALOG, WorldEntry
-from mlagents_sim.player import serve
+from mlagents_envs.exception import UnityEnvironmentException, UnityException
+from mlagents_envs.factories import call_factory, find_factory
+from mlagents_sim.catalog import CATALOG
+from mlagents_sim.player import EnvironmentFactory, serve
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -24,25 +26,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     if options.world is None:
         parser.error("which world? --list names them all")
-    entry = CATALOG.get(options.world)
-    if entry is None:
-        parser.error(_unknown(options.world))
+    try:
+        factory = find_factory(options.world)
+    except UnityEnvironmentException as error:
+        parser.error(str(error))
+    make = functools.partial(
+        call_factory, factory, worker_id=options.worker_id, parameters=dict(options.parameter)
+    )
     try:
         with _output_to(options.log_file):
-            return _play(entry, options)
+            return _play(make, options)
     except OSError as error:
         print(f"mlagents-sim: cannot write the log: {error}", file=sys.stderr)
         return 1
 
 
-def _play(entry: WorldEntry, options: argparse.Namespace) -> int:
+def _play(make: EnvironmentFactory, options: argparse.Namespace) -> int:
     try:
-        serve(entry.make, options.mlagents_port, timeout_s=options.timeout)
+        serve(make, options.mlagents_port, timeout_s=options.timeout)
     except UnityException as error:
         print(f"mlagents-sim: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         pass
+    except Exception:
+        traceback.print_exc()  # here, where it still goes to the log
+        return 1
     return 0
 
 
@@ -52,7 +61,14 @@ def _parser() -> argparse.ArgumentParser:
         description="Play a world for a trainer in another process, as a built game would.",
         allow_abbrev=False,
     )
-    parser.add_argument("world", nargs="?", help="name of the world, such as 3DBall")
+    parser.add_argument(
+        "world",
+        nargs="?",
+        help=(
+            "a registered name such as 3DBall, module:function, or gym: and the id of a Gymnasium "
+            "environment"
+        ),
+    )
     parser.add_argument("--list", action="store_true", help="list the worlds and exit")
     parser.add_argument(
         "--mlagents-port",
@@ -67,6 +83,22 @@ def _parser() -> argparse.ArgumentParser:
         default=60.0,
         metavar="SECONDS",
         help="how long to wait for the trainer to listen; %(default)g by default",
+    )
+    parser.add_argument(
+        "--parameter",
+        type=_parameter,
+        action="append",
+        default=[],
+        metavar="NAME=NUMBER",
+        help="an environment parameter to begin with; may be given several times",
+    )
+    parser.add_argument(
+        "--worker-id",
+        type=int,
+        default=0,
+        metavar="K",
+        help="which of the trainer's players this is, for a function that asks; %(default)s by "
+        "default",
     )
     unity = parser.add_argument_group("arguments of a Unity player")
     unity.add_argument("-logFile", "-logfile", dest="log_file", metavar="FILE", help="log there")
@@ -91,6 +123,14 @@ def _seconds(text: str) -> float:
     return seconds
 
 
+def _parameter(text: str) -> tuple[str, float]:
+    name, _, number = text.partition("=")
+    try:
+        return name, float(number)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=NUMBER") from None
+
+
 def _output_to(log_file: str | None) -> contextlib.AbstractContextManager[object]:
     """Send all output to a file, if one is named."""
     if log_file is None:
@@ -105,13 +145,6 @@ def _output_to(log_file: str | None) -> contextlib.AbstractContextManager[object
 def _print_list() -> None:
     for name, entry in CATALOG.items():
         print(f"{name:<12} {entry.description} ({', '.join(sorted(entry.tags))})")
-
-
-def _unknown(name: str) -> str:
-    near = difflib.get_close_matches(name, CATALOG, cutoff=0.4)
-    return f"there is no world {name!r}; " + (
-        f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(CATALOG)}"
-    )
 
 
 if __name__ == "__main__":

@@ -304,8 +304,10 @@ def test_the_command_lists_the_worlds(capsys):
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["3dball"], "there is no world '3dball'; did you mean 3DBall"),
-        (["xyz"], "there are Basic, 3DBall"),
+        (["3dball"], "no environment is registered as '3dball'. Did you mean 3DBall"),
+        (["xyz"], "Registered: 3DBall, Basic."),
+        (["gess_environment:make"], "No module named 'gess_environment'"),
+        (["3DBall", "--parameter", "scale"], "'scale' is not NAME=NUMBER"),
         ([], "which world?"),
         (["3DBall", "--mlagents-port", "70000"], "'70000' is no port: expected 1 to 65535"),
         (["3DBall", "--mlagents-port", "five"], "'five' is no port"),

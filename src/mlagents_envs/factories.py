@@ -1,0 +1,107 @@
+"""What a name stands for: an environment that can be made in this process.
+
+factory = find_factory("3DBall")  # a registered name, gym:<id> or module:function
+env = call_factory(factory, seed=1)
+"""
+
+import difflib
+import functools
+import importlib
+import inspect
+import re
+from collections.abc import Callable
+from typing import Any
+
+from mlagents_envs.base_env import BaseEnv
+from mlagents_envs.exception import UnityEnvironmentException
+from mlagents_envs.registry import UnityEnvRegistry, default_registry
+
+EnvironmentFactory = Callable[..., Any]
+"""Makes a `BaseEnv` from some of the keywords that `call_factory` offers."""
+
+_GYMNASIUM = "gym:"
+
+
+def is_factory_name(name: str) -> bool:
+    """Return whether a name is `gym:<id>` or `module:function`, and nothing else."""
+    return name.startswith(_GYMNASIUM) or bool(re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", name))
+
+
+def find_factory(name: str, *, registry: UnityEnvRegistry = default_registry) -> EnvironmentFactory:
+    """Find what makes an environment.
+
+    Args:
+        name: `gym:` and the id of a Gymnasium environment, `module:function`, or a registered name.
+        registry: Where names are registered.
+
+    Raises:
+        UnityEnvironmentException: It names nothing; the text lists what is near.
+    """
+    if name.startswith(_GYMNASIUM):
+        return _gymnasium_factory(name)
+    if is_factory_name(name):
+        return _import_factory(name)
+    if name in registry:
+        return registry[name].make
+    known = sorted(registry)
+    near = difflib.get_close_matches(name, known, cutoff=0.4)
+    raise UnityEnvironmentException(
+        f"no environment is registered as {name!r}.{_did_you_mean(near)} "
+        f"Registered: {', '.join(known)}. Otherwise give module:function, or gym: and the id of a "
+        "Gymnasium environment."
+    )
+
+
+def call_factory(factory: EnvironmentFactory, **offered: Any) -> BaseEnv:
+    """Call an environment factory with those of the offered keywords that it takes.
+
+    Raises:
+        UnityEnvironmentException: It wants something else, or does not return a `BaseEnv`.
+    """
+    allowed = ", ".join(offered)
+    try:
+        signature = inspect.signature(factory)
+        if not any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values()):
+            offered = {key: offered[key] for key in signature.parameters if key in offered}
+        signature.bind(**offered)
+    except (TypeError, ValueError) as error:
+        raise UnityEnvironmentException(
+            f"{factory!r} cannot be called: {error}. It may take {allowed}, by name, and nothing "
+            "else without a default."
+        ) from error
+    env = factory(**offered)
+    if not isinstance(env, BaseEnv):
+        raise UnityEnvironmentException(
+            f"{factory!r} returned a {type(env).__name__}; a mlagents_envs.base_env.BaseEnv is "
+            "needed."
+        )
+    return env
+
+
+def _import_factory(name: str) -> EnvironmentFactory:
+    module_name, _, function_name = name.partition(":")
+    try:
+        module = importlib.import_module(module_name)
+    except ImportError as error:
+        raise UnityEnvironmentException(
+            f"{name}: {error}. The module must be importable: installed, or on PYTHONPATH."
+        ) from error
+    factory: EnvironmentFactory | None = getattr(module, function_name, None)
+    if factory is None:
+        near = difflib.get_close_matches(function_name, dir(module))
+        raise UnityEnvironmentException(
+            f"{name}: module {module_name} has no {function_name}.{_did_you_mean(near)}"
+        )
+    return factory
+
+
+def _gymnasium_factory(name: str) -> EnvironmentFactory:
+    try:
+        from mlagents_envs.envs.from_gymnasium import make_from_gymnasium
+    except ModuleNotFoundError as error:
+        raise UnityEnvironmentException(f"{name}: {error}") from error
+    return functools.partial(make_from_gymnasium, name.removeprefix(_GYMNASIUM))
+
+
+def _did_you_mean(near: list[str]) -> str:
+    return f" Did you mean {' or '.join(near)}?" if near else ""

@@ -1,0 +1,87 @@
+"""A name becomes what makes an environment, and a wrong one an error that helps."""
+
+from typing import Any
+
+import pytest
+
+from guess_environment import GuessEnvironment
+from mlagents_envs.base_env import BaseEnv
+from mlagents_envs.exception import UnityEnvironmentException
+from mlagents_envs.factories import call_factory, find_factory, is_factory_name
+from mlagents_envs.registry import BaseRegistryEntry, UnityEnvRegistry
+
+
+class Entry(BaseRegistryEntry):
+    def make(self, **kwargs: Any) -> BaseEnv:
+        return GuessEnvironment(seed=kwargs["seed"])
+
+
+@pytest.fixture
+def registry() -> UnityEnvRegistry:
+    registry = UnityEnvRegistry()
+    registry.register(Entry("Guess"))
+    return registry
+
+
+@pytest.mark.parametrize(
+    ("name", "is_one"),
+    [
+        ("package.module:make", True),
+        ("gym:CartPole-v1", True),
+        ("gym:module:Name-v0", True),
+        ("3DBall", False),
+        ("C:\\builds\\Ball.exe", False),
+        ("builds/Ball", False),
+        ("module:", False),
+    ],
+)
+def test_what_can_only_be_a_factory_is_told_from_paths_and_names(name: str, is_one: bool) -> None:
+    assert is_factory_name(name) is is_one
+
+
+@pytest.mark.parametrize("name", ["Guess", "guess_environment:GuessEnvironment"])
+def test_a_factory_makes_an_environment(name: str, registry: UnityEnvRegistry) -> None:
+    env = call_factory(find_factory(name, registry=registry), seed=1, num_areas=2)
+    assert isinstance(env, GuessEnvironment)
+
+
+def test_a_gymnasium_environment_is_made_with_areas_and_parameters() -> None:
+    pytest.importorskip("gymnasium")
+    factory = find_factory("gym:Pendulum-v1")
+    env = call_factory(factory, worker_id=1, seed=1, num_areas=2, parameters={"g": 5.0})
+    env.reset()
+    (name,) = env.behavior_specs
+    assert len(env.get_steps(name)[0]) == 2
+    env.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("Gues", r"registered as 'Gues'\. Did you mean Guess\? Registered: Guess\."),
+        ("no_such_module:make", "No module named 'no_such_module'.*PYTHONPATH"),
+        ("guess_environment:GuesEnvironment", "Did you mean GuessEnvironment"),
+    ],
+)
+def test_a_name_of_nothing_says_what_is_near(
+    name: str, text: str, registry: UnityEnvRegistry
+) -> None:
+    with pytest.raises(UnityEnvironmentException, match=text):
+        find_factory(name, registry=registry)
+
+
+def needs_a_map(seed: int, map: str) -> BaseEnv:
+    raise AssertionError("not called")
+
+
+@pytest.mark.parametrize(
+    ("factory", "text"),
+    [
+        (needs_a_map, "missing a required argument: 'map'. It may take seed, num_areas, by name"),
+        (lambda: "env", "returned a str"),
+        ("text", "cannot be called"),
+    ],
+)
+def test_what_is_no_factory_is_refused(factory: Any, text: str) -> None:
+    with pytest.raises(UnityEnvironmentException, match=text):
+        call_factory(factory, seed=1, num_areas=1)
