@@ -597,7 +597,6 @@ def test_a_dump_loads_as_what_was_dumped(file: Path, written: dict[str, Any]) ->
         ("behaviors: {A: {self_play: {}}}", "behaviors.A.self_play"),
         ("behaviors: {A: {network_settings: {memory: {}}}}", "behaviors.A.network_settings.memory"),
         ("default_settings: {threaded: true}", "default_settings.threaded"),
-        ("env_settings: {num_envs: 2, env_path: a}", "env_settings.num_envs"),
         (
             "environment_parameters: {p: {sampler_type: uniform, sampler_parameters: {}}}",
             "environment_parameters.p",

@@ -61,8 +61,7 @@ def run_training(options: RunOptions) -> None:
 
     from mlagents.torch_utils import choose_device, set_threads
     from mlagents.trainers.controller import Controller
-    from mlagents.trainers.rollout.environments import environment_maker
-    from mlagents.trainers.rollout.simple_env_manager import SimpleEnvManager
+    from mlagents.trainers.rollout.environments import env_manager_maker
     from mlagents.trainers.stats import ConsoleWriter, GaugeWriter, StatsWriter, TensorBoardWriter
     from mlagents.trainers.training.checkpoints import RunFolder
 
@@ -88,7 +87,7 @@ def run_training(options: RunOptions) -> None:
 
     settings = options.checkpoint_settings
     folder = RunFolder(Path(settings.results_dir) / settings.run_id)
-    make_environment = environment_maker(options, log_folder=folder.logs)
+    make_manager = env_manager_maker(options, log_folder=folder.logs)
     folder.prepare(resume=settings.resume, force=settings.force, inference=settings.inference)
     writers: list[StatsWriter] = [ConsoleWriter(), GaugeWriter()]
     if not settings.inference:
@@ -98,7 +97,7 @@ def run_training(options: RunOptions) -> None:
     started = time.perf_counter()
     try:
         with _sigterm_interrupts(), hierarchical_timer("run_training"):
-            manager = SimpleEnvManager(make_environment(0))
+            manager = make_manager()
             try:
                 Controller(options, manager, folder, writers=writers, device=device).run()
             finally:

@@ -1,21 +1,27 @@
-"""What `--env` means: from its text to a function that makes the environment of a worker."""
+"""What `--env` means: from its text to the players of a run."""
 
-import difflib
 import functools
-import importlib
-import inspect
-import re
+import itertools
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from mlagents.trainers.exception import TrainerConfigError
+from mlagents.trainers.rollout.env_manager import EnvManager
+from mlagents.trainers.rollout.simple_env_manager import SimpleEnvManager
+from mlagents.trainers.rollout.subprocess_env_manager import RestartBudget, SubprocessEnvManager
 from mlagents.trainers.settings.parameters import ConstantParameters
 from mlagents.trainers.settings.run_options import EngineSettings, RunOptions
-from mlagents_envs.base_env import BaseEnv
 from mlagents_envs.environment import UnityEnvironment
 from mlagents_envs.exception import UnityEnvironmentException
-from mlagents_envs.launcher import find_executable
+from mlagents_envs.factories import (
+    EnvironmentFactory,
+    call_factory,
+    find_factory,
+    is_factory_name,
+)
+from mlagents_envs.launcher import find_executable, player_log_file
 from mlagents_envs.registry import default_registry
 from mlagents_envs.registry.remote_registry_entry import RemoteRegistryEntry
 from mlagents_envs.side_channel.engine_configuration_channel import (
@@ -23,123 +29,147 @@ from mlagents_envs.side_channel.engine_configuration_channel import (
     EngineConfigurationChannel,
 )
 from mlagents_envs.side_channel.environment_parameters_channel import EnvironmentParametersChannel
+from mlagents_envs.side_channel.stats_side_channel import StatsSideChannel
 
-EnvironmentMaker = Callable[[int], BaseEnv]
-"""Makes the environment of a worker, counted from 0."""
+EnvManagerMaker = Callable[[], EnvManager]
 
 
-def environment_maker(options: RunOptions, *, log_folder: Path) -> EnvironmentMaker:
-    """Find out what `--env` names.
+def env_manager_maker(options: RunOptions, *, log_folder: Path) -> EnvManagerMaker:
+    """Find out what `--env` names; what is returned makes its players.
 
     Nothing is the Unity Editor; else, in this order: `gym:<id>` for a Gymnasium environment,
     `module:function`, an executable, a registered name. So a build of one's own is never mistaken
     for a world of the same name.
 
+    A build is a process of its own in any case. Everything else runs in this process if it is the
+    only one; if there are several, each is played by `python -m mlagents_sim`.
+
     Args:
-        options: Of the run, with its seed drawn; worker k is seeded with that plus k.
+        options: Of the run, with its seed drawn; player k is seeded with that plus k.
         log_folder: Where players log.
 
     Raises:
         TrainerConfigError: It names nothing; the text lists what is near.
-        UnityEnvironmentException: It is a path, and there is nothing to execute.
+        UnityEnvironmentException: It is a path, and there is nothing to execute; or a registered
+            build cannot be downloaded.
     """
     name = options.env_settings.env_path
     if name is None:
-        return _player_maker(options, UnityEnvironment)  # which listens for the Editor
-    if name.startswith("gym:"):
-        return _factory_maker(options, _gymnasium_factory(name))
-    if re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", name):
-        return _factory_maker(options, _import_factory(name))
+        return _players(options, UnityEnvironment)  # which listens for the Editor
+    if is_factory_name(name):
+        return _factory(options, name, log_folder)
     try:
         find_executable(name)
     except UnityEnvironmentException:
         if name in default_registry:
             entry = default_registry[name]
             if isinstance(entry, RemoteRegistryEntry):
-                return _player_maker(options, entry.make, log_folder)
-            return _factory_maker(options, entry.make)
-        if Path(name).name != name or Path(name).exists():
+                entry.fetch()  # once, before several of them are started
+                return _players(options, entry.make, log_folder)
+        elif Path(name).name != name or Path(name).exists():
             raise  # a path: what is wrong with the file is the better answer
-        raise TrainerConfigError(_unknown(name)) from None
-    return _player_maker(options, functools.partial(UnityEnvironment, name), log_folder)
+        return _factory(options, name, log_folder)
+    return _players(options, functools.partial(UnityEnvironment, name), log_folder)
 
 
-def _player_maker(
-    options: RunOptions, start: Callable[..., BaseEnv], log_folder: Path | None = None
-) -> EnvironmentMaker:
-    """Make what `start` makes of the arguments of `UnityEnvironment`.
+def _factory(options: RunOptions, name: str, log_folder: Path) -> EnvManagerMaker:
+    """Play what a factory makes."""
+    try:
+        factory = find_factory(name)
+    except UnityEnvironmentException as error:
+        no_build = "" if is_factory_name(name) else f"there is no executable {name!r}, and "
+        raise TrainerConfigError(f"--env: {no_build}{error}") from error
+    if options.env_settings.num_envs == 1:
+        return functools.partial(_in_this_process, options, factory)
+    command = [sys.executable, "-m", "mlagents_sim", name]
+    for parameter, value in _constants(options).items():
+        command += ["--parameter", f"{parameter}={value!r}"]
+
+    def start(*, worker_id: int, additional_args: list[str], **arguments: Any) -> UnityEnvironment:
+        del additional_args  # for a build, and ignored like this in this process too
+        return UnityEnvironment(
+            worker_id=worker_id,
+            command=command,
+            additional_args=["--worker-id", str(worker_id)],
+            **arguments,
+        )
+
+    return _players(options, start, log_folder)
+
+
+def _in_this_process(options: RunOptions, factory: EnvironmentFactory) -> EnvManager:
+    environment = options.env_settings
+    env = call_factory(
+        factory,
+        worker_id=0,
+        seed=environment.seed,
+        num_areas=environment.num_areas,
+        parameters=_constants(options),
+    )
+    return SimpleEnvManager(env)
+
+
+def _players(
+    options: RunOptions, start: Callable[..., UnityEnvironment], log_folder: Path | None = None
+) -> EnvManagerMaker:
+    """Play in processes that `start` starts from the arguments of `UnityEnvironment`.
 
     Args:
         options: Of the run.
-        start: Takes all of them but the file's name.
+        start: Takes all of them but what to execute.
         log_folder: Where players log; None for the Editor, which has a log and a port of its own.
     """
     environment, engine = options.env_settings, options.engine_settings
+    if log_folder is None:
+        base_port = None
+    else:
+        base_port = environment.base_port if "base_port" in environment.model_fields_set else 0
 
-    def make(worker: int) -> BaseEnv:
+    def make(worker: int) -> UnityEnvironment:
         engine_channel = EngineConfigurationChannel()
         engine_channel.set_configuration(_engine_config(engine))
-        parameters_channel = EnvironmentParametersChannel()
-        for name, value in _constants(options).items():
-            parameters_channel.set_float_parameter(name, value)
+        if log_folder is not None:
+            _put_aside(Path(player_log_file(str(log_folder), worker)))
         return start(
             worker_id=worker,
-            base_port=None if log_folder is None else environment.base_port,
+            base_port=base_port,
             seed=environment.seed + worker,
             no_graphics=engine.no_graphics,
             no_graphics_monitor=engine.no_graphics_monitor,
             timeout_wait=environment.timeout_wait,
             additional_args=list(environment.env_args or ()),
-            side_channels=[engine_channel, parameters_channel],
+            side_channels=[engine_channel, EnvironmentParametersChannel(), StatsSideChannel()],
             log_folder=None if log_folder is None else str(log_folder.absolute()),
             num_areas=environment.num_areas,
+            connect=False,
         )
 
-    return make
+    make_budget = functools.partial(
+        RestartBudget,
+        max_lifetime=environment.max_lifetime_restarts,
+        rate_limit_n=environment.restarts_rate_limit_n,
+        rate_limit_period_s=environment.restarts_rate_limit_period_s,
+    )
+    return lambda: SubprocessEnvManager(
+        make,
+        environment.num_envs,
+        timeout_s=environment.timeout_wait,
+        make_budget=make_budget,
+    )
 
 
-def _factory_maker(options: RunOptions, factory: Callable[..., Any]) -> EnvironmentMaker:
-    environment = options.env_settings
+def _put_aside(log: Path) -> None:
+    """Give the log of an earlier player of this worker a number, so that it is not overwritten.
 
-    def make(worker: int) -> BaseEnv:
-        return call_factory(
-            factory,
-            worker_id=worker,
-            seed=environment.seed + worker,
-            num_areas=environment.num_areas,
-            parameters=_constants(options),
-        )
-
-    return make
-
-
-def call_factory(factory: Callable[..., Any], **offered: Any) -> BaseEnv:
-    """Call an environment factory with those of the offered keywords that it takes.
-
-    Raises:
-        TrainerConfigError: It wants something else, or does not return a `BaseEnv`.
+    The oldest is `Player-0.1.log`.
     """
-    try:
-        signature = inspect.signature(factory)
-        if not any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values()):
-            offered = {key: offered[key] for key in signature.parameters if key in offered}
-        signature.bind(**offered)
-    except (TypeError, ValueError) as error:
-        raise TrainerConfigError(
-            f"--env: {factory!r} cannot be called: {error}. It may take worker_id, seed, num_areas "
-            "and parameters, by name, and nothing else without a default."
-        ) from error
-    env = factory(**offered)
-    if not isinstance(env, BaseEnv):
-        raise TrainerConfigError(
-            f"--env: {factory!r} returned a {type(env).__name__}; a mlagents_envs.base_env.BaseEnv "
-            "is needed."
-        )
-    return env
+    if log.exists():
+        numbered = (log.with_suffix(f".{number}.log") for number in itertools.count(1))
+        log.rename(next(path for path in numbered if not path.exists()))
 
 
 def _constants(options: RunOptions) -> dict[str, float]:
-    """Return the environment parameters that are constants."""
+    """Return the environment parameters that begin as constants."""
     first_values = {
         name: parameter.curriculum[0].value.sampler_parameters
         for name, parameter in (options.environment_parameters or {}).items()
@@ -159,41 +189,4 @@ def _engine_config(engine: EngineSettings) -> EngineConfig:
         time_scale=engine.time_scale,
         target_frame_rate=engine.target_frame_rate,
         capture_frame_rate=engine.capture_frame_rate,
-    )
-
-
-def _import_factory(name: str) -> Callable[..., Any]:
-    module_name, _, function_name = name.partition(":")
-    try:
-        module = importlib.import_module(module_name)
-    except ImportError as error:
-        raise TrainerConfigError(
-            f"--env {name}: {error}. The module must be importable: installed, or on PYTHONPATH."
-        ) from error
-    factory: Callable[..., Any] | None = getattr(module, function_name, None)
-    if factory is None:
-        near = difflib.get_close_matches(function_name, dir(module))
-        hint = f" Did you mean {' or '.join(near)}?" if near else ""
-        raise TrainerConfigError(
-            f"--env {name}: module {module_name} has no {function_name}.{hint}"
-        )
-    return factory
-
-
-def _gymnasium_factory(name: str) -> Callable[..., Any]:
-    try:
-        from mlagents_envs.envs.from_gymnasium import make_from_gymnasium
-    except ModuleNotFoundError as error:
-        raise TrainerConfigError(f"--env {name}: {error}") from error
-    return functools.partial(make_from_gymnasium, name.removeprefix("gym:"))
-
-
-def _unknown(name: str) -> str:
-    known = sorted(default_registry)
-    near = difflib.get_close_matches(name, known, cutoff=0.4)
-    hint = f" Did you mean {' or '.join(near)}?" if near else ""
-    return (
-        f"--env {name}: there is no executable and no registered environment of that name.{hint} "
-        f"Registered: {', '.join(known)}. Otherwise give the path of a build, module:function, "
-        "or gym: and the id of a Gymnasium environment."
     )

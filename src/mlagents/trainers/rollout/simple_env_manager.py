@@ -2,9 +2,20 @@
 
 from collections.abc import Mapping
 
-from mlagents.trainers.rollout.env_manager import EnvManager, PlayerSteps
+from mlagents.trainers.rollout.env_manager import (
+    NO_STATISTICS,
+    EnvManager,
+    PlayerSteps,
+    send_parameters,
+)
+from mlagents.trainers.settings.parameters import Sampler
 from mlagents_envs.base_env import ActionTuple, BaseEnv, BehaviorName, BehaviorSpec
+from mlagents_envs.logging_util import get_logger
+from mlagents_envs.side_channel.environment_parameters_channel import ParameterReceiver
+from mlagents_envs.side_channel.stats_side_channel import StatsSource
 from mlagents_envs.timers import hierarchical_timer
+
+logger = get_logger(__name__)
 
 
 class SimpleEnvManager(EnvManager):
@@ -16,18 +27,35 @@ class SimpleEnvManager(EnvManager):
 
     def __init__(self, env: BaseEnv) -> None:
         self._env = env
+        self._stats_source = env if isinstance(env, StatsSource) else None
         self._is_stepping = False
+        self._is_new = False
+        self._has_warned = False
 
     @property
     def behavior_specs(self) -> Mapping[BehaviorName, BehaviorSpec]:
         """Specifications of all behaviors seen so far."""
         return self._env.behavior_specs
 
+    def set_parameters(self, parameters: Mapping[str, Sampler]) -> None:
+        """Tell the environment its parameters, if it obeys any; else warn, once."""
+        if isinstance(self._env, ParameterReceiver):
+            send_parameters(self._env, parameters)
+        elif parameters and not self._has_warned:
+            self._has_warned = True
+            logger.warning(
+                f"{type(self._env).__name__} does not obey environment parameters while it runs. "
+                f"Constants are handed to what makes it, if that takes them; all else is ignored "
+                f"of {', '.join(parameters)}. To obey them, it needs the methods of "
+                "mlagents_envs.side_channel.environment_parameters_channel.ParameterReceiver."
+            )
+
     def reset(self) -> None:
         """Begin all episodes anew."""
         with hierarchical_timer("reset"):
             self._env.reset()
         self._is_stepping = False
+        self._is_new = True
 
     def receive(self) -> list[PlayerSteps]:
         """Finish the step that `send` began, if there is one, and report."""
@@ -35,7 +63,11 @@ class SimpleEnvManager(EnvManager):
             with hierarchical_timer("env_step"):
                 self._env.step_receive()
             self._is_stepping = False
-        return [PlayerSteps(0, {name: self._env.get_steps(name) for name in self.behavior_specs})]
+        is_new, self._is_new = self._is_new, False
+        steps = {name: self._env.get_steps(name) for name in self.behavior_specs}
+        source = self._stats_source
+        statistics = NO_STATISTICS if source is None else source.get_and_reset_stats()
+        return [PlayerSteps(0, steps, is_new, statistics)]
 
     def send(self, player: int, actions: Mapping[BehaviorName, ActionTuple]) -> None:
         """Set actions and begin a step."""

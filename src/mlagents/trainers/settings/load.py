@@ -284,10 +284,6 @@ _UNBUILT_OF_BEHAVIORS: dict[str, Callable[[BehaviorSettings], object]] = {
     "threaded: true": lambda behavior: behavior.threaded,
 }
 
-_UNBUILT_OF_RUNS: dict[str, Callable[[RunOptions], object]] = {
-    "env_settings.num_envs: 2 or more": lambda options: options.env_settings.num_envs > 1,
-}
-
 
 def refuse_unbuilt(options: RunOptions) -> None:
     """Refuse settings that are part of the schema but that this version cannot carry out yet.
@@ -304,7 +300,6 @@ def refuse_unbuilt(options: RunOptions) -> None:
         for key, is_used in _UNBUILT_OF_BEHAVIORS.items()
         if is_used(behavior)
     ]
-    keys += [key for key, is_used in _UNBUILT_OF_RUNS.items() if is_used(options)]
     keys += [
         f"environment_parameters.{name}: samplers and curricula"
         for name, parameter in (options.environment_parameters or {}).items()

@@ -24,7 +24,8 @@ class EnvironmentSettings(Settings):
     env_args: tuple[str, ...] | None = None
     """Arguments for the executable; on the command line, all that follows, so it comes last."""
     base_port: Int = Field(5005, ge=0, le=65535)
-    """Port of the first player; the others take the next ones. The Editor uses 5004."""
+    """Port of the first player; the others take the next ones. Where it is not written, each takes
+    any free one. The Editor uses 5004."""
     num_envs: Int = Field(1, ge=1)
     """Environments that run at once."""
     num_areas: Int = Field(1, ge=1)

@@ -1,0 +1,442 @@
+"""Several players, a process each, driven by one thread through one selector."""
+
+import contextlib
+import selectors
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from enum import Enum, auto
+
+from mlagents.trainers.rollout.env_manager import (
+    NO_STATISTICS,
+    EnvManager,
+    PlayerSteps,
+    send_parameters,
+)
+from mlagents.trainers.settings.parameters import Sampler
+from mlagents_envs.base_env import ActionTuple, BehaviorName, BehaviorSpec
+from mlagents_envs.environment import UnityEnvironment
+from mlagents_envs.exception import (
+    UnityCommunicationException,
+    UnityCommunicatorStoppedException,
+    UnityEnvironmentException,
+    UnityException,
+    UnityTimeOutException,
+)
+from mlagents_envs.http2_socket import Selector, wait
+from mlagents_envs.logging_util import get_logger
+from mlagents_envs.side_channel.environment_parameters_channel import ParameterReceiver
+from mlagents_envs.side_channel.stats_side_channel import StatsSource
+from mlagents_envs.timers import hierarchical_timer
+
+logger = get_logger(__name__)
+
+PlayerMaker = Callable[[int], UnityEnvironment]
+"""Starts the player of a worker, counted from 0, without waiting for it to connect."""
+
+_CURABLE = (
+    UnityCommunicationException,
+    UnityCommunicatorStoppedException,
+    UnityEnvironmentException,
+    UnityTimeOutException,
+)
+"""What a new process may put right."""
+
+# Whoever learned for longer than this looks at answers that wait before it blames a player.
+_ABSENCE_S = 1.0
+_GRACE_S = 5.0
+
+
+class RestartBudget:
+    """How often one player may be restarted.
+
+    Args:
+        max_lifetime: In the whole run; -1 is no limit.
+        rate_limit_n: Within any period; -1 is no limit.
+        rate_limit_period_s: Length of that period.
+        clock: Tells the time in seconds.
+    """
+
+    def __init__(
+        self,
+        *,
+        max_lifetime: int,
+        rate_limit_n: int,
+        rate_limit_period_s: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._max_lifetime = max_lifetime
+        self._rate_limit_n = rate_limit_n
+        self._period_s = rate_limit_period_s
+        self._clock = clock
+        self._recent: deque[float] = deque()
+        self.n_spent = 0
+
+    def __str__(self) -> str:
+        of = "" if self._max_lifetime == -1 else f" of {self._max_lifetime}"
+        return f"restart {self.n_spent}{of}"
+
+    def spend(self) -> str | None:
+        """Count a restart, or say why there may be none now and how to allow it."""
+        now = self._clock()
+        while self._recent and self._recent[0] <= now - self._period_s:
+            self._recent.popleft()
+        if self._max_lifetime != -1 and self.n_spent >= self._max_lifetime:
+            return (
+                f"it was restarted {self.n_spent} times in this run, and "
+                f"max_lifetime_restarts (--max-lifetime-restarts) is {self._max_lifetime}: "
+                "raise it, or set -1 for no limit"
+            )
+        if self._rate_limit_n != -1 and len(self._recent) >= self._rate_limit_n:
+            return (
+                f"it was restarted {len(self._recent)} times in the last {self._period_s:g} s, and "
+                f"restarts_rate_limit_n (--restarts-rate-limit-n) is {self._rate_limit_n} for "
+                f"restarts_rate_limit_period_s ({self._period_s:g}): raise it, or set -1 for no "
+                "limit"
+            )
+        self._recent.append(now)
+        self.n_spent += 1
+        return None
+
+
+class _Phase(Enum):
+    """What a player is doing.
+
+    CONNECTING ─► BUSY ─► DONE ─► WAITING ─► BUSY ─► ...
+    any of them ─► failure: STOPPING ─► CONNECTING
+    """
+
+    STOPPING = auto()  # its process is being ended, in a thread
+    CONNECTING = auto()
+    BUSY = auto()  # resets or steps
+    DONE = auto()  # has something to report
+    WAITING = auto()  # has reported, and waits for actions
+
+
+class _Player:
+    """One worker's place, whichever process holds it.
+
+    Attributes:
+        env: The process that holds it now.
+        deadline_s: When it must have answered, while it connects or is busy.
+        is_forgiven: Whether that deadline passed once while nobody listened.
+        is_new: Whether the next report comes from a reset.
+        must_reset: Whether it shall reset instead of reporting what it is busy with.
+        has_ever_reported: Whether it ever came as far as that.
+        watched: The descriptors that are registered for it.
+        failure: Why it is being stopped.
+        stopping: Ends its process.
+        has_stopped: Whether that is done.
+    """
+
+    def __init__(self, worker: int, budget: RestartBudget) -> None:
+        self.worker = worker
+        self.budget = budget
+        self.env: UnityEnvironment
+        self.phase = _Phase.STOPPING
+        self.deadline_s = 0.0
+        self.is_forgiven = False
+        self.is_new = True
+        self.must_reset = False
+        self.has_ever_reported = False
+        self.watched: tuple[int, ...] = ()
+        self.failure: UnityException | None = None
+        self.stopping: threading.Thread | None = None
+        self.has_stopped = True
+
+    @property
+    def owes_answer(self) -> bool:
+        return self.phase in (_Phase.CONNECTING, _Phase.BUSY)
+
+
+class SubprocessEnvManager(EnvManager):
+    """N players, each its own process at the end of a socket.
+
+    All are started at once by the first `reset`. From then on `receive` sleeps in one selector
+    until something comes from any of them; nothing is asked in turns, and no thread belongs to a
+    player. A player that exits, breaks the protocol, says goodbye or does not answer in time is
+    replaced while the others go on: only to end its process takes a thread, since that may have
+    to be waited for. What its replacement reports first `is_new`.
+
+    A player that fails before it has ever reported is not replaced, and neither is one whose
+    budget is spent: that error is raised. The caller then closes the manager.
+
+    Args:
+        make: Starts a player.
+        n_players: How many.
+        timeout_s: How long a player may take to connect, and to answer each message.
+        make_budget: Makes the restart budget of a player.
+    """
+
+    def __init__(
+        self,
+        make: PlayerMaker,
+        n_players: int,
+        *,
+        timeout_s: float,
+        make_budget: Callable[[], RestartBudget],
+    ) -> None:
+        self._make = make
+        self._timeout_s = timeout_s
+        self._players = [_Player(worker, make_budget()) for worker in range(n_players)]
+        self._parameters: Mapping[str, Sampler] = {}
+        self._specs: dict[BehaviorName, BehaviorSpec] = {}
+        self._selector = Selector()
+        self._bell, self._rope = socket.socketpair()  # the bell rings when a process has ended
+        self._bell.setblocking(False)
+        self._rope.setblocking(False)
+        self._selector.register(self._bell, selectors.EVENT_READ, None)
+        self._has_started = False
+        self._is_closed = False
+        self._left_at_s = time.monotonic()
+
+    @property
+    def behavior_specs(self) -> Mapping[BehaviorName, BehaviorSpec]:
+        """Specifications of all behaviors seen so far."""
+        return self._specs
+
+    def set_parameters(self, parameters: Mapping[str, Sampler]) -> None:
+        """Tell all players their environment parameters, with the next message to each."""
+        self._parameters = dict(parameters)
+        if self._has_started:
+            for player in self._players:
+                if player.phase is not _Phase.STOPPING:
+                    self._send_parameters(player)
+
+    def _send_parameters(self, player: _Player) -> None:
+        for channel in player.env.side_channels:
+            if isinstance(channel, ParameterReceiver):
+                send_parameters(channel, self._parameters)
+
+    def reset(self) -> None:
+        """Begin all episodes of all players anew; wait until they have, or are being replaced.
+
+        The first reset starts the players.
+
+        Raises:
+            UnityException: A player could not be started, or not be kept.
+        """
+        with hierarchical_timer("reset"):
+            if not self._has_started:
+                self._has_started = True
+                for player in self._players:
+                    self._guard(player, self._start)
+                self._serve(lambda: all(p.has_ever_reported for p in self._players))
+                return
+            for player in self._players:
+                if player.phase is _Phase.BUSY:
+                    player.must_reset = True
+                elif player.phase in (_Phase.DONE, _Phase.WAITING):
+                    self._guard(player, self._begin_reset)
+            self._serve(lambda: not any(p.phase is _Phase.BUSY for p in self._players))
+
+    def receive(self) -> list[PlayerSteps]:
+        """Wait until at least one player has something to report; return all that have.
+
+        Raises:
+            UnityException: A player failed and may not be replaced.
+        """
+        with hierarchical_timer("env_step"):
+            self._serve(lambda: any(p.phase is _Phase.DONE for p in self._players))
+        return [self._report(p) for p in self._players if p.phase is _Phase.DONE]
+
+    def _report(self, player: _Player) -> PlayerSteps:
+        player.phase = _Phase.WAITING
+        is_new, player.is_new = player.is_new, False
+        env = player.env
+        steps = {name: env.get_steps(name) for name in env.behavior_specs}
+        source = next((c for c in env.side_channels if isinstance(c, StatsSource)), None)
+        statistics = NO_STATISTICS if source is None else source.get_and_reset_stats()
+        return PlayerSteps(player.worker, steps, is_new, statistics)
+
+    def send(self, player: int, actions: Mapping[BehaviorName, ActionTuple]) -> None:
+        """Give a player that reported its actions and let it go on."""
+        self._guard(self._players[player], lambda p: self._begin_step(p, actions))
+
+    def close(self) -> None:
+        """End all players, at the same time. Calling it again does nothing.
+
+        Takes no longer than one player may: one that plays has `timeout_s` to exit on its own.
+        """
+        if self._is_closed:
+            return
+        self._is_closed = True
+        for player in self._players:
+            self._watch(player, ())
+            if self._has_started and player.phase is not _Phase.STOPPING:
+                self._stop(player)
+        for player in self._players:
+            if player.stopping is not None:
+                player.stopping.join()
+        self._selector.close()
+        self._bell.close()
+        self._rope.close()
+
+    # What a player goes through.
+
+    def _start(self, player: _Player) -> None:
+        player.env = self._make(player.worker)
+        self._send_parameters(player)
+        player.phase = _Phase.CONNECTING
+        player.is_new = True
+        self._expect_answer(player)
+
+    def _begin_reset(self, player: _Player) -> None:
+        player.must_reset = False
+        player.is_new = True
+        player.env.reset_send()
+        player.phase = _Phase.BUSY
+        self._expect_answer(player)
+
+    def _begin_step(self, player: _Player, actions: Mapping[BehaviorName, ActionTuple]) -> None:
+        for behavior, action in actions.items():
+            player.env.set_actions(behavior, action)
+        player.env.step_send()
+        player.phase = _Phase.BUSY
+        self._expect_answer(player)
+
+    def _expect_answer(self, player: _Player) -> None:
+        player.deadline_s = time.monotonic() + self._timeout_s
+        player.is_forgiven = False
+        self._watch(player, player.env.filenos())
+
+    def _advance(self, player: _Player) -> None:
+        """Take in what a player that connects or is busy has to say."""
+        is_done = player.env.poll(player.deadline_s)
+        self._watch(player, player.env.filenos())
+        if not is_done:
+            return
+        if player.phase is _Phase.CONNECTING:
+            self._begin_reset(player)
+            return
+        player.env.step_receive()
+        if player.must_reset:
+            self._begin_reset(player)
+            return
+        self._learn_specs(player)
+        self._watch(player, ())
+        player.phase = _Phase.DONE
+        player.has_ever_reported = True
+
+    def _learn_specs(self, player: _Player) -> None:
+        for name, spec in player.env.behavior_specs.items():
+            known = self._specs.setdefault(name, spec)
+            if spec is not known and spec != known:
+                raise UnityException(
+                    f"player {player.worker} announced behavior {name!r} as {spec}; before, it was "
+                    f"{known}. All players must be the same environment."
+                )
+
+    # How it fails and is replaced.
+
+    def _guard(self, player: _Player, do: Callable[[_Player], None]) -> None:
+        """Do something with a player; stop it if it fails in a way that a new process may cure."""
+        try:
+            do(player)
+        except _CURABLE as error:
+            if not player.has_ever_reported:
+                logger.error(f"Player {player.worker} could not be started.")
+                raise _explained(player, error) from error
+            self._refuse_second_wait_for_the_editor(player, error)
+            player.failure = error
+            self._watch(player, ())
+            self._stop(player)
+
+    def _refuse_second_wait_for_the_editor(self, player: _Player, error: UnityException) -> None:
+        """End the run where the Editor left play mode and nobody pressed Play again in time."""
+        is_wait = player.phase is _Phase.CONNECTING and isinstance(error, UnityTimeOutException)
+        if is_wait and player.failure is not None and player.env.player is None:
+            raise player.failure
+
+    def _stop(self, player: _Player) -> None:
+        """End a player's process in a thread that rings when that is done."""
+
+        def end() -> None:
+            try:
+                player.env.close()
+            finally:
+                player.has_stopped = True
+                with contextlib.suppress(BlockingIOError):  # full of rings: one is enough
+                    self._rope.send(b"\0")
+
+        player.phase = _Phase.STOPPING
+        player.has_stopped = False
+        # No daemon: the program does not end before the process has.
+        player.stopping = threading.Thread(target=end)
+        player.stopping.start()
+
+    def _replace_stopped(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            self._bell.recv(4096)
+        for player in self._players:
+            if player.stopping is not None and player.has_stopped:
+                player.stopping.join()
+                player.stopping = None
+                self._restart(player)
+
+    def _restart(self, player: _Player) -> None:
+        assert player.failure is not None, "it was stopped because it failed"
+        failure = _explained(player, player.failure)
+        refusal = player.budget.spend()
+        if refusal:
+            raise type(failure)(
+                f"player {player.worker} failed and is not restarted: {refusal}. {failure}"
+            ) from player.failure
+        logger.warning(f"Player {player.worker} failed; {player.budget}: {failure}")
+        self._guard(player, self._start)
+
+    # Waiting.
+
+    def _serve(self, is_enough: Callable[[], bool]) -> None:
+        """Take in what players say, and replace those that fail, until it is enough."""
+        self._forgive_absence()
+        while not is_enough():
+            ready = self._wait()
+            if None in ready:
+                self._replace_stopped()
+            now = time.monotonic()
+            for player in self._players:
+                if player.owes_answer and (player in ready or player.deadline_s <= now):
+                    self._guard(player, self._advance)
+        self._left_at_s = time.monotonic()
+
+    def _wait(self) -> set[_Player | None]:
+        """Sleep until there is something to do; return for whom, None for the bell."""
+        deadlines_s = [player.deadline_s for player in self._players if player.owes_answer]
+        try:
+            ready = wait(self._selector, min(deadlines_s, default=None))
+        except TimeoutError:
+            return set()
+        return {key.data for key in ready}
+
+    def _forgive_absence(self) -> None:
+        """Move deadlines that passed while nobody listened, each once."""
+        now = time.monotonic()
+        if now - self._left_at_s < _ABSENCE_S:
+            return
+        for player in self._players:
+            if player.owes_answer and player.deadline_s <= now and not player.is_forgiven:
+                player.is_forgiven = True
+                player.deadline_s = now + min(_GRACE_S, self._timeout_s)
+
+    def _watch(self, player: _Player, descriptors: tuple[int, ...]) -> None:
+        """Wake up for these descriptors of a player, and for no others of it."""
+        if descriptors == player.watched:
+            return
+        for descriptor in player.watched:
+            self._selector.unregister(descriptor)
+        for descriptor in descriptors:
+            self._selector.register(descriptor, selectors.EVENT_READ, player)
+        player.watched = descriptors
+
+
+def _explained(player: _Player, error: UnityException) -> UnityException:
+    """Say how a player's process ended, where all that is known is that it hung up."""
+    process = player.env.player
+    if process is None or not isinstance(error, UnityCommunicatorStoppedException):
+        return error
+    player.env.close()
+    kind = UnityEnvironmentException if process.exit_code else UnityCommunicatorStoppedException
+    return kind(f"{error}. The player {process.command[0]!r} {process.exit_description()}")
