@@ -1,23 +1,34 @@
-"""How many exchanges a second one process manages with several players at once.
+"""How many players one process keeps busy, and what that costs.
 
-    python benchmarks/players.py
+    python benchmarks/players.py [exchanges | scaling | waiting | training]
 
-Every player is a process of its own that answers at once: a step of 12 agents with 8 floats each,
-whose 2 actions it does not read. One thread steps them all through `step_send` and `step_receive`,
-whichever has answered. "busy" is the share of a core that this takes: the rate over the rate that a
-whole core would reach at the same processor time per exchange.
+exchanges   Every player answers at once: a step of 12 agents with 8 floats each, whose 2 actions it
+            does not read. One thread steps them all through `step_send` and `step_receive`,
+            whichever has answered. "busy" is the share of a core that this takes: the rate over the
+            rate that a whole core would reach at the same processor time per exchange.
+scaling     Every player sleeps for 2 ms a step, so the processor has time for many. "of 0.85 k" is
+            how many times the rate of one player that is, over 0.85 times the number of players.
+waiting     The processor's share while one player takes 50 ms a step.
+training    `mlagents-learn` on 3DBall: the world in the trainer's process, and as 8 players.
 """
 
 import argparse
+import functools
+import logging
+import os
+import re
 import selectors
+import subprocess
 import sys
 import tempfile
 import time
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 
+from mlagents.trainers.rollout.subprocess_env_manager import RestartBudget, SubprocessEnvManager
 from mlagents_envs import handshake
 from mlagents_envs.base_env import (
     ActionSpec,
@@ -30,7 +41,9 @@ from mlagents_envs.codec import Output, encode_output
 from mlagents_envs.environment import UnityEnvironment
 from mlagents_envs.exception import UnityCommunicatorStoppedException
 from mlagents_envs.handshake import Capabilities, SimulationHello
+from mlagents_envs.logging_util import set_log_level
 from mlagents_sim.client import RpcClient
+from mlagents_sim.examples.basic import Basic
 
 NAME = "Bench?team=0"
 SPEC = BehaviorSpec([ObservationSpec.vector(8, "vector")], ActionSpec.create_continuous(2))
@@ -88,29 +101,127 @@ def measure(players: list[UnityEnvironment], seconds: float) -> tuple[float, flo
     return n_exchanges / took_s, cpu_s / n_exchanges
 
 
+def exchanges(seconds: float) -> None:
+    print("players  exchanges/s  CPU per exchange  busy")
+    command = [sys.executable, str(Path(__file__).resolve())]
+    with ExitStack() as resources:
+        players: list[UnityEnvironment] = []
+        for n_players in (1, 2, 4, 8):
+            while len(players) < n_players:
+                env = UnityEnvironment(command=command, worker_id=len(players), base_port=0)
+                players.append(resources.enter_context(env))
+                env.reset()
+            measure(players, 0.5)
+            rate, cpu_s = measure(players, seconds)
+            print(f"{n_players:7}  {rate:11,.0f}  {1e6 * cpu_s:13.0f} us  {rate * cpu_s:4.2f}")
+
+
+class Sleeper(Basic):
+    """A world that takes its time: one agent, an observation of 20 floats."""
+
+    default_parameters: ClassVar = {"step_ms": 2.0}
+
+    def physics(self) -> None:
+        """Let it pass."""
+        time.sleep(self.parameters["step_ms"] / 1000)
+
+
+def measure_sleepers(n_players: int, seconds: float, *, step_ms: float) -> tuple[float, float]:
+    """Return steps per second, and the share of a core that this process took."""
+    command = [sys.executable, "-m", "mlagents_sim", "players:Sleeper"]
+    command += ["--parameter", f"step_ms={step_ms}"]
+    manager = SubprocessEnvManager(
+        lambda worker: UnityEnvironment(
+            command=command, worker_id=worker, base_port=0, connect=False
+        ),
+        n_players,
+        timeout_s=60,
+        make_budget=functools.partial(
+            RestartBudget, max_lifetime=0, rate_limit_n=0, rate_limit_period_s=60
+        ),
+    )
+    with closing(manager):
+        manager.reset()
+        (name,) = manager.behavior_specs
+        action = manager.behavior_specs[name].action_spec.empty_action(1)
+        n_steps, began_s, cpu_s = 0, time.perf_counter(), time.process_time()
+        while time.perf_counter() - began_s < seconds:
+            for report in manager.receive():
+                decisions, _ = report.steps[name]
+                n_steps += len(decisions)
+                manager.send(report.player, {name: action} if len(decisions) else {})
+        took_s, cpu_s = time.perf_counter() - began_s, time.process_time() - cpu_s
+    return n_steps / took_s, cpu_s / took_s
+
+
+def scaling(seconds: float) -> None:
+    print("players  agent-steps/s  of 0.85 k  busy")
+    of_one = 0.0
+    for n_players in (1, 2, 4, 8, 16):
+        rate, busy = measure_sleepers(n_players, seconds, step_ms=2.0)
+        of_one = of_one or rate
+        print(f"{n_players:7}  {rate:13,.0f}  {rate / of_one / n_players / 0.85:9.2f}  {busy:4.2f}")
+
+
+def waiting(seconds: float) -> None:
+    rate, busy = measure_sleepers(1, seconds, step_ms=50.0)
+    print(f"one player, {rate:.1f} steps/s: {100 * busy:.1f} % of a core")
+
+
+TRAINING = """
+behaviors:
+  3DBall:
+    trainer_type: ppo
+    hyperparameters: {batch_size: 1000, buffer_size: 12000}
+    network_settings: {normalize: true}
+    max_steps: 120000
+    time_horizon: 1000
+    summary_freq: 12000
+"""
+
+
+def training(_seconds: float) -> None:
+    print("players  areas each  agent-steps/s, updates included")
+    with tempfile.TemporaryDirectory() as folder:
+        configuration = Path(folder, "ball.yaml")
+        configuration.write_text(TRAINING)
+        for n_players, n_areas in ((1, 8), (8, 1)):
+            rate = measure_training(configuration, n_players, n_areas)
+            print(f"{n_players:7}  {n_areas:10}  {rate:13,.0f}")
+
+
+def measure_training(configuration: Path, n_players: int, n_areas: int) -> float:
+    """Return agent-steps per second between the first and the last summary."""
+    command = [sys.executable, "-m", "mlagents.trainers.learn", str(configuration)]
+    command += ["--env", "3DBall", "--num-envs", str(n_players), "--num-areas", str(n_areas)]
+    run = subprocess.run(
+        [*command, "--seed", "1", "--force"],
+        cwd=configuration.parent,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    summaries = re.findall(r"Step: (\d+)\. Time Elapsed: ([0-9.]+) s", run.stdout)
+    (first, began_s), (last, ended_s) = summaries[0], summaries[-1]
+    return (int(last) - int(first)) / (float(ended_s) - float(began_s))
+
+
 def main() -> None:
+    parts = {part.__name__: part for part in (exchanges, scaling, waiting, training)}
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("part", nargs="?", choices=parts, help="one of them; all by default")
     parser.add_argument("--seconds", type=float, default=3.0, help="of each measurement")
     parser.add_argument("--mlagents-port", type=int, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.mlagents_port:
         play(arguments.mlagents_port)
         return
-    print("players  exchanges/s  CPU per exchange  busy")
-    with ExitStack() as resources:
-        folder = Path(resources.enter_context(tempfile.TemporaryDirectory()))
-        player = folder / "player"
-        player.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{Path(__file__).resolve()}" "$@"\n')
-        player.chmod(0o755)
-        players: list[UnityEnvironment] = []
-        for n_players in (1, 2, 4, 8):
-            while len(players) < n_players:
-                env = UnityEnvironment(str(player), worker_id=len(players), base_port=0)
-                players.append(resources.enter_context(env))
-                env.reset()
-            measure(players, 0.5)
-            rate, cpu_s = measure(players, arguments.seconds)
-            print(f"{n_players:7}  {rate:11,.0f}  {1e6 * cpu_s:13.0f} us  {rate * cpu_s:4.2f}")
+    set_log_level(logging.WARNING)
+    here = str(Path(__file__).resolve().parent)  # where players find `players:Sleeper`
+    os.environ["PYTHONPATH"] = os.pathsep.join([here, os.environ.get("PYTHONPATH", "")])
+    for name in [arguments.part] if arguments.part else parts:
+        print(f"\n{name}")
+        parts[name](arguments.seconds)
 
 
 if __name__ == "__main__":

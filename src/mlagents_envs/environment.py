@@ -217,8 +217,8 @@ class UnityEnvironment(BaseEnv):
     @property
     def academy_capabilities(self) -> Capabilities:
         """What the simulation can do beyond the first version of the protocol."""
-        if self._simulation is None:
-            raise UnityEnvironmentException("not connected yet: call connect() first")
+        self._require_connection()
+        assert self._simulation is not None
         return self._simulation.capabilities
 
     @property
@@ -283,6 +283,7 @@ class UnityEnvironment(BaseEnv):
             UnityObservationException: An observation is not what was announced.
             UnityNonFiniteException: An observation or a reward is NaN or infinite.
         """
+        self._require_connection()
         output = self._decoder.decode(self._session.receive(), self._specs)
         for name, spec in output.specs.items():
             if self._specs.setdefault(name, spec) != spec:
@@ -363,7 +364,14 @@ class UnityEnvironment(BaseEnv):
         steps = self._steps.get(behavior_name)
         return _NO_DECISIONS if steps is None else steps[0]
 
+    def _require_connection(self) -> None:
+        if not self._session.is_agreed:
+            raise UnityEnvironmentException(
+                "not connected yet: call connect() first, or poll() until it returns True"
+            )
+
     def _send(self, command: Command, actions: dict[BehaviorName, ActionTuple]) -> None:
+        self._require_connection()
         self._session.send(encode_input(Input(command, actions, self._side_channels.collect())))
 
     def close(self) -> None:

@@ -535,6 +535,9 @@ def test_connecting_can_be_polled():
     )
     env = UnityEnvironment(communicator=communicator, connect=False)
     assert communicator.timeouts_s == []
+    for use in (env.reset, env.step, lambda: env.academy_capabilities):
+        with pytest.raises(UnityEnvironmentException, match="not connected yet"):
+            use()
     assert [env.poll(), env.poll(), env.poll()] == [False, False, True]
     assert set(communicator.timeouts_s) == {0}
     env.reset_send()

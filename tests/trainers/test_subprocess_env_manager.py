@@ -11,12 +11,15 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
 
+from guess_environment import GuessEnvironment
 from mlagents.trainers.cli_args import parse_command_line
 from mlagents.trainers.learn import main
+from mlagents.trainers.rollout import subprocess_env_manager
 from mlagents.trainers.rollout.env_manager import EnvManager, PlayerSteps
 from mlagents.trainers.rollout.environments import env_manager_maker
 from mlagents.trainers.rollout.simple_env_manager import SimpleEnvManager
@@ -27,6 +30,7 @@ from mlagents_envs.environment import UnityEnvironment
 from mlagents_envs.exception import (
     UnityCommunicatorStoppedException,
     UnityEnvironmentException,
+    UnityTimeOutException,
 )
 from mlagents_sim.examples.ball_3d import Ball3D
 from mlagents_sim.player import serve
@@ -335,6 +339,96 @@ def test_ctrl_c_ends_the_wait_at_once(trouble: Callable[[str], None]) -> None:
         timer.join()
         for pid in pids:
             os.kill(pid, signal.SIGKILL)
+
+
+# Waiting.
+
+
+class Told:
+    """A player that has finished what it does when it is told "."; all else is a frame it got.
+
+    It is what `UnityEnvironment` is to the manager, without a simulation.
+    """
+
+    side_channels = ()
+    player = None
+
+    def __init__(self) -> None:
+        self._guess = GuessEnvironment()
+        self._guess.reset()
+        self.behavior_specs = self._guess.behavior_specs
+        self.get_steps = self._guess.get_steps
+        self._ear, self._mouth = socket.socketpair()
+        self._ear.setblocking(False)
+        self.n_polls = 0
+
+    def tell(self, words: bytes) -> None:
+        self._mouth.send(words)
+
+    def filenos(self) -> tuple[int, ...]:
+        return (self._ear.fileno(),)
+
+    def poll(self, deadline_s: float) -> bool:
+        self.n_polls += 1
+        with contextlib.suppress(BlockingIOError):
+            if self._ear.recv(1) == b".":
+                return True
+        if time.monotonic() >= deadline_s:
+            raise UnityTimeOutException("too late")
+        return False
+
+    def reset_send(self) -> None:
+        pass
+
+    step_send = step_receive = reset_send
+
+    def close(self) -> None:
+        self._ear.close()
+        self._mouth.close()
+
+
+@contextmanager
+def telling(timeout_s: float) -> Iterator[tuple[SubprocessEnvManager, Told]]:
+    player = Told()
+    manager = SubprocessEnvManager(
+        lambda worker: cast(UnityEnvironment, player),
+        1,
+        timeout_s=timeout_s,
+        make_budget=lambda: RestartBudget(max_lifetime=0, rate_limit_n=0, rate_limit_period_s=60),
+    )
+    with contextlib.closing(manager):
+        player.tell(b"..")  # it has connected, it has reset
+        manager.reset()
+        manager.receive()
+        yield manager, player
+
+
+def test_frames_that_are_no_answer_are_taken_in_and_the_wait_goes_on() -> None:
+    with telling(timeout_s=60) as (manager, player):
+        manager.send(0, {})
+        player.n_polls = 0
+        player.tell(b"---")
+        timer = threading.Timer(0.2, player.tell, (b".",))
+        timer.start()
+        (report,) = manager.receive()
+        timer.join()
+    assert (report.player, report.is_new) == (0, False)
+    assert player.n_polls == 4, "once for each, and never in between"
+
+
+def test_a_player_is_not_blamed_for_a_silence_in_which_nobody_listened(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(subprocess_env_manager, "_ABSENCE_S", 0.05)
+    with telling(timeout_s=0.2) as (manager, player):
+        manager.send(0, {})
+        player.tell(b"-.")  # the answer needs to be looked at twice
+        time.sleep(0.3)
+        assert not manager.receive()[0].is_new
+        manager.send(0, {})
+        time.sleep(0.3)
+        with pytest.raises(UnityTimeOutException, match=r"is not restarted: .*too late"):
+            manager.receive()
 
 
 # The end.

@@ -27,8 +27,8 @@ from mlagents_envs.exception import (
 )
 from mlagents_envs.http2_socket import Selector, wait
 from mlagents_envs.logging_util import get_logger
-from mlagents_envs.side_channel.environment_parameters_channel import ParameterReceiver
-from mlagents_envs.side_channel.stats_side_channel import StatsSource
+from mlagents_envs.side_channel.environment_parameters_channel import EnvironmentParametersChannel
+from mlagents_envs.side_channel.stats_side_channel import StatsSideChannel
 from mlagents_envs.timers import hierarchical_timer
 
 logger = get_logger(__name__)
@@ -44,7 +44,8 @@ _CURABLE = (
 )
 """What a new process may put right."""
 
-# Whoever learned for longer than this looks at answers that wait before it blames a player.
+# After an absence longer than this, for an update, there is this long to read what has come in the
+# meantime before a player is blamed for its silence.
 _ABSENCE_S = 1.0
 _GRACE_S = 5.0
 
@@ -126,7 +127,7 @@ class _Player:
         must_reset: Whether it shall reset instead of reporting what it is busy with.
         has_ever_reported: Whether it ever came as far as that.
         watched: The descriptors that are registered for it.
-        failure: Why it is being stopped.
+        failure: Why it is being replaced; None once its replacement plays.
         stopping: Ends its process.
         has_stopped: Whether that is done.
     """
@@ -155,10 +156,10 @@ class SubprocessEnvManager(EnvManager):
     """N players, each its own process at the end of a socket.
 
     All are started at once by the first `reset`. From then on `receive` sleeps in one selector
-    until something comes from any of them; nothing is asked in turns, and no thread belongs to a
-    player. A player that exits, breaks the protocol, says goodbye or does not answer in time is
-    replaced while the others go on: only to end its process takes a thread, since that may have
-    to be waited for. What its replacement reports first `is_new`.
+    until something comes from any of them; none is asked in turns, and none needs a thread. A
+    player that exits, breaks the protocol, says goodbye or does not answer in time is replaced
+    while the others go on: only to end its process takes a thread, for as long as that has to be
+    waited for. What its replacement reports first `is_new`.
 
     A player that fails before it has ever reported is not replaced, and neither is one whose
     budget is spent: that error is raised. The caller then closes the manager.
@@ -199,16 +200,11 @@ class SubprocessEnvManager(EnvManager):
 
     def set_parameters(self, parameters: Mapping[str, Sampler]) -> None:
         """Tell all players their environment parameters, with the next message to each."""
-        self._parameters = dict(parameters)
+        self._parameters = {**self._parameters, **parameters}
         if self._has_started:
             for player in self._players:
                 if player.phase is not _Phase.STOPPING:
-                    self._send_parameters(player)
-
-    def _send_parameters(self, player: _Player) -> None:
-        for channel in player.env.side_channels:
-            if isinstance(channel, ParameterReceiver):
-                send_parameters(channel, self._parameters)
+                    _send_parameters(player, parameters)
 
     def reset(self) -> None:
         """Begin all episodes of all players anew; wait until they have, or are being replaced.
@@ -247,8 +243,10 @@ class SubprocessEnvManager(EnvManager):
         is_new, player.is_new = player.is_new, False
         env = player.env
         steps = {name: env.get_steps(name) for name in env.behavior_specs}
-        source = next((c for c in env.side_channels if isinstance(c, StatsSource)), None)
-        statistics = NO_STATISTICS if source is None else source.get_and_reset_stats()
+        statistics = next(
+            (c.get_and_reset_stats() for c in env.side_channels if isinstance(c, StatsSideChannel)),
+            NO_STATISTICS,
+        )
         return PlayerSteps(player.worker, steps, is_new, statistics)
 
     def send(self, player: int, actions: Mapping[BehaviorName, ActionTuple]) -> None:
@@ -278,7 +276,7 @@ class SubprocessEnvManager(EnvManager):
 
     def _start(self, player: _Player) -> None:
         player.env = self._make(player.worker)
-        self._send_parameters(player)
+        _send_parameters(player, self._parameters)
         player.phase = _Phase.CONNECTING
         player.is_new = True
         self._expect_answer(player)
@@ -319,6 +317,9 @@ class SubprocessEnvManager(EnvManager):
         self._watch(player, ())
         player.phase = _Phase.DONE
         player.has_ever_reported = True
+        if player.failure is not None:
+            player.failure = None
+            logger.info(f"Player {player.worker} plays again.")
 
     def _learn_specs(self, player: _Player) -> None:
         for name, spec in player.env.behavior_specs.items():
@@ -338,7 +339,9 @@ class SubprocessEnvManager(EnvManager):
         except _CURABLE as error:
             if not player.has_ever_reported:
                 logger.error(f"Player {player.worker} could not be started.")
-                raise _explained(player, error) from error
+                if (explained := _explained(player, error)) is not error:
+                    raise explained from error
+                raise
             self._refuse_second_wait_for_the_editor(player, error)
             player.failure = error
             self._watch(player, ())
@@ -432,10 +435,18 @@ class SubprocessEnvManager(EnvManager):
         player.watched = descriptors
 
 
+def _send_parameters(player: _Player, parameters: Mapping[str, Sampler]) -> None:
+    for channel in player.env.side_channels:
+        if isinstance(channel, EnvironmentParametersChannel):
+            send_parameters(channel, parameters)
+
+
 def _explained(player: _Player, error: UnityException) -> UnityException:
     """Say how a player's process ended, where all that is known is that it hung up."""
+    if not isinstance(error, UnityCommunicatorStoppedException):
+        return error
     process = player.env.player
-    if process is None or not isinstance(error, UnityCommunicatorStoppedException):
+    if process is None:
         return error
     player.env.close()
     kind = UnityEnvironmentException if process.exit_code else UnityCommunicatorStoppedException
