@@ -22,15 +22,15 @@ def choose_device(name: str | None) -> torch.device:
     return device
 
 
-def set_threads() -> None:
-    """Let torch use half of the CPUs this process may use, at least one and at most four.
+def set_threads(threads: int | None = None) -> None:
+    """Let torch use `threads` CPUs; without a number half of those this process may use.
 
-    Small networks gain nothing from more threads, and simulations need the other CPUs. NumPy's
-    linear algebra, which acts, gets one: its threads spin while they wait for each other, which
-    costs up to eightfold where simulations need the CPUs too.
+    That is at least one and at most four: small networks gain nothing from more, and simulations
+    need the other CPUs. NumPy's linear algebra, which acts, gets one: its threads spin while they
+    wait for each other, which costs up to eightfold where simulations need the CPUs too.
     """
     available = (
         len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     )
-    torch.set_num_threads(max(1, min(4, available // 2)))
+    torch.set_num_threads(threads or max(1, min(4, available // 2)))
     threadpool_limits(1, user_api="blas")

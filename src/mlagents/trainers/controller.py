@@ -10,7 +10,7 @@ from mlagents.trainers.data.identifiers import BehaviorId
 from mlagents.trainers.exception import UnityTrainerException
 from mlagents.trainers.progress import ProgressLine
 from mlagents.trainers.rollout.env_manager import EnvManager, PlayerSteps
-from mlagents.trainers.settings.behavior import BehaviorSettings
+from mlagents.trainers.settings.load import dump_configuration
 from mlagents.trainers.settings.run_options import RunOptions
 from mlagents.trainers.stats import (
     IS_TRAINING,
@@ -24,12 +24,16 @@ from mlagents.trainers.training.checkpoints import (
     RunFolder,
     initial_checkpoint,
     load_checkpoint,
+    was_written,
 )
-from mlagents.trainers.training.export import export_onnx
-from mlagents.trainers.training.trainer import OnPolicyTrainer
+from mlagents.trainers.training.curriculum import BehaviorProgress, Curriculum
+from mlagents.trainers.training.interrupt import Interrupt, Interrupted
+from mlagents.trainers.training.trainer import N_RETURNS, TRAINER_TYPES, Trainer
 from mlagents_envs.base_env import ActionTuple, BehaviorName
+from mlagents_envs.exception import UnityCommunicatorStoppedException
 from mlagents_envs.logging_util import get_logger
-from mlagents_envs.timers import hierarchical_timer
+from mlagents_envs.side_channel.stats_side_channel import StatsAggregationMethod
+from mlagents_envs.timers import get_timer_tree, hierarchical_timer
 
 logger = get_logger(__name__)
 
@@ -38,11 +42,13 @@ class Controller:
     """Everything between the settings of a run and its results.
 
     Args:
-        options: Of the run, with its seed drawn.
+        options: Of the run, with all seeds drawn.
         manager: The players.
         folder: Where results go.
         writers: Where statistics go.
         device: Where to learn.
+        interrupt: Ends the run in good order.
+        trainer_types: What trains a behavior, by its `trainer_type`.
     """
 
     def __init__(
@@ -53,32 +59,58 @@ class Controller:
         *,
         writers: Sequence[StatsWriter],
         device: torch.device,
+        interrupt: Interrupt,
+        trainer_types: Mapping[str, type[Trainer]] = TRAINER_TYPES,
     ) -> None:
         self._options = options
         self._manager = manager
         self._folder = folder
         self._writers = writers
         self._device = device
+        self._interrupt = interrupt
+        self._trainer_types = trainer_types
         self._resume = options.checkpoint_settings.resume
         self._inference = options.checkpoint_settings.inference
         self._store = CheckpointStore(folder, resume=self._resume)
-        self.trainers: dict[str, OnPolicyTrainer] = {}
+        self._curriculum = Curriculum(options.environment_parameters or {})
+        self._curriculum.load_state(self._store.lessons)
+        self._store.set_lessons(self._curriculum.state())
+        self._trainer_of_id: dict[BehaviorName, Trainer] = {}  # teams share a trainer
+        self._resumed_at: dict[str, int] = {}
+        self.trainers: dict[str, Trainer] = {}
 
     def run(self) -> None:
         """Train until every behavior has its steps, or until interrupted.
 
-        However it ends, what was learned is saved. `KeyboardInterrupt` ends it in good order.
+        However it ends, what was learned is saved, unless a second signal ends it at once.
+
+        Raises:
+            UnityTrainerException: What was learned could not be saved at the end, or the run
+                cannot go on.
         """
-        self._manager.reset()
         try:
-            with ProgressLine() as progress:
-                while not self._is_done():
-                    self._advance()
-                    progress.update(self.trainers.values())
-        except KeyboardInterrupt:
+            self._train()
+        except Interrupted:
             logger.info("Interrupted." if self._inference else "Interrupted: saving.")
-        finally:
+        except UnityCommunicatorStoppedException as error:
+            logger.info(f"The environment ended the session: {error}")
+        except Exception:
             self._save_final()
+            raise
+        if unsaved := self._save_final():
+            raise UnityTrainerException(
+                f"what was learned last of {', '.join(unsaved)} could not be saved in "
+                f"{self._folder.path}: see above. Earlier checkpoints, if any, are whole."
+            )
+
+    def _train(self) -> None:
+        self._manager.set_parameters(self._curriculum.parameters)
+        with self._interrupt.waiting():
+            self._manager.reset()
+        with ProgressLine() as progress:
+            while not self._is_done():
+                self._advance()
+                progress.update(self.trainers.values())
 
     def _is_done(self) -> bool:
         """Whether there is nothing left to learn."""
@@ -88,23 +120,31 @@ class Controller:
 
     def _advance(self) -> None:
         """Take in what players report, learn if it is time, and answer them."""
-        reports = self._manager.receive()
-        asked: dict[OnPolicyTrainer, list[tuple[int, BehaviorName]]] = {}
+        with self._interrupt.waiting():
+            reports = self._manager.receive()
+        asked: dict[Trainer, list[tuple[int, BehaviorName]]] = {}
         for report in reports:
+            if report.is_new:
+                self._forget(report.player)
             for behavior, (decisions, terminals) in report.steps.items():
                 trainer = self._trainer_of(behavior)
                 trainer.observe(report.player, decisions, terminals)
                 asked.setdefault(trainer, []).append((report.player, behavior))
-        for trainer in asked:
-            with hierarchical_timer("trainer_advance"):
+            self._add_statistics(report)
+        with hierarchical_timer("trainer_advance"):
+            for trainer in self.trainers.values():
                 trainer.advance()
+        if self._begin_lessons():
+            for report in reports:
+                self._forget(report.player)
+            return
         for player, actions in self._decide(reports, asked).items():
             self._manager.send(player, actions)
 
     def _decide(
         self,
         reports: Sequence[PlayerSteps],
-        asked: Mapping[OnPolicyTrainer, list[tuple[int, BehaviorName]]],
+        asked: Mapping[Trainer, list[tuple[int, BehaviorName]]],
     ) -> dict[int, dict[BehaviorName, ActionTuple]]:
         actions: dict[int, dict[BehaviorName, ActionTuple]] = {r.player: {} for r in reports}
         for trainer, requests in asked.items():
@@ -112,42 +152,126 @@ class Controller:
                 actions[player][behavior] = action
         return actions
 
-    def _trainer_of(self, behavior: BehaviorName) -> OnPolicyTrainer:
-        name = BehaviorId.parse(behavior).name
-        trainer = self.trainers.get(name)
+    def _forget(self, player: int) -> None:
+        """Drop what a player has left unfinished: all its episodes begin anew."""
+        for trainer in self.trainers.values():
+            trainer.forget(player)
+
+    def _add_statistics(self, report: PlayerSteps) -> None:
+        """Add what a player recorded itself to the statistics of every behavior."""
+        for key, values in report.statistics.items():
+            for value, aggregation in values:
+                if aggregation is StatsAggregationMethod.MOST_RECENT and report.player:
+                    continue  # several players have no common latest value: the first one's holds
+                for trainer in self.trainers.values():
+                    trainer.stats.add_stat(key, value, aggregation)
+
+    def _begin_lessons(self) -> bool:
+        """Begin the lessons that are due; return whether the players were reset for them."""
+        if self._inference:
+            return False
+        changes = self._curriculum.advance(
+            {
+                name: BehaviorProgress(
+                    trainer.step, trainer.settings.max_steps, trainer.recent_returns
+                )
+                for name, trainer in self.trainers.items()
+            }
+        )
+        if not changes:
+            return False
+        for trainer in self.trainers.values():
+            trainer.recent_returns.clear()
+        self._manager.set_parameters(self._curriculum.parameters)
+        needs_reset = any(change.needs_reset for change in changes)
+        if needs_reset:
+            with self._interrupt.waiting():
+                self._manager.reset()
+        return needs_reset
+
+    def _trainer_of(self, behavior: BehaviorName) -> Trainer:
+        trainer = self._trainer_of_id.get(behavior)
         if trainer is None:
-            trainer = self.trainers[name] = self._make_trainer(name, behavior)
+            name = BehaviorId.parse(behavior).name
+            trainer = self.trainers.get(name)
+            if trainer is None:
+                trainer = self.trainers[name] = self._make_trainer(name, behavior)
+            elif trainer.spec != self._manager.behavior_specs[behavior]:
+                raise UnityTrainerException(
+                    f"{behavior!r} observes or does something else than the other teams of "
+                    f"{name!r}. Teams share one policy: give the simulation's behaviors the same "
+                    "observations and actions, or different names."
+                )
+            self._trainer_of_id[behavior] = trainer
         return trainer
 
-    def _make_trainer(self, name: str, behavior: BehaviorName) -> OnPolicyTrainer:
+    def _make_trainer(self, name: str, behavior: BehaviorName) -> Trainer:
         settings = self._options.behavior_settings(name)
-        spec = self._manager.behavior_specs[behavior]
-        stats = StatsReporter(name, self._writers)
-        trainer = OnPolicyTrainer(
+        make = self._trainer_types.get(settings.trainer_type)
+        if make is None:
+            raise UnityTrainerException(
+                f"behaviors.{name}.trainer_type: there is no trainer {settings.trainer_type!r}. "
+                f"There are {', '.join(self._trainer_types)}."
+            )
+        trainer = make(
             name,
-            spec,
+            self._manager.behavior_specs[behavior],
             settings,
-            stats=stats,
+            stats=StatsReporter(name, self._writers),
             device=self._device,
             seed=self._options.env_settings.seed,
             inference=self._inference,
-            on_summary=lambda step: self._summarize(trainer, stats, step),
+            on_summary=lambda step: self._summarize(trainer, step),
             on_checkpoint=lambda: self._save(trainer),
+            n_returns=self._curriculum.n_returns(name),
         )
-        stats.add_property(StatsPropertyType.HYPERPARAMETERS, settings.model_dump(mode="json"))
+        trainer.stats.add_property(
+            StatsPropertyType.HYPERPARAMETERS, settings.model_dump(mode="json")
+        )
         if self._resume:
-            self._load(trainer, self._folder.checkpoint(name), trainer.load_state)
-            logger.info(f"Resuming {name} at step {trainer.step}.")
-        elif path := self._initial_weights(name, settings):
-            self._load(trainer, path, trainer.load_weights)
-            logger.info(f"Initialized {name} from {path}.")
+            self._load_own(trainer)
+        else:
+            self._load_initial(trainer)
         if not self._inference:
-            self._store.write_status()  # from here on this is a run, to be resumed or replaced
+            # From here on this is a run, to be resumed or replaced.
+            was_written("the status", self._store.write_status)
+            self._record_run()
         return trainer
 
-    def _load(
-        self, trainer: OnPolicyTrainer, path: Path, load: Callable[[dict[str, Any]], None]
-    ) -> None:
+    def _load_own(self, trainer: Trainer) -> None:
+        """Go on from the newest checkpoint of this run."""
+        name = trainer.name
+        path = self._store.newest(name)
+        if path is None and self._inference:
+            raise UnityTrainerException(
+                f"there is no checkpoint of {name} in {self._folder.path} to act by."
+            )
+        if path is None:
+            logger.warning(f"{name} has no checkpoint yet: it begins at step 0.")
+            self._load_initial(trainer)
+            return
+        self._load(trainer, path, trainer.load_state)
+        logger.info(f"Resuming {name} at step {trainer.step}.")
+        self._resumed_at[name] = trainer.step
+        if not (trainer.is_learning or self._inference):
+            logger.info(
+                f"{name} has its {trainer.settings.max_steps} steps; raise max_steps to train it "
+                "on."
+            )
+
+    def _load_initial(self, trainer: Trainer) -> None:
+        """Begin with the weights that the settings name, if they name any."""
+        path = initial_checkpoint(
+            self._options.checkpoint_settings.initialize_from,
+            trainer.settings.init_path,
+            results_dir=self._folder.path.parent,
+            behavior=trainer.name,
+        )
+        if path is not None:
+            self._load(trainer, path, trainer.load_weights)
+            logger.info(f"Initialized {trainer.name} from {path}.")
+
+    def _load(self, trainer: Trainer, path: Path, load: Callable[[dict[str, Any]], None]) -> None:
         """Load a checkpoint into a trainer.
 
         Raises:
@@ -162,54 +286,65 @@ class Controller:
                 "observations, actions and network_settings must be those it was saved with."
             ) from error
 
-    def _initial_weights(self, name: str, settings: BehaviorSettings) -> Path | None:
-        return initial_checkpoint(
-            self._options.checkpoint_settings.initialize_from,
-            settings.init_path,
-            results_dir=self._folder.path.parent,
-            behavior=name,
-        )
+    def _summarize(self, trainer: Trainer, step: int) -> None:
+        trainer.stats.set_stat(STEP, step)
+        trainer.stats.set_stat(IS_TRAINING, trainer.is_learning)
+        for parameter, number in self._curriculum.lesson_numbers.items():
+            trainer.stats.set_stat(f"Environment/Lesson Number/{parameter}", number)
+        trainer.stats.write_stats(step)
 
-    def _summarize(self, trainer: OnPolicyTrainer, stats: StatsReporter, step: int) -> None:
-        stats.set_stat(STEP, step)
-        stats.set_stat(IS_TRAINING, trainer.is_learning)
-        stats.write_stats(step)
+    def _record_run(self) -> None:
+        """Write what is to be known of a run beside its checkpoints, as it is now."""
+        configuration, timers = dump_configuration(self._options), get_timer_tree()
+        was_written("the configuration", lambda: self._folder.write_configuration(configuration))
+        was_written("the timers", lambda: self._folder.write_timers(timers))
 
-    def _save(self, trainer: OnPolicyTrainer, *, is_final: bool = False) -> bool:
-        """Save a checkpoint; a disk that refuses is reported and does not end the run."""
-        try:
-            with hierarchical_timer("save"):
-                self._store.save(
+    def _save(self, trainer: Trainer, *, is_final: bool = False) -> bool:
+        """Save a checkpoint and what belongs to it; return whether it was written."""
+        if trainer.has_diverged:
+            logger.error(
+                f"{trainer.name} is not saved at step {trainer.step}: its weights are NaN or "
+                "infinite. Earlier checkpoints, if any, are whole."
+            )
+            return False
+        self._store.set_lessons(self._curriculum.state())
+        with hierarchical_timer("save"):
+            is_written = was_written(
+                f"{trainer.name} at step {trainer.step}",
+                lambda: self._store.save(
                     trainer.name,
                     step=trainer.step,
                     state=trainer.state(),
-                    model=export_onnx(trainer.algorithm.network.actor, trainer.spec),
+                    model=trainer.export(),
                     reward=trainer.mean_reward,
                     keep=trainer.settings.keep_checkpoints,
                     is_final=is_final,
-                )
-        except OSError as error:
-            logger.error(
-                f"Could not save {trainer.name} at step {trainer.step}: {error}. Earlier "
-                "checkpoints are whole; the next one will be tried."
+                ),
             )
-            return False
-        logger.info(f"Saved {trainer.name} at step {trainer.step}.")
-        return True
+            self._record_run()
+        if is_written:
+            logger.info(f"Saved {trainer.name} at step {trainer.step}.")
+        return is_written
 
-    def _save_final(self) -> None:
-        """Save every behavior and say how it did."""
+    def _save_final(self) -> list[str]:
+        """Save every behavior and say how it did; return those that could not be saved."""
+        unsaved: list[str] = []
         if self._inference:
-            return
+            return unsaved
         for trainer in self.trainers.values():
-            if self._save(trainer, is_final=True):
-                episodes = len(trainer.recent_returns)
-                outcome = (
-                    f"mean reward {trainer.mean_reward:.3f} over the last {episodes} episodes"
-                    if episodes
-                    else "no episode ended"
-                )
-                logger.info(
-                    f"{trainer.name}: {outcome}, after {trainer.step} steps. "
-                    f"Model: {self._folder.model(trainer.name)}"
-                )
+            if trainer.step == self._resumed_at.get(trainer.name):
+                continue  # it is as it was loaded
+            if not self._save(trainer, is_final=True):
+                unsaved.append(trainer.name)
+                continue
+            episodes = min(len(trainer.recent_returns), N_RETURNS)
+            outcome = (
+                f"mean reward {trainer.mean_reward:.3f} over the last {episodes} episodes"
+                if episodes
+                else "no episode ended"
+            )
+            logger.info(
+                f"{trainer.name}: {outcome}, after {trainer.step} steps. "
+                f"Model: {self._folder.model(trainer.name)}"
+            )
+        return unsaved

@@ -2,23 +2,25 @@
 
 import logging
 import random
-import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import FrameType
+from typing import TYPE_CHECKING
 
 from mlagents import __version__
 from mlagents.trainers.cli_args import parse_command_line
 from mlagents.trainers.exception import TrainerConfigError, TrainerError
 from mlagents.trainers.settings.load import dump_configuration, load_run_options, refuse_unbuilt
 from mlagents.trainers.settings.run_options import RunOptions
+from mlagents.trainers.training.interrupt import Interrupt, Interrupted
 from mlagents_envs.exception import UnityCommunicatorStoppedException, UnityException
 from mlagents_envs.handshake import API_VERSION
 from mlagents_envs.logging_util import get_logger, set_log_level
 from mlagents_envs.timers import add_metadata, get_timer_tree, hierarchical_timer, reset_timers
+
+if TYPE_CHECKING:
+    from mlagents.trainers.training.trainer import Trainer
 
 logger = get_logger(__name__)
 
@@ -26,8 +28,8 @@ logger = get_logger(__name__)
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; return its exit status.
 
-    0 when the run finished or was interrupted, 1 when it failed. A command line that cannot be
-    understood exits with 2.
+    0 when the run finished or was interrupted, 1 when it failed, 130 when it was interrupted twice
+    and so ended at once. A command line that cannot be understood exits with 2.
     """
     command_line = parse_command_line(sys.argv[1:] if argv is None else argv)
     debug = command_line.settings.get("debug", False)
@@ -36,8 +38,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         debug = options.debug
         refuse_unbuilt(options)
         run_training(options)
-    except KeyboardInterrupt:
+    except Interrupted:
         logger.info("Interrupted.")
+    except KeyboardInterrupt:
+        logger.info("Stopped at once; nothing was saved beyond the last checkpoint.")
+        return 130
     except UnityCommunicatorStoppedException as error:
         logger.info(f"The environment ended the session: {error}")
     except (TrainerError, UnityException, OSError) as error:
@@ -48,13 +53,32 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def run_training(options: RunOptions) -> None:
+def run_training(
+    options: RunOptions, *, trainer_types: "Mapping[str, type[Trainer]] | None" = None
+) -> None:
     """Carry out one run, from its options to its results.
 
+    It may be called again, for another run. Of what belongs to the process it sets the log level
+    and the number of threads of torch and NumPy, which stay, and the timers of this thread, which
+    start anew. In the main thread Ctrl-C and SIGTERM are its own until it returns.
+
+    Args:
+        options: All settings.
+        trainer_types: Trainers beside the built-in ones, by the `trainer_type` they go by.
+
     Raises:
-        TrainerError: The run cannot start or go on.
+        TrainerError: The run cannot start or go on, or its results cannot be saved.
         UnityException: Its environment cannot.
+        Interrupted: It was told to end before it began to train.
+        KeyboardInterrupt: It was told to end at once.
     """
+    with Interrupt() as interrupt:
+        _run(options, trainer_types or {}, interrupt)
+
+
+def _run(
+    options: RunOptions, trainer_types: "Mapping[str, type[Trainer]]", interrupt: Interrupt
+) -> None:
     # Torch takes seconds to import; --help and mistakes in a file need not wait for it.
     import numpy as np
     import torch
@@ -63,7 +87,8 @@ def run_training(options: RunOptions) -> None:
     from mlagents.trainers.controller import Controller
     from mlagents.trainers.rollout.environments import env_manager_maker
     from mlagents.trainers.stats import ConsoleWriter, GaugeWriter, StatsWriter, TensorBoardWriter
-    from mlagents.trainers.training.checkpoints import RunFolder
+    from mlagents.trainers.training.checkpoints import RunFolder, was_written
+    from mlagents.trainers.training.trainer import TRAINER_TYPES
 
     set_log_level(logging.DEBUG if options.debug else logging.INFO)
     logger.info(f"mlagents-next {__version__}, PyTorch {torch.__version__}")
@@ -76,9 +101,11 @@ def run_training(options: RunOptions) -> None:
         "numpy_version": np.__version__,
     }.items():
         add_metadata(key, version)
-    if options.env_settings.seed == -1:
-        options = options.with_seed(random.randrange(10_000))
-        logger.info(f"Seed {options.env_settings.seed}; --seed makes a run repeatable.")
+    seed = options.env_settings.seed
+    if seed == -1:
+        seed = random.randrange(10_000)
+        logger.info(f"Seed {seed}; --seed makes a run repeatable.")
+    options = options.with_seed(seed)
     try:
         device = choose_device(options.torch_settings.device)
     except ValueError as error:
@@ -96,32 +123,27 @@ def run_training(options: RunOptions) -> None:
 
     started = time.perf_counter()
     try:
-        with _sigterm_interrupts(), hierarchical_timer("run_training"):
-            manager = make_manager()
+        with hierarchical_timer("run_training"):
+            with interrupt.waiting():
+                manager = make_manager()
             try:
-                Controller(options, manager, folder, writers=writers, device=device).run()
+                Controller(
+                    options,
+                    manager,
+                    folder,
+                    writers=writers,
+                    device=device,
+                    interrupt=interrupt,
+                    trainer_types={**TRAINER_TYPES, **trainer_types},
+                ).run()
             finally:
                 manager.close()
     finally:
         for writer in writers:
             writer.close()
         if not settings.inference:
-            folder.write_timers(get_timer_tree())
+            was_written("the timers", lambda: folder.write_timers(get_timer_tree()))
     logger.info(f"Done in {time.perf_counter() - started:.1f} s.")
-
-
-@contextmanager
-def _sigterm_interrupts() -> Iterator[None]:
-    """Let SIGTERM end the run as Ctrl-C does: saved and in good order."""
-
-    def interrupt(_signal: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 if __name__ == "__main__":

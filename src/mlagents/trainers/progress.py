@@ -18,7 +18,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from mlagents.trainers.training.trainer import OnPolicyTrainer
+from mlagents.trainers.training.trainer import Trainer
 
 
 class ProgressLine:
@@ -42,7 +42,7 @@ class ProgressLine:
         self._tasks: dict[str, TaskID] = {}
         self._next_update_s = 0.0
 
-    def update(self, trainers: Iterable[OnPolicyTrainer]) -> None:
+    def update(self, trainers: Iterable[Trainer]) -> None:
         """Show where each behavior is now, if it is time to look again."""
         now_s = time.monotonic()
         if self._progress.disable or now_s < self._next_update_s:
@@ -51,7 +51,7 @@ class ProgressLine:
         for trainer in trainers:
             self._update(trainer)
 
-    def _update(self, trainer: OnPolicyTrainer) -> None:
+    def _update(self, trainer: Trainer) -> None:
         progress = self._progress
         task = self._tasks.get(trainer.name)
         if task is None:

@@ -18,7 +18,7 @@ from mlagents.trainers.algorithms.schedules import (
     scheduled,
 )
 from mlagents.trainers.data.segments import Segments, is_step, to_columns
-from mlagents.trainers.networks.actor_critic import ActorCritic
+from mlagents.trainers.networks.actor_critic import Actor, ActorCritic
 from mlagents.trainers.settings.behavior import BehaviorSettings
 from mlagents.trainers.settings.hyperparameters import PPOSettings
 from mlagents_envs.base_env import BehaviorSpec
@@ -89,6 +89,11 @@ class PPO:
             lr=self.settings.learning_rate,
             fused=device.type in ("cpu", "cuda"),
         )
+
+    @property
+    def actor(self) -> Actor:
+        """The network that acts."""
+        return self.network.actor
 
     def modules(self) -> dict[str, nn.Module | torch.optim.Optimizer]:
         """Everything that learns, by its name in a checkpoint."""

@@ -149,6 +149,11 @@ class Collector:
         for column in columns.per_step():
             column[lanes, 0] = column[at]
 
+    def forget(self, player: int) -> None:
+        """Drop the unfinished segments of a player whose episodes were broken off."""
+        for lane in self._lane_of.pop(player, {}).values():
+            self._release(lane)
+
     @property
     def n_unfinished(self) -> int:
         """Closed steps in segments that are not finished."""

@@ -281,7 +281,6 @@ _UNBUILT_OF_BEHAVIORS: dict[str, Callable[[BehaviorSettings], object]] = {
     "network_settings.memory": lambda behavior: behavior.network_settings.memory,
     "behavioral_cloning": lambda behavior: behavior.behavioral_cloning,
     "self_play": lambda behavior: behavior.self_play,
-    "threaded: true": lambda behavior: behavior.threaded,
 }
 
 

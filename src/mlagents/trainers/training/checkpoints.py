@@ -21,6 +21,8 @@ import io
 import json
 import os
 import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,6 +32,7 @@ import torch
 
 from mlagents import __version__
 from mlagents.trainers.exception import UnityTrainerException
+from mlagents.trainers.training.curriculum import ParameterState
 from mlagents_envs.logging_util import get_logger
 
 STATUS_FORMAT_VERSION = "0.3.0"
@@ -38,7 +41,11 @@ logger = get_logger(__name__)
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Put `content` at `path` so that a reader finds the old file or the new one, never half."""
+    """Put `content` at `path` so that a reader finds the old file or the new one, never half.
+
+    Raises:
+        OSError: It cannot be written; the error names `path`.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -47,9 +54,30 @@ def write_atomically(path: Path, content: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
+    except BaseException as error:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError):  # what comes from a full disk names no file
+            raise OSError(error.errno, error.strerror, str(path)) from error
         raise
+
+
+def was_written(what: str, write: Callable[[], object]) -> bool:
+    """Call what writes; a disk that refuses is reported and does not end the run.
+
+    Args:
+        what: Named in the report.
+        write: Whatever raises `OSError` then.
+    """
+    try:
+        write()
+    except OSError as error:
+        logger.error(
+            f"Could not write {what}: {error}. What was written before is whole; it is tried "
+            "again at the next checkpoint."
+        )
+        return False
+    return True
 
 
 @dataclass(frozen=True)
@@ -79,7 +107,7 @@ class RunFolder:
 
         Raises:
             UnityTrainerException: The folder is there and nobody said what to do with it, or it
-                is not and was to be resumed.
+                is not and was to be resumed; or it cannot be made.
         """
         if resume and not self.path.exists():
             raise UnityTrainerException(
@@ -93,13 +121,22 @@ class RunFolder:
                 f"{self.path} holds an earlier run. Continue it with --resume, replace it with "
                 "--force, or choose another --run-id."
             )
-        if exists and force and not resume:
-            stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S-%f")
-            backup = self.path.with_name(f"{self.path.name}-backup-{stamp}")
-            self.path.rename(backup)
-            logger.info(f"Moved the earlier run to {backup}.")
-        if not inference:
+        if inference:
+            return
+        try:
+            if exists and force and not resume:
+                stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S-%f")
+                backup = self.path.with_name(f"{self.path.name}-backup-{stamp}")
+                self.path.rename(backup)
+                logger.info(f"Moved the earlier run to {backup}.")
             self.logs.mkdir(parents=True, exist_ok=True)
+            for left_by_a_kill in self.path.rglob(".*.tmp"):
+                left_by_a_kill.unlink()
+        except OSError as error:
+            raise UnityTrainerException(
+                f"the run cannot be kept in {self.path}: {error}. Choose a folder that can be "
+                "written with --results-dir."
+            ) from error
 
     def model(self, behavior: str) -> Path:
         """Where the newest exported policy of a behavior is."""
@@ -183,29 +220,76 @@ class CheckpointStore:
         self._folder = folder
         self._path = folder.status
         self._status: dict[str, Any] = {}
+        self._dropped: set[Path] = set()  # files to delete once the list on disk lacks them
         if resume:
             self._read()
 
     def _read(self) -> None:
         try:
             self._status = json.loads(self._path.read_text())
+            for name, section in self._status.items():
+                self._name_what_there_is(name, section)
         except FileNotFoundError:
             logger.warning(f"{self._path} is missing; the list of checkpoints starts empty.")
             return
-        except (ValueError, OSError) as error:
-            raise UnityTrainerException(f"{self._path} cannot be read: {error}") from error
+        except (ValueError, OSError, AttributeError, KeyError, TypeError) as error:
+            raise UnityTrainerException(
+                f"{self._path} cannot be read: {error!r}. Move it away, and the run resumes from "
+                "its newest checkpoints with an empty list and the first lessons."
+            ) from error
         written_by = self._status.get("metadata", {}).get("mlagents_version")
         if written_by != __version__:
             logger.warning(f"{self._path} was written by version {written_by}, not {__version__}.")
 
+    @property
+    def lessons(self) -> dict[str, ParameterState]:
+        """Where the environment parameters are in their curricula, by name."""
+        return {
+            name: section
+            for name, section in self._status.items()
+            if isinstance(section.get("lesson_num"), int)
+        }
+
+    def newest(self, behavior: str) -> Path | None:
+        """Return the checkpoint that a behavior goes on from, None if it has none."""
+        entries = self._status.get(behavior, {}).get("checkpoints", [])
+        listed = [Path(entry["auxillary_file_paths"][0]) for entry in reversed(entries)]
+        candidates = [self._folder.checkpoint(behavior), *listed]
+        return next((path for path in candidates if path.exists()), None)
+
+    def set_lessons(self, lessons: Mapping[str, ParameterState]) -> None:
+        """Have the next status say where the environment parameters are, by name."""
+        for name, lesson in lessons.items():
+            self._status.setdefault(name, {}).update(lesson)
+
     def write_status(self) -> None:
-        """Write the list of checkpoints."""
+        """Write the list of checkpoints and the lessons; delete what is not listed any more."""
         self._status["metadata"] = {
             "stats_format_version": STATUS_FORMAT_VERSION,
             "mlagents_version": __version__,
             "torch_version": torch.__version__,
         }
         write_atomically(self._path, json.dumps(self._status, indent=4).encode())
+        while self._dropped:
+            self._dropped.pop().unlink(missing_ok=True)
+
+    def _name_what_there_is(self, behavior: str, section: dict[str, Any]) -> None:
+        """Name the files of a run that was moved by where they are now; forget those gone."""
+        folder = self._folder.path / behavior
+
+        def is_there(entry: dict[str, Any], model_folder: Path) -> bool:
+            model = model_folder / Path(entry["file_path"]).name
+            others = [folder / Path(path).name for path in entry["auxillary_file_paths"]]
+            entry["file_path"] = str(model)
+            entry["auxillary_file_paths"] = [str(path) for path in others]
+            return all(path.exists() for path in (model, *others))
+
+        if "checkpoints" in section:
+            section["checkpoints"] = [e for e in section["checkpoints"] if is_there(e, folder)]
+        if "final_checkpoint" in section and not is_there(
+            section["final_checkpoint"], self._folder.path
+        ):
+            del section["final_checkpoint"]
 
     def save(
         self,
@@ -232,13 +316,22 @@ class CheckpointStore:
         Raises:
             OSError: The disk is full or the folder cannot be written. Earlier checkpoints stay.
         """
-        base = self._folder.path / behavior / f"{behavior}-{step}"
-        checkpoint, onnx = base.with_name(f"{base.name}.pt"), base.with_name(f"{base.name}.onnx")
+        folder = self._folder.path / behavior
+        checkpoint, onnx = folder / f"{behavior}-{step}.pt", folder / f"{behavior}-{step}.onnx"
         buffer = io.BytesIO()
         torch.save(state, buffer)
-        write_atomically(checkpoint, buffer.getvalue())
-        write_atomically(onnx, model)
-        write_atomically(self._folder.checkpoint(behavior), buffer.getvalue())
+        section = self._status.setdefault(behavior, {})
+        listed_before = _files(section)
+        try:
+            write_atomically(checkpoint, buffer.getvalue())
+            write_atomically(onnx, model)
+            write_atomically(self._folder.checkpoint(behavior), buffer.getvalue())
+        except OSError:
+            for path in {checkpoint, onnx} - listed_before:  # no room for what nobody will find
+                with suppress(OSError):
+                    path.unlink(missing_ok=True)
+            raise
+        self._name_what_there_is(behavior, section)
         entry = {
             "steps": step,
             "file_path": str(onnx),
@@ -246,15 +339,21 @@ class CheckpointStore:
             "creation_time": time.time(),
             "auxillary_file_paths": [str(checkpoint)],  # spelled so in the format
         }
-        of_behavior = self._status.setdefault(behavior, {})
-        entries = [e for e in of_behavior.get("checkpoints", []) if e["steps"] != step] + [entry]
-        dropped = entries[:-keep] if keep > 0 else []
-        of_behavior["checkpoints"] = entries[len(dropped) :]
+        entries = [e for e in section.get("checkpoints", []) if e["steps"] != step] + [entry]
+        section["checkpoints"] = entries[-keep:] if keep > 0 else entries
         if is_final:
             final = self._folder.model(behavior)
             write_atomically(final, model)
-            of_behavior["final_checkpoint"] = entry | {"file_path": str(final)}
+            section["final_checkpoint"] = entry | {"file_path": str(final)}
+        listed = _files(section)
+        self._dropped = (self._dropped | listed_before) - listed
         self.write_status()
-        for old in dropped:
-            for name in (old["file_path"], *old["auxillary_file_paths"]):
-                (base.parent / Path(name).name).unlink(missing_ok=True)
+
+
+def _files(section: dict[str, Any]) -> set[Path]:
+    """Return the files beside the events that a behavior's section of the status names."""
+    entries = section.get("checkpoints", [])
+    with_final = [*entries, *filter(None, [section.get("final_checkpoint")])]
+    models = [entry["file_path"] for entry in entries]
+    others = [path for entry in with_final for path in entry["auxillary_file_paths"]]
+    return {Path(path) for path in (*models, *others)}

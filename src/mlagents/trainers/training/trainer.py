@@ -1,40 +1,89 @@
 """One behavior: experience in, better policy out."""
 
+from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from itertools import islice
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import nn
 
 from mlagents.trainers.algorithms.policy import Policy
 from mlagents.trainers.algorithms.ppo import PPO
+from mlagents.trainers.algorithms.reward_signals import ExtrinsicReward
 from mlagents.trainers.data.segments import Segments
+from mlagents.trainers.networks.actor_critic import Actor
 from mlagents.trainers.rollout.collector import Collector, Lanes
 from mlagents.trainers.settings.behavior import BehaviorSettings
-from mlagents.trainers.settings.hyperparameters import PPOSettings
 from mlagents.trainers.stats import CUMULATIVE_REWARD, StatsReporter
+from mlagents.trainers.training.background import in_background
+from mlagents.trainers.training.export import export_onnx
 from mlagents_envs.base_env import ActionTuple, BehaviorSpec, DecisionSteps, TerminalSteps
 from mlagents_envs.side_channel.stats_side_channel import StatsAggregationMethod
-from mlagents_envs.timers import hierarchical_timer
+from mlagents_envs.timers import TimerNode, get_timer_root, hierarchical_timer
 
 FloatArray = NDArray[np.float32]
+
+N_RETURNS = 100
+"""Episodes that a mean reward is of."""
+
+
+class Algorithm(Protocol):
+    """What learns: the networks of a behavior and all that changes with them."""
+
+    @property
+    def actor(self) -> Actor:
+        """The network that acts."""
+
+    @property
+    def signals(self) -> Sequence[ExtrinsicReward]:
+        """What it learns from, in the order of the columns of `score`."""
+
+    @property
+    def generator(self) -> torch.Generator:
+        """Its source of chance."""
+
+    def modules(self) -> Mapping[str, nn.Module | torch.optim.Optimizer]:
+        """Everything that learns, by its name in a checkpoint."""
+
+    def score(self, segments: Segments) -> FloatArray:
+        """(N, signals) reward of every step; called also while an update runs."""
+
+
+class OnPolicyAlgorithm(Algorithm, Protocol):
+    """An algorithm that learns from the experience of its present policy alone."""
+
+    def update(self, segments: Segments, rewards: FloatArray, *, step: int) -> dict[str, float]:
+        """Learn from experience and its `score`; return what to plot, by tag."""
 
 
 class _Request(NamedTuple):
     """Agents of one player that wait for a decision."""
 
+    player: int
     lanes: Lanes
     decisions: DecisionSteps
 
 
-class OnPolicyTrainer:
-    """Collects experience of the present policy, learns from it, drops it, and so on.
+class Trainer(ABC):
+    """All that the controller asks of what trains a behavior; when and what it learns is left open.
+
+    It acts for the behavior's agents, turns their steps into segments, counts them and keeps the
+    statistics. A subclass says what learns (`make_algorithm`), keeps the experience it is given
+    (`add_experience`) and calls `start_update` when it has enough (`learn`).
 
     The controller calls, in this order: `observe` for each player that reported, `advance`, then
-    `decide`. So an update falls between a report and its answer, and everything in the buffer was
-    decided by the policy that is about to learn from it.
+    `decide`. So an update falls between a report and its answer.
+
+    A behavior with `threaded: true` learns in a thread of its own while its agents go on. They act
+    with a copy of the policy that is renewed, in the controller's thread, when an update is done.
+    There is one update at a time; who wants to begin the next waits for it. So experience is at
+    most one update older than the policy that learns from it. Everything else here, the
+    statistics and checkpoints among it, belongs to the controller's thread.
 
     Args:
         name: The behavior's name in the settings, without a team.
@@ -46,6 +95,7 @@ class OnPolicyTrainer:
         inference: Only act; nothing is learned.
         on_summary: Called with the step count to file it under when a summary is due.
         on_checkpoint: Called when a checkpoint is due.
+        n_returns: How many returns of episodes to remember, at least.
     """
 
     def __init__(
@@ -60,31 +110,42 @@ class OnPolicyTrainer:
         inference: bool,
         on_summary: Callable[[int], None],
         on_checkpoint: Callable[[], object],
+        n_returns: int = N_RETURNS,
     ) -> None:
-        assert isinstance(settings.hyperparameters, PPOSettings)
         self.name = name
         self.spec = spec
         self.settings = settings
+        self.stats = stats
         self.step = 0
-        self.recent_returns: deque[float] = deque(maxlen=100)
-        """Returns of the episodes that ended last."""
-        self._buffer_size = settings.hyperparameters.buffer_size
-        self._stats = stats
+        self.recent_returns: deque[float] = deque(maxlen=max(n_returns, N_RETURNS))
+        """Returns of the episodes that ended last, the newest last."""
         self._inference = inference
         self._on_summary = on_summary
         self._on_checkpoint = on_checkpoint
-        self.algorithm = PPO(spec, settings, device=device, seed=seed)
+        self.algorithm: Algorithm = self.make_algorithm(device=device, seed=seed)
         self._rng = np.random.default_rng(seed)
         self._policy = Policy(
-            self.algorithm.network.actor,
+            self.algorithm.actor,
             spec.action_spec,
             deterministic=settings.network_settings.deterministic,
             rng=self._rng,
         )
         self._collector = Collector(spec, time_horizon=settings.time_horizon)
         self._requests: list[_Request] = []
-        self._buffer: list[tuple[Segments, FloatArray]] = []
         self._signal_returns: dict[int, FloatArray] = {}
+        self._update: Future[tuple[dict[str, float], TimerNode]] | None = None
+
+    @abstractmethod
+    def make_algorithm(self, *, device: torch.device, seed: int) -> Algorithm:
+        """Make what learns, once, from `spec` and `settings`."""
+
+    @abstractmethod
+    def add_experience(self, segments: Segments, rewards: FloatArray) -> None:
+        """Keep finished segments and their (N, signals) rewards to learn from."""
+
+    @abstractmethod
+    def learn(self) -> None:
+        """Start an update if there is enough experience; called at every `advance`."""
 
     @property
     def is_learning(self) -> bool:
@@ -94,10 +155,21 @@ class OnPolicyTrainer:
     @property
     def mean_reward(self) -> float | None:
         """Mean return of the last hundred episodes, None before the first has ended."""
-        return sum(self.recent_returns) / len(self.recent_returns) if self.recent_returns else None
+        last = list(islice(reversed(self.recent_returns), N_RETURNS))
+        return sum(last) / len(last) if last else None
+
+    @property
+    def has_diverged(self) -> bool:
+        """Whether the policy's weights are no numbers any more."""
+        self.finish_update()
+        return not all(bool(p.isfinite().all()) for p in self.algorithm.actor.parameters())
 
     def state(self) -> dict[str, Any]:
-        """Everything a later run needs to go on where this one is."""
+        """Everything a later run needs to go on where this one is.
+
+        What is not learned from yet is not part of it: segments and episodes that are not finished.
+        """
+        self.finish_update()
         modules = self.algorithm.modules()
         return {
             **{name: module.state_dict() for name, module in modules.items()},
@@ -120,25 +192,32 @@ class OnPolicyTrainer:
     def load_weights(self, state: dict[str, Any]) -> None:
         """Begin with the networks of another run and nothing else of it."""
         for name, module in self.algorithm.modules().items():
-            if isinstance(module, torch.nn.Module):
+            if isinstance(module, nn.Module):
                 module.load_state_dict(state[name])
         self._policy.refresh()
+
+    def export(self) -> bytes:
+        """Return the policy as it is now, as ONNX."""
+        self.finish_update()
+        return export_onnx(self.algorithm.actor, self.spec)
 
     def observe(self, player: int, decisions: DecisionSteps, terminals: TerminalSteps) -> None:
         """Take in what a player reported."""
         lanes = self._collector.observe(player, decisions, terminals)
-        self._requests.append(_Request(lanes, decisions))
+        self._requests.append(_Request(player, lanes, decisions))
+
+    def forget(self, player: int) -> None:
+        """Drop what a player has left unfinished: its episodes were broken off."""
+        self._collector.forget(player)
+        self._requests = [request for request in self._requests if request.player != player]
 
     def advance(self) -> None:
-        """Take in finished segments; learn when there is enough experience."""
+        """Take in finished segments; learn when it is time."""
+        if self._update is not None and self._update.done():
+            self.finish_update()
         self._take_segments()
-        if (
-            self.is_learning
-            and self._n_buffered + self._collector.n_unfinished >= self._buffer_size
-        ):
-            self._collector.cut()
-            self._take_segments()
-            self._update()
+        if self.is_learning:
+            self.learn()
 
     def decide(self) -> list[ActionTuple]:
         """Return the actions for every `observe` since the last call, in order."""
@@ -155,7 +234,7 @@ class OnPolicyTrainer:
         with hierarchical_timer("Policy.act"):
             decision = self._policy.act(obs, action_mask)
         self._collector.decide(lanes, action_mask, decision)
-        self._stats.add_stat("Policy/Entropy", decision.entropy)
+        self.stats.add_stat("Policy/Entropy", decision.entropy)
         if len(requests) == 1:
             return [decision.action]
         ends = np.cumsum(sizes)[:-1]
@@ -168,9 +247,43 @@ class OnPolicyTrainer:
             return np.concatenate(decisions.action_mask, axis=1)
         return np.zeros((len(decisions), sum(self.spec.action_spec.discrete_branches)), np.bool_)
 
-    @property
-    def _n_buffered(self) -> int:
-        return sum(segments.n_steps for segments, _ in self._buffer)
+    def start_update(self, update: Callable[[], dict[str, float]]) -> None:
+        """Run an update after the one before it; in its own thread if the behavior is threaded.
+
+        Args:
+            update: Changes the algorithm; returns what to plot, by tag.
+        """
+        self.finish_update()
+        if not self.settings.threaded:
+            with hierarchical_timer("update"):
+                self._take_over(update())
+            return
+
+        def timed_update() -> tuple[dict[str, float], TimerNode]:
+            with hierarchical_timer("update"):
+                results = update()
+            return results, get_timer_root()
+
+        self._update = in_background(timed_update, name=f"learns {self.name}")
+
+    def finish_update(self) -> None:
+        """Wait for the update in progress, if there is one, and act by it from now on.
+
+        Raises:
+            Exception: What the update raised.
+        """
+        if self._update is None:
+            return
+        update, self._update = self._update, None
+        with hierarchical_timer("wait_for_update"):
+            results, times = update.result()
+        get_timer_root().merge(times, "trainer_threads")
+        self._take_over(results)
+
+    def _take_over(self, results: dict[str, float]) -> None:
+        self._policy.refresh()
+        for key, value in results.items():
+            self.stats.add_stat(key, value)
 
     def _take_segments(self) -> None:
         segments = self._collector.take()
@@ -179,7 +292,7 @@ class OnPolicyTrainer:
         rewards = self.algorithm.score(segments)
         self._record_episodes(segments, rewards)
         if not self._inference:
-            self._buffer.append((segments, rewards))
+            self.add_experience(segments, rewards)
         self._count(segments.n_steps)
 
     def _count(self, n_steps: int) -> None:
@@ -189,7 +302,7 @@ class OnPolicyTrainer:
         if reached // every > self.step // every:
             self._on_summary(reached // every * every)
         every = self.settings.checkpoint_interval
-        if self.step and reached // every > self.step // every:
+        if self.is_learning and self.step and reached // every > self.step // every:
             self._on_checkpoint()
         self.step = reached
 
@@ -205,26 +318,63 @@ class OnPolicyTrainer:
                 self._signal_returns[episode] = total
                 continue
             for signal, signal_total in zip(self.algorithm.signals, total, strict=True):
-                self._stats.add_stat(f"Policy/{signal.name.capitalize()} Reward", signal_total)
+                self.stats.add_stat(f"Policy/{signal.name.capitalize()} Reward", signal_total)
         ended_rows = segments.ended
         if ended_rows.any():
             returns = segments.episode_return[ended_rows]
             self.recent_returns.extend(returns.tolist())
-            self._stats.add_stats(CUMULATIVE_REWARD, returns, StatsAggregationMethod.HISTOGRAM)
+            self.stats.add_stats(CUMULATIVE_REWARD, returns, StatsAggregationMethod.HISTOGRAM)
             # Transitions from decision to decision: one less than decisions, as it always was.
             lengths = segments.episode_length[ended_rows] - 1
-            self._stats.add_stats("Environment/Episode Length", lengths)
+            self.stats.add_stats("Environment/Episode Length", lengths)
 
-    def _update(self) -> None:
-        parts, rewards = zip(*self._buffer, strict=True)
-        self._buffer.clear()
-        with hierarchical_timer("update"):
-            results = self.algorithm.update(
-                Segments.concatenate(parts), np.concatenate(rewards), step=self.step
+
+class OnPolicyTrainer(Trainer):
+    """Collects experience of the present policy, learns from it, drops it, and so on.
+
+    What is in the buffer was decided by the policy that learns from it, but for what a threaded
+    behavior did during the update before.
+    """
+
+    algorithm: OnPolicyAlgorithm
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._buffer: list[tuple[Segments, FloatArray]] = []
+
+    def make_algorithm(self, *, device: torch.device, seed: int) -> OnPolicyAlgorithm:
+        """Make PPO."""
+        return PPO(self.spec, self.settings, device=device, seed=seed)
+
+    def add_experience(self, segments: Segments, rewards: FloatArray) -> None:
+        """Add to the buffer."""
+        self._buffer.append((segments, rewards))
+
+    def learn(self) -> None:
+        """Learn from the buffer when it is full, unfinished segments included, and empty it."""
+        size = self.settings.hyperparameters.buffer_size
+        if self._n_buffered + self._collector.n_unfinished < size:
+            return
+        self._collector.cut()
+        self._take_segments()
+        buffer, self._buffer = self._buffer, []
+        step = self.step
+
+        def update() -> dict[str, float]:
+            segments, rewards = zip(*buffer, strict=True)
+            return self.algorithm.update(
+                Segments.concatenate(segments), np.concatenate(rewards), step=step
             )
-            self._policy.refresh()
-        for key, value in results.items():
-            self._stats.add_stat(key, value)
+
+        self.start_update(update)
+
+    @property
+    def _n_buffered(self) -> int:
+        return sum(segments.n_steps for segments, _ in self._buffer)
+
+
+TRAINER_TYPES: Mapping[str, type[Trainer]] = {"ppo": OnPolicyTrainer}
+"""What trains a behavior, by its `trainer_type`."""
 
 
 def _joined(arrays: list[NDArray[Any]]) -> NDArray[Any]:

@@ -1,0 +1,79 @@
+"""Ends a run in good order when it is told to: Ctrl-C or SIGTERM."""
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+_STDERR = 2
+SIGNALS = signal.SIGINT, signal.SIGTERM
+
+
+class Interrupted(BaseException):
+    """The run was told to end while it waited.
+
+    Not an `Exception`, so that nothing it passes takes it for an error of its own.
+    """
+
+
+class Interrupt:
+    """Two ways to end, while it is entered.
+
+    The first signal is only noted, so that a step or an update that has begun is finished; it
+    raises `Interrupted` where the run waits for others, or as soon as it does. A second signal
+    raises `KeyboardInterrupt` wherever the run is: it ends at once, and nothing more is saved.
+
+    Only the main thread of a process gets signals: entered in another one, it does nothing.
+    """
+
+    def __init__(self) -> None:
+        self._is_requested = False
+        self._is_waiting = False
+        self._handlers_before: dict[signal.Signals, Any] = {}
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Surround what may take long and can be broken off.
+
+        Raises:
+            Interrupted: The first signal has come, or comes within.
+        """
+        self._is_waiting = True
+        try:
+            if self._is_requested:
+                raise Interrupted
+            yield
+        finally:
+            self._is_waiting = False
+
+    def _handle(self, _number: int, _frame: FrameType | None) -> None:
+        if self._is_requested:
+            raise KeyboardInterrupt
+        self._is_requested = True
+        if self._is_waiting:
+            raise Interrupted
+        with suppress(OSError):  # not print: the signal may have come in the middle of one
+            os.write(
+                _STDERR,
+                b"Finishing what has begun; interrupt again to stop at once.\n",
+            )
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            self._handlers_before = {
+                number: signal.signal(number, self._handle) for number in SIGNALS
+            }
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for number, handler in self._handlers_before.items():
+            signal.signal(number, handler)
+        self._handlers_before = {}
