@@ -6,7 +6,9 @@ that wants the lines in its own log sets `logging.getLogger("mlagents_envs").pro
 (likewise `mlagents`, `mlagents_sim`).
 """
 
+import contextlib
 import logging
+import sys
 
 CRITICAL = logging.CRITICAL
 FATAL = logging.FATAL
@@ -18,11 +20,22 @@ NOTSET = logging.NOTSET
 
 
 class _StdoutHandler(logging.Handler):
-    """Prints to whatever `sys.stdout` is at that moment: progress bars and tests replace it."""
+    """Prints to whatever `sys.stdout` is at that moment: progress bars and tests replace it.
+
+    Where that is a full disk or a closed pipe, lines are lost; standard error says so once.
+    """
+
+    _is_failing = False
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
             print(self.format(record), flush=True)
+            self._is_failing = False
+        except OSError as error:
+            if not self._is_failing:
+                self._is_failing = True
+                with contextlib.suppress(OSError):
+                    print(f"The log cannot be written: {error}.", file=sys.stderr, flush=True)
         except Exception:
             self.handleError(record)
 

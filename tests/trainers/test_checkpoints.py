@@ -178,6 +178,120 @@ def test_a_full_disk_leaves_the_last_checkpoint_whole(
     assert load_checkpoint(folder.checkpoint("3DBall"))["global_step"] == 30
 
 
+def test_a_list_never_names_a_file_that_is_gone(folder: RunFolder) -> None:
+    store = CheckpointStore(folder, resume=False)
+    for step in (10, 20):
+        save(store, step)
+    (folder.path / "3DBall" / "3DBall-10.onnx").unlink()
+
+    save(store, 30)
+
+    assert [entry["steps"] for entry in status(folder)["3DBall"]["checkpoints"]] == [20, 30]
+    assert "3DBall-10.pt" not in names(folder), "half a checkpoint is of no use"
+
+
+def test_what_the_finished_model_was_made_of_is_kept_until_there_is_another(
+    folder: RunFolder,
+) -> None:
+    save(CheckpointStore(folder, resume=False), 10, is_final=True)
+    store = CheckpointStore(folder, resume=True)
+
+    for step in (20, 30):
+        save(store, step, keep=1)
+
+    assert {"3DBall-10.pt", "3DBall-30.pt"} <= set(names(folder))
+    assert "3DBall-10.onnx" not in names(folder)
+    save(store, 40, keep=1, is_final=True)
+    assert [name for name in names(folder) if name.endswith(".pt")] == [
+        "3DBall-40.pt",
+        "checkpoint.pt",
+    ]
+
+
+def test_files_outlive_a_list_that_could_not_be_written(
+    folder: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = CheckpointStore(folder, resume=False)
+    save(store, 10, keep=1)
+    replace = Path.replace
+
+    def refuse_the_status(path: Path, target: Path) -> Path:
+        if Path(target) == folder.status:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return replace(path, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", refuse_the_status)
+        with pytest.raises(OSError, match=r"No space left.*training_status\.json"):
+            save(store, 20, keep=1)
+
+    (entry,) = status(folder)["3DBall"]["checkpoints"]
+    assert entry["steps"] == 10
+    assert {"3DBall-10.pt", "3DBall-10.onnx", "3DBall-20.pt"} <= set(names(folder))
+    save(store, 30, keep=1)
+    assert names(folder) == ["3DBall-30.onnx", "3DBall-30.pt", "checkpoint.pt"]
+
+
+def test_a_moved_run_names_its_files_where_they_are(folder: RunFolder) -> None:
+    save(CheckpointStore(folder, resume=False), 10, is_final=True)
+    moved = RunFolder(folder.path.with_name("moved"))
+    folder.path.rename(moved.path)
+
+    CheckpointStore(moved, resume=True).write_status()
+
+    section = status(moved)["3DBall"]
+    for entry in (*section["checkpoints"], section["final_checkpoint"]):
+        for path in (entry["file_path"], *entry["auxillary_file_paths"]):
+            assert Path(path).exists() and Path(path).is_relative_to(moved.path)
+
+
+def test_a_run_goes_on_from_the_newest_checkpoint_there_is(folder: RunFolder) -> None:
+    store = CheckpointStore(folder, resume=False)
+    assert store.newest("3DBall") is None
+    for step in (10, 20):
+        save(store, step)
+    assert store.newest("3DBall") == folder.checkpoint("3DBall")
+
+    folder.checkpoint("3DBall").unlink()
+
+    store = CheckpointStore(folder, resume=True)
+    assert store.newest("3DBall") == folder.path / "3DBall" / "3DBall-20.pt"
+
+
+def test_lessons_are_kept_beside_a_behavior_of_the_same_name(folder: RunFolder) -> None:
+    store = CheckpointStore(folder, resume=False)
+    store.set_lessons({"3DBall": {"lesson_num": 2}, "wall": {"lesson_num": 1}})
+    save(store, 10)
+
+    assert len(status(folder)["3DBall"]["checkpoints"]) == 1
+    lessons = CheckpointStore(folder, resume=True).lessons
+    assert {name: lesson["lesson_num"] for name, lesson in lessons.items()} == {
+        "3DBall": 2,
+        "wall": 1,
+    }
+
+
+def test_what_a_killed_run_left_half_written_is_cleared_away(folder: RunFolder) -> None:
+    save(CheckpointStore(folder, resume=False), 10)
+    litter = folder.path / "3DBall" / ".3DBall-20.pt.4711.tmp"
+    litter.write_bytes(b"half")
+
+    folder.prepare(resume=True, force=False, inference=True)
+    assert litter.exists()
+    folder.prepare(resume=True, force=False, inference=False)
+
+    assert not litter.exists()
+    assert "3DBall-10.pt" in names(folder)
+
+
+def test_a_folder_that_cannot_be_made_is_one_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "results").write_text("a file")
+    folder = RunFolder(tmp_path / "results" / "first")
+
+    with pytest.raises(UnityTrainerException, match=r"cannot be kept in .*first: .*--results-dir"):
+        folder.prepare(resume=False, force=False, inference=False)
+
+
 def test_an_atomic_write_that_fails_leaves_the_old_content_and_no_litter(tmp_path: Path) -> None:
     path = tmp_path / "file"
     write_atomically(path, b"old")
@@ -210,8 +324,9 @@ def test_a_checkpoint_cannot_run_code(tmp_path: Path) -> None:
     assert not (tmp_path / "evil").exists()
 
 
-def test_a_broken_status_file_is_named(folder: RunFolder) -> None:
-    folder.status.write_text('{"3DBall": ')
+@pytest.mark.parametrize("text", ['{"3DBall": ', "[]", '{"3DBall": {"checkpoints": [1]}}'])
+def test_a_broken_status_file_is_named(folder: RunFolder, text: str) -> None:
+    folder.status.write_text(text)
     with pytest.raises(UnityTrainerException, match=r"training_status\.json cannot be read"):
         CheckpointStore(folder, resume=True)
 

@@ -2,11 +2,13 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import onnx
 import pytest
@@ -14,7 +16,10 @@ import torch
 import yaml
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from mlagents.trainers.learn import main
+from mlagents.trainers.algorithms.ppo import PPO
+from mlagents.trainers.cli_args import parse_command_line
+from mlagents.trainers.learn import main, run_training
+from mlagents.trainers.settings.load import load_run_options
 
 CONFIGURATION = """
 behaviors:
@@ -145,23 +150,68 @@ def test_resume_goes_on_at_the_step_and_curve_where_it_stopped() -> None:
     assert checkpoint()["Policy"][count] > stopped["Policy"][count] > 2500
 
 
-def test_resuming_restores_everything_that_learns() -> None:
+def test_resuming_a_finished_run_says_so_and_changes_no_checkpoint(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     learn()
-    stopped = checkpoint()
+    before = {path: path.stat().st_mtime_ns for path in Path("results/first/Guess").glob("*t")}
+    curves = scalars()
 
-    assert learn("--resume") == 0  # there are no steps left, so it saves what it loaded
+    assert learn("--resume") == 0
 
-    resumed = checkpoint()
-    assert resumed.keys() == stopped.keys()
-    for name in ("Policy", "Optimizer:critic"):
-        for key, value in stopped[name].items():
-            torch.testing.assert_close(resumed[name][key], value, rtol=0, atol=0)
-    before, after = (state["Optimizer:value_optimizer"]["state"] for state in (stopped, resumed))
-    for parameter, moments in before.items():
-        torch.testing.assert_close(after[parameter]["exp_avg"], moments["exp_avg"])
-    torch.testing.assert_close(
-        resumed["random_states"]["minibatches"], stopped["random_states"]["minibatches"]
+    assert "Guess has its 3000 steps; raise max_steps" in capsys.readouterr().out
+    assert {p: p.stat().st_mtime_ns for p in Path("results/first/Guess").glob("*t")} == before
+    assert scalars() == curves
+
+
+def test_a_stopped_run_goes_on_in_one_way_only() -> None:
+    # The environment begins anew and so does the buffer; all else is where it was.
+    learn()
+    shutil.copytree("results/first", "results/second")
+    Path("guess.yaml").write_text(CONFIGURATION.replace("max_steps: 3000", "max_steps: 6000"))
+
+    for run_id in ("first", "second"):
+        assert learn("--resume", run_id=run_id) == 0
+
+    assert scalars("first") == scalars("second")
+    first, second = checkpoint("first"), checkpoint("second")
+    for key, value in first["Policy"].items():
+        torch.testing.assert_close(second["Policy"][key], value, rtol=0, atol=0)
+    assert first["random_states"]["samples"] == second["random_states"]["samples"]
+
+
+def test_a_threaded_run_learns_as_well() -> None:
+    Path("guess.yaml").write_text(
+        CONFIGURATION.replace("max_steps: 3000", "max_steps: 8000\n    threaded: true")
     )
+
+    assert learn() == 0
+
+    rewards = scalars()["Environment/Cumulative Reward"]
+    assert rewards[-1][1] > rewards[0][1] + 0.5
+    timers = json.loads(Path("results/first/run_logs/timers.json").read_text())
+    updates = timers["children"]["trainer_threads"]["children"]["update"]["count"]
+    assert updates == 8000 // 512
+
+
+def test_two_runs_in_one_process_do_not_mix() -> None:
+    options = load_run_options(
+        parse_command_line(["guess.yaml", "--env", ENVIRONMENT, "--run-id", "a", "--seed", "5"])
+    )
+    other = options.model_copy(
+        update={
+            "checkpoint_settings": options.checkpoint_settings.model_copy(update={"run_id": "b"})
+        }
+    )
+    handler = signal.getsignal(signal.SIGINT)
+
+    for each in (options, other):
+        run_training(each)
+
+    assert scalars("a") == scalars("b")
+    assert signal.getsignal(signal.SIGINT) is handler
+    timers = json.loads(Path("results/b/run_logs/timers.json").read_text())
+    assert timers["children"]["run_training"]["count"] == 1
 
 
 def test_resuming_nothing_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
@@ -293,6 +343,34 @@ def test_an_interrupted_run_saves_and_exits_with_zero(signal_number: int) -> Non
     assert f"Guess-{saved}.pt" in {path.name for path in Path("results/first/Guess").iterdir()}
     assert Path("results/first/Guess.onnx").exists()
     assert Path("results/first/run_logs/timers.json").exists()
+
+
+@pytest.mark.parametrize(("n_signals", "status"), [(1, 0), (2, 130)])
+def test_one_signal_in_an_update_finishes_it_and_two_end_at_once(
+    n_signals: int, status: int, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    finished = []
+    update = PPO.update
+
+    def interrupted(*arguments: Any, **options: Any) -> dict[str, float]:
+        for _ in range(n_signals):
+            signal.raise_signal(signal.SIGINT)
+        results = update(*arguments, **options)
+        finished.append(options["step"])
+        return results
+
+    monkeypatch.setattr(PPO, "update", interrupted)
+
+    assert learn() == status
+
+    out, err = capfd.readouterr()
+    assert "interrupt again" in err and "Traceback" not in out + err
+    if n_signals == 1:
+        assert finished == [512] and checkpoint()["global_step"] == 512
+        assert Path("results/first/Guess.onnx").exists()
+    else:
+        assert not finished and "Stopped at once" in out
+        assert not list(Path("results/first").rglob("*.pt"))
 
 
 @pytest.mark.slow

@@ -596,7 +596,6 @@ def test_a_dump_loads_as_what_was_dumped(file: Path, written: dict[str, Any]) ->
         ("behaviors: {A: {behavioral_cloning: {demo_path: a}}}", "behaviors.A.behavioral_cloning"),
         ("behaviors: {A: {self_play: {}}}", "behaviors.A.self_play"),
         ("behaviors: {A: {network_settings: {memory: {}}}}", "behaviors.A.network_settings.memory"),
-        ("default_settings: {threaded: true}", "default_settings.threaded"),
         (
             "environment_parameters: {p: {sampler_type: uniform, sampler_parameters: {}}}",
             "environment_parameters.p",

@@ -1,4 +1,5 @@
 import copy
+import threading
 from typing import Any
 
 import numpy as np
@@ -154,3 +155,126 @@ def test_a_restored_trainer_goes_on_as_the_saved_one_would() -> None:
         roll(trainer, GuessEnvironment(seed=9), 70)
     for key, value in saved.state()["Policy"].items():
         torch.testing.assert_close(restored.state()["Policy"][key], value, rtol=0, atol=0)
+
+
+def test_a_threaded_trainer_learns_beside_the_rollout() -> None:
+    env = GuessEnvironment()
+    trainer = make_trainer(env, settings(threaded=True, max_steps=100_000))
+    may_learn = threading.Event()
+    threads = []
+    update = trainer.algorithm.update
+
+    def slow(segments: Segments, rewards: np.ndarray, *, step: int) -> dict[str, float]:
+        threads.append(threading.current_thread())
+        assert may_learn.wait(30)
+        return update(segments, rewards, step=step)
+
+    trainer.algorithm.update = slow  # type: ignore[method-assign]
+    acts_by = trainer._policy._frozen
+
+    roll(trainer, env, 60)  # 256 steps are 32 decisions
+
+    assert len(threads) == 1 and threads[0] is not threading.main_thread()
+    assert trainer._policy._frozen is acts_by, "what acts changes only when an update is done"
+    may_learn.set()
+    trainer.finish_update()
+    assert trainer._policy._frozen is not acts_by
+    assert not threads[0].is_alive()
+
+
+def test_threaded_experience_is_at_most_one_update_old() -> None:
+    # The policy that acted is known by its log-probabilities: those of no other set of weights fit.
+    env = GuessEnvironment()
+    trainer = make_trainer(env, settings(threaded=True, max_steps=100_000))
+    policies = [copy.deepcopy(trainer.algorithm.network)]
+    batches: list[Segments] = []
+    update = trainer.algorithm.update
+
+    def spy(segments: Segments, rewards: np.ndarray, *, step: int) -> dict[str, float]:
+        batches.append(segments)
+        results = update(segments, rewards, step=step)
+        policies.append(copy.deepcopy(trainer.algorithm.network))
+        return results
+
+    trainer.algorithm.update = spy  # type: ignore[method-assign]
+    roll(trainer, env, 400)
+    trainer.finish_update()
+
+    assert len(batches) > 8
+    for number, segments in enumerate(batches):
+        fits = np.zeros(segments.n_steps, np.bool_)
+        for policy in policies[max(0, number - 1) : number + 1]:
+            with torch.no_grad():
+                log_probs, _, _ = policy.evaluate(
+                    [torch.as_tensor(obs) for obs in segments.obs],
+                    torch.as_tensor(segments.continuous),
+                    torch.as_tensor(segments.discrete).long(),
+                    torch.as_tensor(segments.action_mask),
+                )
+            fits |= np.isclose(segments.log_probs, log_probs, atol=2e-5).all(axis=1)
+        assert fits.all()
+
+
+def test_an_error_of_the_learner_ends_the_rollout_with_its_cause() -> None:
+    env = GuessEnvironment()
+    trainer = make_trainer(env, settings(threaded=True))
+
+    def fail(*_arguments: Any, **_options: Any) -> dict[str, float]:
+        raise ZeroDivisionError("while learning")
+
+    trainer.algorithm.update = fail  # type: ignore[method-assign]
+
+    with pytest.raises(ZeroDivisionError, match="while learning"):
+        roll(trainer, env, 2000)
+    trainer.state()  # and what there is can still be saved
+
+
+def test_what_is_saved_of_a_threaded_trainer_is_no_half_update() -> None:
+    env = GuessEnvironment()
+    trainer = make_trainer(env, settings(threaded=True, max_steps=100_000))
+    states: list[dict[str, Any]] = []
+    may_end = threading.Event()
+    update = trainer.algorithm.update
+
+    def spy(*arguments: Any, **options: Any) -> dict[str, float]:
+        results = update(*arguments, **options)
+        assert may_end.wait(30)
+        states.append(copy.deepcopy(trainer.algorithm.network.actor.state_dict()))
+        return results
+
+    trainer.algorithm.update = spy  # type: ignore[method-assign]
+    for _ in range(5):
+        may_end.clear()
+        roll(trainer, env, 33)
+        assert trainer._update is not None and not trainer._update.done()
+        threading.Timer(0.01, may_end.set).start()
+        saved = trainer.state()["Policy"]
+        for key, value in states[-1].items():
+            torch.testing.assert_close(saved[key], value, rtol=0, atol=0)
+
+
+def test_a_player_that_begins_anew_leaves_nothing_unfinished() -> None:
+    env = GuessEnvironment()
+    env.reset()
+    trainer = make_trainer(env, settings())
+    for player in (0, 1):
+        trainer.observe(player, *env.get_steps(env.BEHAVIOR))
+    trainer.decide()
+    for player in (0, 1):
+        trainer.observe(player, *env.get_steps(env.BEHAVIOR))
+    assert trainer._collector.n_unfinished == 16
+
+    trainer.forget(0)
+
+    assert trainer._collector.n_unfinished == 8
+    assert len(trainer.decide()) == 1, "the player that is gone is not answered"
+    trainer.observe(0, *env.get_steps(env.BEHAVIOR))
+    assert trainer._collector.n_unfinished == 8, "its agents begin new episodes"
+
+
+def test_a_policy_of_nan_has_diverged() -> None:
+    trainer = make_trainer(GuessEnvironment(), settings())
+    assert not trainer.has_diverged
+    with torch.no_grad():
+        next(trainer.algorithm.actor.parameters())[0] = torch.nan
+    assert trainer.has_diverged

@@ -1,6 +1,7 @@
 """`mlagents-learn`: arguments to settings to a run."""
 
 import logging
+import os
 import random
 import sys
 import time
@@ -31,6 +32,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     0 when the run finished or was interrupted, 1 when it failed, 130 when it was interrupted twice
     and so ended at once. A command line that cannot be understood exits with 2.
     """
+    status = _command(argv)
+    try:
+        sys.stdout.flush()
+    except OSError:  # a full disk or a closed pipe; the log has said so, and the status matters
+        sys.stdout = open(os.devnull, "w")
+    return status
+
+
+def _command(argv: Sequence[str] | None) -> int:
     command_line = parse_command_line(sys.argv[1:] if argv is None else argv)
     debug = command_line.settings.get("debug", False)
     try:

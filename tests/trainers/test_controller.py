@@ -1,0 +1,413 @@
+"""The controller among a scripted manager, real trainers and a real folder."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from mlagents.trainers.controller import Controller
+from mlagents.trainers.exception import UnityTrainerException
+from mlagents.trainers.rollout.env_manager import EnvManager, PlayerSteps
+from mlagents.trainers.settings.parameters import Sampler
+from mlagents.trainers.settings.run_options import RunOptions
+from mlagents.trainers.stats import StatsSummary, StatsWriter
+from mlagents.trainers.training.checkpoints import RunFolder
+from mlagents.trainers.training.interrupt import Interrupt, Interrupted
+from mlagents.trainers.training.trainer import OnPolicyTrainer
+from mlagents_envs.base_env import (
+    ActionSpec,
+    ActionTuple,
+    BehaviorSpec,
+    DecisionSteps,
+    ObservationSpec,
+    TerminalSteps,
+)
+from mlagents_envs.side_channel.stats_side_channel import EnvironmentStats, StatsAggregationMethod
+
+SPEC = BehaviorSpec([ObservationSpec.vector(1, "number")], ActionSpec.create_continuous(1))
+WIDE = BehaviorSpec([ObservationSpec.vector(2, "number")], ActionSpec.create_continuous(1))
+SETTINGS = {
+    "trainer_type": "ppo",
+    "hyperparameters": {"batch_size": 4, "buffer_size": 8},
+    "network_settings": {"hidden_units": 4, "num_layers": 1},
+    "time_horizon": 4,
+    "summary_freq": 4,
+    "checkpoint_interval": 1000,
+    "max_steps": 40,
+}
+
+
+class EpisodesOfOneStep(EnvManager):
+    """Every step is an episode with a reward of 1, of one agent of each behavior of each player.
+
+    Attributes:
+        log: What it was told, in order: parameters by name, "reset", or (player, behaviors).
+    """
+
+    def __init__(
+        self,
+        behaviors: Sequence[str] = ("A?team=0",),
+        *,
+        n_players: int = 1,
+        statistics: EnvironmentStats | None = None,
+        specs: Mapping[str, BehaviorSpec] | None = None,
+    ) -> None:
+        self._specs = {name: SPEC for name in behaviors} | dict(specs or {})
+        self.log: list[Any] = []
+        self.closed = False
+        self._n_players = n_players
+        self._statistics = statistics or {}
+        self._new: set[int] = set()
+
+    @property
+    def behavior_specs(self) -> Mapping[str, BehaviorSpec]:
+        return self._specs
+
+    def set_parameters(self, parameters: Mapping[str, Sampler]) -> None:
+        self.log.append({name: p.sampler_parameters.value for name, p in parameters.items()})
+
+    def reset(self) -> None:
+        self.log.append("reset")
+        self._new = set(range(self._n_players))
+
+    def receive(self) -> list[PlayerSteps]:
+        return [
+            PlayerSteps(
+                player,
+                {
+                    name: self._steps(number, spec, is_new=player in self._new)
+                    for number, (name, spec) in enumerate(self.behavior_specs.items())
+                },
+                player in self._new,
+                self._statistics,
+            )
+            for player in range(self._n_players)
+        ]
+
+    def _steps(
+        self, agent: int, spec: BehaviorSpec, *, is_new: bool
+    ) -> tuple[DecisionSteps, TerminalSteps]:
+        obs = [np.zeros((1, *o.shape), np.float32) for o in spec.observation_specs]
+        ids, zero, one = (
+            np.array([agent], np.int32),
+            np.zeros(1, np.float32),
+            np.ones(1, np.float32),
+        )
+        group = np.zeros(1, np.int32)
+        decisions = DecisionSteps(obs, zero, ids, None, group, zero)
+        if is_new:
+            return decisions, TerminalSteps.empty(spec)
+        return decisions, TerminalSteps(obs, one, np.zeros(1, np.bool_), ids, group, zero)
+
+    def send(self, player: int, actions: Mapping[str, ActionTuple]) -> None:
+        assert all(len(action.continuous) == 1 for action in actions.values())
+        self._new.discard(player)
+        self.log.append((player, tuple(actions)))
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Summaries(StatsWriter):
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, int, Mapping[str, StatsSummary]]] = []
+
+    def write_stats(self, category: str, values: Mapping[str, StatsSummary], step: int) -> None:
+        self.seen.append((category, step, values))
+
+
+def options(**written: Any) -> RunOptions:
+    return RunOptions.model_validate(
+        {"default_settings": SETTINGS, "env_settings": {"seed": 1}, **written}
+    ).with_seed(1)
+
+
+def controller(
+    manager: EnvManager, folder: Path, run_options: RunOptions | None = None, **arguments: Any
+) -> Controller:
+    defaults: dict[str, Any] = {
+        "writers": [],
+        "device": torch.device("cpu"),
+        "interrupt": Interrupt(),
+    }
+    return Controller(run_options or options(), manager, RunFolder(folder), **defaults | arguments)
+
+
+def status(folder: Path) -> dict[str, Any]:
+    return json.loads((folder / "run_logs/training_status.json").read_text())
+
+
+def test_each_behavior_has_its_trainer_and_teams_share_one(tmp_path: Path) -> None:
+    manager = EpisodesOfOneStep(["B?team=0", "A?team=1", "A?team=0"], n_players=2)
+    half = options(behaviors={"B": {**SETTINGS, "max_steps": 20}})
+    run = controller(manager, tmp_path, half)
+
+    run.run()
+
+    assert list(run.trainers) == ["B", "A"], "in the order of appearance"
+    assert (run.trainers["B"].step, run.trainers["A"].step) == (20, 40)
+    assert {name for name in status(tmp_path) if name != "metadata"} == {"A", "B"}
+    sent = [entry for entry in manager.log if isinstance(entry, tuple)]
+    both = [(player, tuple(manager.behavior_specs)) for player in range(2)]
+    assert sent == 11 * both, "two teams in each player: A has twice the steps of B in as long"
+
+
+def test_teams_that_do_not_fit_one_policy_are_named(tmp_path: Path) -> None:
+    manager = EpisodesOfOneStep(["A?team=0"], specs={"A?team=1": WIDE})
+
+    with pytest.raises(UnityTrainerException, match=r"'A\?team=1' observes or does something else"):
+        controller(manager, tmp_path).run()
+
+
+def test_an_unknown_trainer_type_lists_those_there_are(tmp_path: Path) -> None:
+    with pytest.raises(UnityTrainerException, match=r"no trainer 'ppo'\. There are mine"):
+        controller(EpisodesOfOneStep(), tmp_path, trainer_types={"mine": OnPolicyTrainer}).run()
+
+
+CURRICULUM = {
+    "wall": {
+        "curriculum": [
+            {
+                "name": "low",
+                "value": 1.0,
+                "completion_criteria": {
+                    "behavior": "A",
+                    "threshold": 0.5,
+                    "min_lesson_length": 10,
+                    "signal_smoothing": False,
+                    "require_reset": True,
+                },
+            },
+            {"name": "high", "value": 4.0},
+        ]
+    },
+    "gravity": 9.0,
+}
+
+
+def test_lessons_reach_the_players_the_statistics_and_the_status(tmp_path: Path) -> None:
+    manager, summaries = EpisodesOfOneStep(), Summaries()
+    run_options = options(environment_parameters=CURRICULUM)
+
+    run = controller(manager, tmp_path, run_options, writers=[summaries])
+    run.run()
+
+    told = [entry for entry in manager.log if not isinstance(entry, tuple)]
+    assert told == [
+        {"wall": 1.0, "gravity": 9.0},
+        "reset",
+        {"wall": 4.0, "gravity": 9.0},
+        "reset",
+    ], "parameters go before the reset"
+    # The first answer opens an episode; each further one answers an episode's end.
+    answered = manager.log[2 : manager.log.index({"wall": 4.0, "gravity": 9.0})]
+    assert len(answered) == 10, "the tenth episode ends the lesson, and its report is void"
+    assert len(run.trainers["A"].recent_returns) == 30, "judged by its own episodes"
+    numbers = [
+        (step, values["Environment/Lesson Number/wall"].aggregated_value)
+        for _, step, values in summaries.seen
+    ]
+    assert numbers[:2] == [(4, 0.0), (8, 0.0)] and numbers[2:] == [
+        (step, 1.0) for step in range(12, 41, 4)
+    ]
+    assert status(tmp_path)["wall"]["lesson_num"] == 1
+    assert status(tmp_path)["gravity"]["lesson_num"] == 0
+
+
+def test_a_resumed_run_is_in_the_lesson_it_was_in(tmp_path: Path) -> None:
+    controller(EpisodesOfOneStep(), tmp_path, options(environment_parameters=CURRICULUM)).run()
+    manager = EpisodesOfOneStep()
+
+    controller(
+        manager,
+        tmp_path,
+        options(environment_parameters=CURRICULUM, checkpoint_settings={"resume": True}),
+    ).run()
+
+    assert manager.log[:2] == [{"wall": 4.0, "gravity": 9.0}, "reset"]
+
+
+def test_what_players_record_goes_to_every_behavior(tmp_path: Path) -> None:
+    recorded = {
+        "mean": [(1.0, StatsAggregationMethod.AVERAGE), (3.0, StatsAggregationMethod.AVERAGE)],
+        "sum": [(1.0, StatsAggregationMethod.SUM)],
+    }
+    summaries = Summaries()
+    manager = EpisodesOfOneStep(["A", "B"], n_players=2, statistics=recorded)
+
+    controller(manager, tmp_path, writers=[summaries]).run()
+
+    # Two agents, one in each player: four steps take the first report and two more of each.
+    for category in ("A", "B"):
+        values = next(values for name, step, values in summaries.seen if name == category)
+        assert values["mean"].aggregated_value == 2.0
+        assert values["sum"].aggregated_value == pytest.approx(values["mean"].num / 2)
+
+
+def test_of_latest_values_the_first_players_hold(tmp_path: Path) -> None:
+    class Several(EpisodesOfOneStep):
+        def receive(self) -> list[PlayerSteps]:
+            latest = StatsAggregationMethod.MOST_RECENT
+            return [
+                report._replace(statistics={"height": [(float(report.player), latest)]})
+                for report in super().receive()
+            ]
+
+    summaries = Summaries()
+    controller(Several(n_players=3), tmp_path, writers=[summaries]).run()
+
+    assert all(values["height"].aggregated_value == 0.0 for _, _, values in summaries.seen)
+
+
+def test_a_finished_run_is_resumed_without_touching_its_files(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    controller(EpisodesOfOneStep(), tmp_path).run()
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "A").iterdir()}
+    capsys.readouterr()
+    resumed = controller(
+        EpisodesOfOneStep(), tmp_path, options(checkpoint_settings={"resume": True})
+    )
+
+    resumed.run()
+
+    assert resumed.trainers["A"].step == 40
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "A").iterdir()} == before
+    assert "A has its 40 steps; raise max_steps" in capsys.readouterr().out
+
+
+def test_resume_wins_over_init_path(tmp_path: Path) -> None:
+    controller(EpisodesOfOneStep(), tmp_path).run()
+    longer = {**SETTINGS, "max_steps": 44, "init_path": "no/such/file.pt"}
+    resumed = controller(
+        EpisodesOfOneStep(),
+        tmp_path,
+        options(default_settings=longer, checkpoint_settings={"resume": True}),
+    )
+
+    resumed.run()
+
+    assert resumed.trainers["A"].step == 44
+
+
+def test_a_behavior_without_a_checkpoint_begins_when_the_run_is_resumed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    controller(EpisodesOfOneStep(["A"]), tmp_path).run()
+    longer = options(
+        default_settings={**SETTINGS, "max_steps": 60}, checkpoint_settings={"resume": True}
+    )
+    resumed = controller(EpisodesOfOneStep(["A", "B"]), tmp_path, longer)
+
+    resumed.run()
+
+    assert "B has no checkpoint yet: it begins at step 0" in capsys.readouterr().out
+    assert (resumed.trainers["A"].step, resumed.trainers["B"].step) == (60, 60)
+
+
+def test_inference_without_a_checkpoint_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "run_logs").mkdir()
+    settings = {"resume": True, "inference": True}
+    with pytest.raises(UnityTrainerException, match="no checkpoint of A"):
+        controller(EpisodesOfOneStep(), tmp_path, options(checkpoint_settings=settings)).run()
+    assert [path.name for path in tmp_path.rglob("*")] == ["run_logs"]
+
+
+def test_inference_writes_nothing(tmp_path: Path) -> None:
+    class Ends(EpisodesOfOneStep):
+        def receive(self) -> list[PlayerSteps]:
+            if len(self.log) > 3000:  # three checkpoint intervals
+                raise Interrupted
+            return super().receive()
+
+    run = controller(Ends(), tmp_path, options(checkpoint_settings={"inference": True}))
+    run.run()
+
+    assert run.trainers["A"].step > 2900
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_failing_environment_loses_nothing_that_was_learned(tmp_path: Path) -> None:
+    class Fails(EpisodesOfOneStep):
+        def receive(self) -> list[PlayerSteps]:
+            if len(self.log) > 20:
+                raise OSError("the cable")
+            return super().receive()
+
+    with pytest.raises(OSError, match="the cable"):
+        controller(Fails(), tmp_path).run()
+
+    (entry,) = status(tmp_path)["A"]["checkpoints"]
+    assert entry["steps"] == 18
+    assert (tmp_path / "A.onnx").exists()
+
+
+def test_a_second_signal_saves_nothing(tmp_path: Path) -> None:
+    class Killed(EpisodesOfOneStep):
+        def receive(self) -> list[PlayerSteps]:
+            if len(self.log) > 20:
+                raise KeyboardInterrupt
+            return super().receive()
+
+    with pytest.raises(KeyboardInterrupt):
+        controller(Killed(), tmp_path).run()
+
+    assert status(tmp_path).get("A", {}).get("checkpoints") is None
+
+
+def test_diverged_weights_do_not_replace_good_ones(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Diverges(OnPolicyTrainer):
+        def learn(self) -> None:
+            super().learn()
+            if self.step >= 24:
+                with torch.no_grad():
+                    next(self.algorithm.actor.parameters())[:] = torch.nan
+
+    often = options(default_settings={**SETTINGS, "checkpoint_interval": 10})
+    run = controller(EpisodesOfOneStep(), tmp_path, often, trainer_types={"ppo": Diverges})
+
+    with pytest.raises(UnityTrainerException, match="learning has diverged"):
+        run.run()
+
+    assert "not saved at step" in capsys.readouterr().out
+    newest = torch.load(tmp_path / "A/checkpoint.pt", weights_only=True)
+    assert newest["global_step"] == 19
+    assert all(bool(value.isfinite().all()) for value in newest["Policy"].values())
+
+
+def test_a_folder_that_vanishes_comes_back_with_what_belongs_to_it(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+
+    class Vanishes(EpisodesOfOneStep):
+        def receive(self) -> list[PlayerSteps]:
+            if len(self.log) == 30:
+                folder.rename(tmp_path / "elsewhere")
+            return super().receive()
+
+    often = options(default_settings={**SETTINGS, "checkpoint_interval": 10})
+    controller(Vanishes(), folder, often).run()
+
+    entries = status(folder)["A"]["checkpoints"]
+    assert [entry["steps"] for entry in entries] == [29, 39, 40]
+    for entry in entries:
+        assert all(Path(p).exists() for p in [entry["file_path"], *entry["auxillary_file_paths"]])
+    assert (folder / "configuration.yaml").exists() and (folder / "run_logs/timers.json").exists()
+
+
+def test_what_cannot_be_saved_at_the_end_fails_the_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "run"
+    folder.write_text("a file where the folder should be")
+
+    with pytest.raises(UnityTrainerException, match="what was learned last of A could not be"):
+        controller(EpisodesOfOneStep(), folder).run()
+
+    log = capsys.readouterr().out
+    assert "Could not write A at step 40" in log and "Could not write the timers" in log
