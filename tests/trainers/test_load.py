@@ -1,6 +1,7 @@
 """From files and command lines to settings, and back; every way in which that can fail."""
 
 import copy
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,13 @@ from hypothesis import strategies as st
 from mlagents.trainers.cli_args import CommandLine, parse_command_line
 from mlagents.trainers.exception import TrainerConfigError
 from mlagents.trainers.settings.behavior import BehaviorSettings, CuriositySettings
-from mlagents.trainers.settings.hyperparameters import PPOSettings, SACSettings
+from mlagents.trainers.settings.hyperparameters import (
+    HYPERPARAMETERS,
+    HyperparameterSettings,
+    PPOSettings,
+    SACSettings,
+    register_trainer_type,
+)
 from mlagents.trainers.settings.load import (
     dump_configuration,
     load_run_options,
@@ -308,17 +315,29 @@ def test_merge_keys_byte_order_marks_and_dates_as_names_are_fine(file: Path) -> 
     assert options.checkpoint_settings.run_id == "2030-01-31"
 
 
-@pytest.mark.parametrize(
-    ("text", "line"),
-    [
-        # Trainer specification, section 2.10, in its order.
+MISTAKES: dict[str, list[tuple[str, str]]] = {
+    "unknown key at the top": [
         ("behaviours: {}", "behaviours: unknown key; did you mean 'behaviors'? Allowed: default"),
+    ],
+    "unknown key in a section": [
+        ("env_settings: {sed: 1}", "env_settings.sed: unknown key; did you mean 'seed'? Allowed: "),
+        ("engine_settings: {widht: 1}", "engine_settings.widht: unknown key; did you mean 'width'"),
+        ("checkpoint_settings: {runid: x}", "checkpoint_settings.runid: unknown key; did you mean"),
+        ("torch_settings: {devise: cpu}", "torch_settings.devise: unknown key; did you mean 'dev"),
+    ],
+    "unknown key of a behavior": [
         (
             "behaviors: {A: {max_step: 1}}",
-            "behaviors.A.max_step: unknown key; did you mean 'max_st",
+            "behaviors.A.max_step: unknown key; did you mean 'max_steps'?",
         ),
-        ("env_settings: {sed: 1}", "env_settings.sed: unknown key; did you mean 'seed'?"),
-        ("torch_settings: {devise: cpu}", "torch_settings.devise: unknown key; did you mean 'dev"),
+        (
+            "default_settings: {sumary_freq: 1}",
+            "default_settings.sumary_freq: unknown key; did you mean 'summary_freq'?",
+        ),
+        (
+            "behaviors: {A: {trainer_type: sac, hyperparameters: {lambd: 1}}}",
+            "behaviors.A.hyperparameters.lambd: unknown key",
+        ),
         (
             "behaviors: {A: {network_settings: {hidden_unit: 1}}}",
             "behaviors.A.network_settings.hidden_unit: unknown key; did you mean 'hidden_units'?",
@@ -329,43 +348,81 @@ def test_merge_keys_byte_order_marks_and_dates_as_names_are_fine(file: Path) -> 
         ),
         ("behaviors: {A: {self_play: {windows: 2}}}", "behaviors.A.self_play.windows: unknown key"),
         (
-            "behaviors: {A: {reward_signals: {rnd: {network_settings: {layers: 2}}}}}",
-            "behaviors.A.reward_signals.rnd.network_settings.layers: unknown key",
-        ),
-        (
             "behaviors: {A: {behavioral_cloning: {demo_path: a, step: 2}}}",
             "behaviors.A.behavioral_cloning.step: unknown key; did you mean 'steps'?",
         ),
+        (
+            "behaviors: {A: {reward_signals: {extrinsic: {gama: 2}}}}",
+            "behaviors.A.reward_signals.extrinsic.gama: unknown key; did you mean 'gamma'?",
+        ),
+        (
+            "behaviors: {A: {reward_signals: {rnd: {network_settings: {layers: 2}}}}}",
+            "behaviors.A.reward_signals.rnd.network_settings.layers: unknown key",
+        ),
+    ],
+    "unknown key of an environment parameter": [
+        (
+            "environment_parameters: {p: {curriculum: [{name: a, value: 1, criteria: {}}]}}",
+            "environment_parameters.p.curriculum[0].criteria: unknown key",
+        ),
+        (
+            "environment_parameters: {p: {curriculum: [{name: a, value: 1}], seed: 1}}",
+            "environment_parameters.p.seed: unknown key. Allowed: curriculum",
+        ),
+        (
+            "environment_parameters: {p: {curriculum: [{name: a, value: 1, completion_criteria: "
+            "{behavior: B, treshold: 1}}]}}",
+            "environment_parameters.p.curriculum[0].completion_criteria.treshold: unknown key; did "
+            "you mean 'threshold'?",
+        ),
+        (
+            "environment_parameters: {p: {sampler_type: uniform, sampler_parameters: {min: 1}}}",
+            "environment_parameters.p.sampler_parameters.min: unknown key",
+        ),
+    ],
+    "section that is no mapping": [
         ("behaviors: null", "behaviors: must be a mapping of keys to values, got None"),
         ("behaviors: [A]", "behaviors: must be a mapping of keys to values, got ['A']"),
         ("behaviors: {A: null}", "behaviors.A: must be a mapping of keys to values, got None"),
         ("behaviors: {A: 3}", "behaviors.A: must be a mapping of keys to values, got 3"),
         ("env_settings: null", "env_settings: must be a mapping of keys to values, got None"),
+        ("engine_settings: 3", "engine_settings: must be a mapping of keys to values, got 3"),
         ("environment_parameters: [1]", "environment_parameters: must be a mapping"),
         (
             "behaviors: {A: {network_settings: null}}",
-            "behaviors.A.network_settings: must be a mapping",
+            "behaviors.A.network_settings: must be a mapping of keys to values, got None",
         ),
         (
             "behaviors: {A: {trainer_type: ppo, hyperparameters: null}}",
-            "behaviors.A.hyperparameters: must be a mapping",
+            "behaviors.A.hyperparameters: must be a mapping of keys to values, got None",
         ),
         (
-            "behaviors: {A: {hyperparameters: {batch_size: 2}}}",
-            "behaviors.A.hyperparameters: needs trainer_type beside it",
+            "behaviors: {A: {reward_signals: {extrinsic: 1}}}",
+            "behaviors.A.reward_signals.extrinsic: must be a mapping of keys to values, got 1",
         ),
+    ],
+    "hyperparameters without trainer_type": [
+        (
+            "behaviors: {A: {hyperparameters: {batch_size: 2}}}",
+            "behaviors.A.hyperparameters: needs trainer_type beside it, 'ppo', 'sac' or 'poca'",
+        ),
+    ],
+    "unknown trainer_type": [
         (
             "behaviors: {A: {trainer_type: dqn, hyperparameters: {x: 1}}}",
             "behaviors.A.trainer_type: must be 'ppo', 'sac' or 'poca', got 'dqn'",
         ),
         ("behaviors: {A: {trainer_type: [ppo]}}", "behaviors.A.trainer_type: must be a valid str"),
+    ],
+    "unknown signal, encoder, schedule, conditioning, sampler or measure": [
         (
             "behaviors: {A: {reward_signals: {extrinsik: {}}}}",
             "behaviors.A.reward_signals.extrinsik: unknown reward signal; did you mean 'extrinsic'",
         ),
         (
-            "behaviors: {A: {network_settings: {vis_encode_type: cnn}}}",
-            "behaviors.A.network_settings.vis_encode_type: must be 'simple',",
+            "behaviors: {A: {network_settings: {vis_encode_type: resnett}}}",
+            "behaviors.A.network_settings.vis_encode_type: must be 'simple', 'nature_cnn', "
+            "'resnet', 'match3' or 'fully_connected', got 'resnett'; did you mean 'resnet'?",
         ),
         (
             "behaviors: {A: {trainer_type: ppo, hyperparameters: {beta_schedule: cosine}}}",
@@ -384,10 +441,15 @@ def test_merge_keys_byte_order_marks_and_dates_as_names_are_fine(file: Path) -> 
             "{behavior: B, measure: elo}}]}}",
             "environment_parameters.p.curriculum[0].completion_criteria.measure: must be 'reward'",
         ),
+    ],
+    "reward_signals that are no mapping, or none": [
         (
             "behaviors: {A: {reward_signals: [extrinsic]}}",
-            "behaviors.A.reward_signals: must be a m",
+            "behaviors.A.reward_signals: must be a mapping",
         ),
+        ("behaviors: {A: {reward_signals: {}}}", "behaviors.A.reward_signals: needs at least one"),
+    ],
+    "required key that is missing": [
         (
             "behaviors: {A: {reward_signals: {gail: {}}}}",
             "behaviors.A.reward_signals.gail.demo_path: is required",
@@ -397,31 +459,173 @@ def test_merge_keys_byte_order_marks_and_dates_as_names_are_fine(file: Path) -> 
             "behaviors.A.behavioral_cloning.demo_path: is required",
         ),
         (
+            "environment_parameters: {p: {curriculum: [{value: 1}]}}",
+            "environment_parameters.p.curriculum[0].name: is required",
+        ),
+        (
+            "environment_parameters: {p: {curriculum: [{name: a}]}}",
+            "environment_parameters.p.curriculum[0].value: is required",
+        ),
+        (
+            "environment_parameters: {p: {curriculum: [{name: a, value: 1, completion_criteria: "
+            "{}}]}}",
+            "environment_parameters.p.curriculum[0].completion_criteria.behavior: is required",
+        ),
+    ],
+    "memory_size not positive or odd": [
+        (
+            "behaviors: {A: {network_settings: {memory: {memory_size: 0}}}}",
+            "behaviors.A.network_settings.memory.memory_size: must be greater than or equal to 2, ",
+        ),
+        (
             "behaviors: {A: {network_settings: {memory: {memory_size: 3}}}}",
             "behaviors.A.network_settings.memory.memory_size: must be a multiple of 2, got 3",
         ),
+    ],
+    "sequence_length above batch_size": [
         (
             "behaviors: {A: {trainer_type: ppo, hyperparameters: {batch_size: 8}, "
             "network_settings: {memory: {}}}}",
-            "behaviors.A.network_settings.memory.sequence_length: must be at most hyperparam",
+            "behaviors.A.network_settings.memory.sequence_length: must be at most hyperparameters."
+            "batch_size (8), got 64",
         ),
+    ],
+    "number of environments or areas": [
         ("env_settings: {num_envs: 2}", "env_settings.num_envs: needs env_path (--env)"),
+        ("env_settings: {num_envs: 0}", "env_settings.num_envs: must be greater than or equal to"),
         ("env_settings: {num_envs: -2}", "env_settings.num_envs: must be greater than or equal to"),
         ("env_settings: {num_areas: 0}", "env_settings.num_areas: must be greater than or equal"),
+    ],
+    "even_checkpoints of no checkpoints": [
         (
             "behaviors: {A: {even_checkpoints: true, keep_checkpoints: 0}}",
-            "behaviors.A.keep_checkpoints: must be 1 to max_steps (500000) with even_checkpoints",
+            "behaviors.A.keep_checkpoints: must be 1 to max_steps (500000) with even_checkpoints, "
+            "got 0",
+        ),
+    ],
+    "environment parameter that makes no sense": [
+        (
+            "environment_parameters: {p: {sampler_type: uniform, sampler_parameters: "
+            "{min_value: 2, max_value: 1}}}",
+            "environment_parameters.p.sampler_parameters.min_value: must be at most max_value "
+            "(1.0), got 2.0",
+        ),
+        (
+            "environment_parameters: {p: {sampler_type: multirangeuniform, sampler_parameters: "
+            "{intervals: [[0, 1], [3, 2]]}}}",
+            "environment_parameters.p.sampler_parameters.intervals[1]: must ascend, got [3.0, 2.0]",
+        ),
+        (
+            "environment_parameters: {p: {curriculum: [{name: a, value: 1, completion_criteria: "
+            "{behavior: B, measure: progress, threshold: 1.5}}]}}",
+            "environment_parameters.p.curriculum[0].completion_criteria.threshold: must be from 0 "
+            "to 1 when measure is 'progress', got 1.5",
+        ),
+        (
+            "environment_parameters: {p: {curriculum: [{name: a, value: 1}, {name: b, value: 2}]}}",
+            "environment_parameters.p.curriculum[0].completion_criteria: is required, except for",
+        ),
+        (
+            "environment_parameters: {p: {curriculum: []}}",
+            "environment_parameters.p.curriculum: needs at least one lesson",
+        ),
+        (
+            "environment_parameters: {p: {sampler_parameters: {}}}",
+            "environment_parameters.p.sampler_type: is required",
+        ),
+        (
+            "environment_parameters: {p: {sampler_type: gaussian}}",
+            "environment_parameters.p.sampler_parameters: is required",
         ),
         (
             "environment_parameters: {p: many}",
-            "environment_parameters.p: must be a number or a sam",
+            "environment_parameters.p: must be a number or a sampler (sampler_type, sampler_p",
+        ),
+        (
+            "behaviors: {Jump: {}}\nenvironment_parameters: {p: {curriculum: [{name: a, value: 1, "
+            "completion_criteria: {behavior: Jmp}}, {name: b, value: 2}]}}",
+            "environment_parameters.p.curriculum[0].completion_criteria.behavior: no behavior of "
+            "this name is configured, got 'Jmp'; did you mean 'Jump'?",
+        ),
+    ],
+    "value of another kind": [
+        (
+            "behaviors: {A: {max_steps: many}}",
+            "behaviors.A.max_steps: must be a whole number, got 'many'",
+        ),
+        (
+            "behaviors: {A: {trainer_type: ppo, hyperparameters: {learning_rate: fast}}}",
+            "behaviors.A.hyperparameters.learning_rate: must be a valid number, unable to parse",
         ),
         ("debug: perhaps", "debug: must be a valid boolean"),
+        ("checkpoint_settings: {run_id: [1]}", "checkpoint_settings.run_id: must be a valid str"),
+    ],
+}
+"""Every mistake that loading finds, in the order of the trainer specification's section 2.10: what
+is written, and how the line begins that says so, behind the name of the file."""
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        pytest.param(text, line, id=f"{mistake}-{number}")
+        for mistake, cases in MISTAKES.items()
+        for number, (text, line) in enumerate(cases)
     ],
 )
 def test_every_mistake_is_one_line_with_its_path(file: Path, text: str, line: str) -> None:
     (found,) = problems(file, text)
     assert found.startswith(f"FILE: {line}")
+
+
+@pytest.mark.parametrize("trainer_type", ["ppo", "sac", "poca"])
+def test_a_batch_above_the_buffer_is_warned_of(
+    file: Path, capsys: pytest.CaptureFixture[str], trainer_type: str
+) -> None:
+    sizes = "hyperparameters: {batch_size: 64, buffer_size: 63}"
+    options = load(file, f"behaviors: {{A: {{trainer_type: {trainer_type}, {sizes}}}}}")
+    assert options.behaviors["A"].hyperparameters.batch_size == 64
+    assert "behaviors.A.hyperparameters: batch_size (64) is above buffer_size (63)" in (
+        capsys.readouterr().out
+    )
+
+
+def test_samplers_have_their_seeds_as_soon_as_the_run_has_one(file: Path) -> None:
+    text = "environment_parameters: {a: 1, b: {sampler_type: gaussian, sampler_parameters: {}}}"
+    for flags, seeds in (([], [-1, -1]), (["--seed", "7"], [7, 8])):
+        parameters = load(file, text, *flags).environment_parameters or {}
+        assert [p.curriculum[0].value.sampler_parameters.seed for p in parameters.values()] == seeds
+
+
+class PluginSettings(HyperparameterSettings):
+    temperature: float = 1.0
+
+
+@pytest.fixture
+def _restored_table() -> Iterator[None]:
+    before = dict(HYPERPARAMETERS)
+    yield
+    HYPERPARAMETERS.clear()
+    HYPERPARAMETERS.update(before)
+
+
+@pytest.mark.usefixtures("_restored_table")
+def test_a_registered_trainer_type_has_its_own_hyperparameters(file: Path) -> None:
+    text = "behaviors: {A: {trainer_type: mine, hyperparameters: {temperature: 2}}}"
+    (line,) = problems(file, text)
+    assert "must be 'ppo', 'sac' or 'poca', got 'mine'" in line
+
+    for _ in range(2):  # a second run in the process finds the same plug-in again
+        register_trainer_type("mine", PluginSettings)
+    found = load(file, text).behaviors["A"].hyperparameters
+    assert isinstance(found, PluginSettings) and found.temperature == 2.0
+    (line,) = problems(file, text.replace("temperature", "temprature"))
+    assert "A.hyperparameters.temprature: unknown key; did you mean 'temperature'?" in line
+
+    with pytest.raises(ValueError, match="'ppo' is taken by PPOSettings"):
+        register_trainer_type("ppo", PluginSettings)
+    with pytest.raises(TypeError, match="derived from"):
+        register_trainer_type("other", dict)  # type: ignore[arg-type]
 
 
 def test_all_mistakes_are_reported_at_once(file: Path) -> None:
@@ -597,8 +801,8 @@ def test_a_dump_loads_as_what_was_dumped(file: Path, written: dict[str, Any]) ->
         ("behaviors: {A: {self_play: {}}}", "behaviors.A.self_play"),
         ("behaviors: {A: {network_settings: {memory: {}}}}", "behaviors.A.network_settings.memory"),
         (
-            "environment_parameters: {p: {sampler_type: uniform, sampler_parameters: {}}}",
-            "environment_parameters.p",
+            "behaviors: {A: {trainer_type: ppo, hyperparameters: {max_grad_norm: 0.5}}}",
+            "behaviors.A.hyperparameters.max_grad_norm",
         ),
     ],
 )
@@ -610,4 +814,6 @@ def test_what_is_not_built_yet_is_refused_by_name(file: Path, text: str, key: st
 
 
 def test_what_is_built_is_not_refused(file: Path) -> None:
-    refuse_unbuilt(load(file, "behaviors: {A: {init_path: a.pt}}\nenvironment_parameters: {p: 1}"))
+    curriculum = "[{name: a, value: 1, completion_criteria: {behavior: A}}, {name: b, value: 2}]"
+    text = f"behaviors: {{A: {{}}}}\nenvironment_parameters: {{p: {{curriculum: {curriculum}}}}}\n"
+    refuse_unbuilt(load(file, text))

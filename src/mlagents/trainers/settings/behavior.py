@@ -160,7 +160,7 @@ class BehaviorSettings(Settings):
     """How one behavior is trained; agents of the same behavior share one policy."""
 
     trainer_type: str = "ppo"
-    """The algorithm: `ppo`, `sac` or `poca`."""
+    """The algorithm: `ppo`, `sac`, `poca`, or one that a plug-in brings."""
     hyperparameters: SerializeAsAny[HyperparameterSettings] = Field(
         default_factory=lambda validated: _hyperparameters_of(validated)()
     )

@@ -3,11 +3,11 @@
 *Steps* are agent steps: one decision of one agent. *Experiences* are the same, once stored.
 """
 
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from mlagents.trainers.settings.base import Float, Int, Settings, problem, refuse
+from mlagents.trainers.settings.base import Float, Int, Settings
 
 Schedule = Literal["linear", "constant"]
 
@@ -28,13 +28,8 @@ class HyperparameterSettings(Settings):
     """Step size of the Adam optimizer at the start of training."""
     learning_rate_schedule: Schedule = "constant"
     """Whether the learning rate falls linearly until `max_steps` or stays."""
-
-    @model_validator(mode="after")
-    def _batch_comes_from_buffer(self) -> Self:
-        if self.batch_size > self.buffer_size:
-            says = f"must be at most buffer_size ({self.buffer_size}), got {self.batch_size}"
-            refuse([problem("batch_size", says=says)])
-        return self
+    max_grad_norm: Float | None = Field(None, gt=0.0)
+    """Norm that the gradient of one step is scaled down to when it is longer; null never does."""
 
 
 class OnPolicySettings(HyperparameterSettings):
@@ -96,3 +91,24 @@ HYPERPARAMETERS: dict[str, type[HyperparameterSettings]] = {
     "poca": POCASettings,
 }
 """What `trainer_type` may be, and the model that `hyperparameters` then follows."""
+
+
+def register_trainer_type(name: str, settings_class: type[HyperparameterSettings]) -> None:
+    """Let `trainer_type` be `name`; its hyperparameters follow `settings_class` from then on.
+
+    Raises:
+        ValueError: The name already stands for other settings.
+        TypeError: The class does not derive from `HyperparameterSettings`.
+    """
+    if not (
+        isinstance(settings_class, type) and issubclass(settings_class, HyperparameterSettings)
+    ):
+        raise TypeError(
+            f"trainer_type {name!r}: its settings must be a class derived from "
+            f"{HyperparameterSettings.__module__}.HyperparameterSettings, got {settings_class!r}"
+        )
+    if HYPERPARAMETERS.setdefault(name, settings_class) is not settings_class:
+        raise ValueError(
+            f"trainer_type {name!r} is taken by {HYPERPARAMETERS[name].__qualname__}; choose "
+            "another name"
+        )

@@ -20,7 +20,6 @@ from mlagents.trainers.exception import TrainerConfigError
 from mlagents.trainers.settings.base import did_you_mean
 from mlagents.trainers.settings.behavior import BehaviorSettings
 from mlagents.trainers.settings.hyperparameters import HYPERPARAMETERS
-from mlagents.trainers.settings.parameters import EnvironmentParameter
 from mlagents.trainers.settings.run_options import RunOptions
 from mlagents_envs.logging_util import get_logger
 
@@ -32,6 +31,9 @@ Written = dict[str, Any]
 
 def load_run_options(command_line: CommandLine) -> RunOptions:
     """Return the settings of a run: flags over the file over defaults.
+
+    If the run has a seed, all samplers of environment parameters have theirs; else
+    `RunOptions.with_seed` gives both.
 
     Raises:
         TrainerConfigError: The file cannot be read, or something written in it or typed cannot be
@@ -57,7 +59,10 @@ def load_run_options(command_line: CommandLine) -> RunOptions:
             f"{file}: nested too deeply, or an alias that refers to itself"
         ) from None
     _warn_of_last_lessons(options)
-    return _resume_or_initialize(options, command_line)
+    _warn_of_large_batches(options)
+    options = _resume_or_initialize(options, command_line)
+    seed = options.env_settings.seed
+    return options if seed == -1 else options.with_seed(seed)
 
 
 def dump_configuration(options: RunOptions) -> str:
@@ -253,6 +258,27 @@ def _warn_of_last_lessons(options: RunOptions) -> None:
             )
 
 
+def _warn_of_large_batches(options: RunOptions) -> None:
+    for path, behavior in _behavior_settings(options).items():
+        numbers = behavior.hyperparameters
+        if numbers.batch_size > numbers.buffer_size:
+            logger.warning(
+                "%s.hyperparameters: batch_size (%d) is above buffer_size (%d), so no batch is "
+                "ever full. Usual is a buffer of several batches.",
+                path,
+                numbers.batch_size,
+                numbers.buffer_size,
+            )
+
+
+def _behavior_settings(options: RunOptions) -> dict[str, BehaviorSettings]:
+    """Return the settings of all behaviors and the default ones, by the path of their key."""
+    behaviors = {f"behaviors.{name}": behavior for name, behavior in options.behaviors.items()}
+    if options.default_settings:
+        behaviors["default_settings"] = options.default_settings
+    return behaviors
+
+
 def _resume_or_initialize(options: RunOptions, command_line: CommandLine) -> RunOptions:
     """Settle which of the two holds where both are asked for: what was typed, else resume."""
     settings = options.checkpoint_settings
@@ -278,6 +304,7 @@ _UNBUILT_OF_BEHAVIORS: dict[str, Callable[[BehaviorSettings], object]] = {
     "reward_signals.curiosity": lambda behavior: "curiosity" in behavior.reward_signals,
     "reward_signals.gail": lambda behavior: "gail" in behavior.reward_signals,
     "reward_signals.rnd": lambda behavior: "rnd" in behavior.reward_signals,
+    "hyperparameters.max_grad_norm": lambda behavior: behavior.hyperparameters.max_grad_norm,
     "network_settings.memory": lambda behavior: behavior.network_settings.memory,
     "behavioral_cloning": lambda behavior: behavior.behavioral_cloning,
     "self_play": lambda behavior: behavior.self_play,
@@ -290,24 +317,11 @@ def refuse_unbuilt(options: RunOptions) -> None:
     Raises:
         TrainerConfigError: All such settings, one a line.
     """
-    behaviors = {f"behaviors.{name}": behavior for name, behavior in options.behaviors.items()}
-    if options.default_settings:
-        behaviors["default_settings"] = options.default_settings
     keys = [
         f"{path}.{key}"
-        for path, behavior in behaviors.items()
+        for path, behavior in _behavior_settings(options).items()
         for key, is_used in _UNBUILT_OF_BEHAVIORS.items()
         if is_used(behavior)
     ]
-    keys += [
-        f"environment_parameters.{name}: samplers and curricula"
-        for name, parameter in (options.environment_parameters or {}).items()
-        if not _is_constant(parameter)
-    ]
     if keys:
         raise TrainerConfigError("\n".join(f"{key}: not in this version yet" for key in keys))
-
-
-def _is_constant(parameter: EnvironmentParameter) -> bool:
-    first, *others = parameter.curriculum
-    return not others and first.value.sampler_type == "constant"

@@ -95,6 +95,8 @@ class TorchSettings(Settings):
 
     device: str | None = None
     """Device to train on, such as `cpu` or `cuda:1`; without it, a GPU where there is one."""
+    threads: Int | None = Field(None, ge=1)
+    """Threads PyTorch computes with on the CPU; null is half of the CPUs, four at most."""
 
 
 class RunOptions(Settings):
