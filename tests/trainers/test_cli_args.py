@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mlagents.trainers.cli_args import FLAGS, CommandLine, field_of, parse_command_line
+from mlagents.trainers.cli_args import EPILOG, FLAGS, CommandLine, field_of, parse_command_line
 
 
 def test_nothing_typed_is_nothing_set() -> None:
@@ -124,3 +124,22 @@ def test_help_names_every_flag_and_default(
             assert default is None or default is False or f"(default: {default})" in text
     assert "Unity Editor on port 5004" in text
     assert "--tensorflow" not in text
+
+
+def test_help_fits_80_columns_and_groups_the_flags(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit):
+        parse_command_line(["--help"])
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert lines[0] == "usage: mlagents-learn [CONFIG] [flags]"
+    assert [line for line in lines if line.rstrip(":") in FLAGS] == [f"{group}:" for group in FLAGS]
+
+
+def test_the_examples_of_the_help_are_understood() -> None:
+    examples = [line.split()[1:] for line in EPILOG.splitlines() if line.startswith("  ")]
+    assert len(examples) == 3
+    for argv in examples:
+        assert parse_command_line(argv).config_path is not None

@@ -6,6 +6,7 @@ the user typed; `settings.load` puts it over the file.
 """
 
 import argparse
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from mlagents.trainers.settings.run_options import RunOptions
+from mlagents.trainers.settings.schema import configuration_schema
 from mlagents_envs import __version__
 
 FLAGS: dict[str, dict[str, str]] = {
@@ -59,6 +61,8 @@ DETERMINISTIC_HELP = (
     "(network_settings.deterministic)."
 )
 
+PRINT_SCHEMA_HELP = "Print the JSON schema of the configuration file, for editors, and exit."
+
 DEPRECATED_FLAGS = {
     "--load": "it is --resume now",
     "--train": "training is what happens without --inference",
@@ -66,6 +70,31 @@ DEPRECATED_FLAGS = {
     "--tensorflow": "TensorFlow is not supported any more",
 }
 """Flags of old that are still accepted, with what to tell who types them."""
+
+
+EPILOG = """\
+examples:
+  mlagents-learn config/ppo/3DBall.yaml --env 3DBall --run-id first
+  mlagents-learn config/ppo/3DBall.yaml --env 3DBall --run-id first --resume
+  mlagents-learn my.yaml --env builds/MyGame --no-graphics --num-envs 4
+
+A flag overrides the same setting of the file. All settings: docs/configuration.md
+"""
+
+
+class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """Leaves room for the longer flags beside their meaning."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=32)
+
+
+class _PrintSchema(argparse.Action):
+    """Does what `--print-schema` says."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_typed: Any) -> None:
+        print(json.dumps(configuration_schema(), indent=2))
+        parser.exit()
 
 
 @dataclass(frozen=True)
@@ -92,7 +121,8 @@ def parse_command_line(argv: Sequence[str] | None = None) -> CommandLine:
         argv: The arguments without the program's name; None takes those of this process.
 
     Raises:
-        SystemExit: With status 2 after a usage error, 0 after `--help` or `--version`.
+        SystemExit: With status 2 after a usage error, 0 after `--help`, `--version` or
+            `--print-schema`.
     """
     typed = vars(make_parser().parse_args(argv))
     settings: dict[str, Any] = {}
@@ -114,8 +144,10 @@ def make_parser() -> argparse.ArgumentParser:
     """Return the parser; an argument's destination is the dotted key of its setting."""
     parser = argparse.ArgumentParser(
         prog="mlagents-learn",
+        usage="%(prog)s [CONFIG] [flags]",
         description="Train behaviors in an environment, or let trained ones act.",
-        epilog="A flag overrides the same setting of the file. All settings: docs/configuration.md",
+        epilog=EPILOG,
+        formatter_class=_HelpFormatter,
     )
     parser.add_argument(
         "trainer_config_path",
@@ -125,6 +157,7 @@ def make_parser() -> argparse.ArgumentParser:
         help="YAML file of settings; without it, PPO's defaults train every behavior.",
     )
     parser.add_argument("--version", action="version", version=f"mlagents-next {__version__}")
+    parser.add_argument("--print-schema", action=_PrintSchema, nargs=0, help=PRINT_SCHEMA_HELP)
     for title, flags in FLAGS.items():
         group = parser.add_argument_group(title)
         for flag, key in flags.items():

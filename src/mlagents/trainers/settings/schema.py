@@ -1,0 +1,113 @@
+"""The JSON schema of a configuration file, for editors.
+
+It accepts what the loader accepts: numbers and truth values written as text, parameters in short,
+keys that a behavior leaves to `default_settings`. It knows no old spellings, so an editor points at
+them, and none of the rules that tie one key's value to another's.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue, models_json_schema
+from pydantic_core import core_schema
+
+from mlagents.trainers.settings.behavior import (
+    REWARD_SIGNALS,
+    BehavioralCloningSettings,
+    BehaviorSettings,
+    GailSettings,
+)
+from mlagents.trainers.settings.hyperparameters import HYPERPARAMETERS
+from mlagents.trainers.settings.parameters import SAMPLERS, EnvironmentParameter, Lesson, Sampler
+from mlagents.trainers.settings.run_options import RunOptions
+
+NUMBER_TEXT = {
+    "type": "string",
+    "pattern": r"^\s*[-+]?([0-9_]+\.?[0-9_]*|\.[0-9_]+)([eE][-+]?[0-9]+)?\s*$",
+}
+TRUTH_TEXT = {
+    "enum": [
+        *(0, 1),
+        *(
+            spelled
+            for word in ("true", "false", "yes", "no", "on", "off", "t", "f", "y", "n", "0", "1")
+            for spelled in dict.fromkeys([word, word.title(), word.upper()])
+        ),
+    ]
+}
+
+
+class _Generator(GenerateJsonSchema):
+    """Writes the schema of our models with what they accept beyond the plain types."""
+
+    def int_schema(self, schema: core_schema.IntSchema) -> JsonSchemaValue:
+        return {"anyOf": [super().int_schema(schema), NUMBER_TEXT]}
+
+    def float_schema(self, schema: core_schema.FloatSchema) -> JsonSchemaValue:
+        return {"anyOf": [super().float_schema(schema), NUMBER_TEXT]}
+
+    def bool_schema(self, schema: core_schema.BoolSchema) -> JsonSchemaValue:
+        return {"anyOf": [super().bool_schema(schema), TRUTH_TEXT]}
+
+    def str_schema(self, schema: core_schema.StringSchema) -> JsonSchemaValue:
+        return {**super().str_schema(schema), "type": ["string", "number"]}
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False  # it would be the key once more
+
+
+def configuration_schema() -> dict[str, Any]:
+    """Return the schema, with the trainer types registered by then."""
+    tables: list[Mapping[str, type[BaseModel]]] = [HYPERPARAMETERS, REWARD_SIGNALS, SAMPLERS]
+    models = [RunOptions, *(model for table in tables for model in table.values())]
+    references, schema = models_json_schema(
+        [(model, "validation") for model in dict.fromkeys(models)], schema_generator=_Generator
+    )
+    definitions = schema["$defs"]
+    of_model = {model: reference for (model, _), reference in references.items()}
+
+    def by_name(table: Mapping[str, type[BaseModel]]) -> dict[str, Any]:
+        return {name: of_model[model] for name, model in table.items()}
+
+    behavior = definitions[BehaviorSettings.__name__]
+    behavior["properties"]["trainer_type"]["enum"] = list(HYPERPARAMETERS)
+    _follow(behavior, "hyperparameters", by_name(HYPERPARAMETERS), chosen_by="trainer_type")
+    signals = behavior["properties"]["reward_signals"]
+    signals |= {"properties": by_name(REWARD_SIGNALS), "additionalProperties": False}
+    for model in (GailSettings, BehavioralCloningSettings):
+        del definitions[model.__name__]["required"]  # default_settings may have it
+
+    sampler = definitions[Sampler.__name__]
+    _follow(sampler, "sampler_parameters", by_name(SAMPLERS), chosen_by="sampler_type")
+    number = {"anyOf": [{"type": "number"}, NUMBER_TEXT]}
+    of_sampler = {"$ref": f"#/$defs/{Sampler.__name__}"}
+    of_curriculum = {"$ref": f"#/$defs/{EnvironmentParameter.__name__}"}
+    value = definitions[Lesson.__name__]["properties"]["value"]
+    del value["$ref"]
+    value["anyOf"] = [number, of_sampler]
+    top = definitions.pop(RunOptions.__name__)
+    parameters = top["properties"]["environment_parameters"]["anyOf"][0]
+    parameters["additionalProperties"] = {"anyOf": [number, of_sampler, of_curriculum]}
+    return {
+        "$schema": GenerateJsonSchema.schema_dialect,
+        "title": "Configuration of mlagents-learn",
+        **{key: rule for key, rule in top.items() if key != "title"},
+        "$defs": definitions,
+    }
+
+
+def _follow(
+    model: dict[str, Any], key: str, models: Mapping[str, dict[str, Any]], *, chosen_by: str
+) -> None:
+    """Let the rules of `key` depend on the value of `chosen_by` where that is written."""
+    rules = model["properties"][key]
+    del rules["$ref"]
+    rules["anyOf"] = list(models.values())
+    model["allOf"] = [
+        {
+            "if": {"properties": {chosen_by: {"const": name}}, "required": [chosen_by]},
+            "then": {"properties": {key: reference}},
+        }
+        for name, reference in models.items()
+    ]
