@@ -1,5 +1,6 @@
 """The JSON schema that editors read: it accepts what the loader accepts, and finds mistakes."""
 
+import functools
 import json
 from pathlib import Path
 from typing import Any
@@ -17,16 +18,18 @@ from mlagents.trainers.settings.schema import configuration_schema
 CONFIGS = sorted((Path(__file__).parents[2] / "config").glob("*/*.yaml"))
 
 
+@functools.cache
+def validator() -> Any:
+    return pytest.importorskip("jsonschema").Draft202012Validator(configuration_schema())
+
+
 def problems(written: Any) -> list[str]:
     """Return the paths at which `written` breaks the schema."""
-    jsonschema = pytest.importorskip("jsonschema")
-    validator = jsonschema.Draft202012Validator(configuration_schema())
-    return sorted({".".join(map(str, error.path)) for error in validator.iter_errors(written)})
+    return sorted({".".join(map(str, error.path)) for error in validator().iter_errors(written)})
 
 
 def test_it_is_a_schema() -> None:
-    jsonschema = pytest.importorskip("jsonschema")
-    jsonschema.Draft202012Validator.check_schema(configuration_schema())
+    validator().check_schema(configuration_schema())
 
 
 def test_every_key_says_what_it_means() -> None:

@@ -78,15 +78,9 @@ examples:
   mlagents-learn config/ppo/3DBall.yaml --env 3DBall --run-id first --resume
   mlagents-learn my.yaml --env builds/MyGame --no-graphics --num-envs 4
 
-A flag overrides the same setting of the file. All settings: docs/configuration.md
+A flag overrides the same setting of the file, and may be shortened while it is
+clear. All settings: docs/configuration.md
 """
-
-
-class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
-    """Leaves room for the longer flags beside their meaning."""
-
-    def __init__(self, prog: str) -> None:
-        super().__init__(prog, max_help_position=32)
 
 
 class _PrintSchema(argparse.Action):
@@ -147,7 +141,7 @@ def make_parser() -> argparse.ArgumentParser:
         usage="%(prog)s [CONFIG] [flags]",
         description="Train behaviors in an environment, or let trained ones act.",
         epilog=EPILOG,
-        formatter_class=_HelpFormatter,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
         "trainer_config_path",
