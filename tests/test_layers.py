@@ -33,6 +33,7 @@ LAYERS = {
         "trainers.algorithms trainers.rollout",
         "trainers.training",
         "trainers.progress",
+        "trainers.summaries",
         "trainers.controller",
         "trainers.learn",
     ],

@@ -107,7 +107,7 @@ def test_a_run_leaves_what_users_know(capsys: pytest.CaptureFixture[str]) -> Non
     log = capsys.readouterr().out
     assert "[INFO] Guess. Step: 1000. Time Elapsed: " in log
     assert ". Mean Reward: " in log and ". Std of Reward: " in log and ". Training." in log
-    assert "Model: results/first/Guess.onnx" in log
+    assert "model   results/first/Guess.onnx" in log
 
 
 def test_a_used_run_id_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,5 +1,6 @@
 """One run: builds the trainers as behaviors appear, loops until they are done, saves."""
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ import torch
 
 from mlagents.trainers.data.identifiers import BehaviorId
 from mlagents.trainers.exception import UnityTrainerException
-from mlagents.trainers.progress import ProgressLine
+from mlagents.trainers.progress import ProgressTable
 from mlagents.trainers.rollout.env_manager import EnvManager, PlayerSteps
 from mlagents.trainers.settings.load import dump_configuration
 from mlagents.trainers.settings.run_options import RunOptions
@@ -19,6 +20,7 @@ from mlagents.trainers.stats import (
     StatsReporter,
     StatsWriter,
 )
+from mlagents.trainers.summaries import Outcome, behavior_in_words, outcomes_in_words
 from mlagents.trainers.training.checkpoints import (
     CheckpointStore,
     RunFolder,
@@ -75,8 +77,10 @@ class Controller:
         self._curriculum = Curriculum(options.environment_parameters or {})
         self._curriculum.load_state(self._store.lessons)
         self._store.set_lessons(self._curriculum.state())
+        self._progress = ProgressTable(lessons=self._curriculum.in_words)
         self._trainer_of_id: dict[BehaviorName, Trainer] = {}  # teams share a trainer
         self._resumed_at: dict[str, int] = {}
+        self._started_s = time.monotonic()
         self.trainers: dict[str, Trainer] = {}
 
     def run(self) -> None:
@@ -104,13 +108,15 @@ class Controller:
             )
 
     def _train(self) -> None:
+        self._curriculum.log_lessons()
         self._manager.set_parameters(self._curriculum.parameters)
         with self._interrupt.waiting():
             self._manager.reset()
-        with ProgressLine() as progress:
+        self._started_s = time.monotonic()
+        with self._progress:
             while not self._is_done():
                 self._advance()
-                progress.update(self.trainers.values())
+                self._progress.update(self.trainers.values())
 
     def _is_done(self) -> bool:
         """Whether there is nothing left to learn."""
@@ -213,11 +219,12 @@ class Controller:
                 f"behaviors.{name}.trainer_type: there is no trainer {settings.trainer_type!r}. "
                 f"There are {', '.join(self._trainer_types)}."
             )
+        spec = self._manager.behavior_specs[behavior]
         trainer = make(
             name,
-            self._manager.behavior_specs[behavior],
+            spec,
             settings,
-            stats=StatsReporter(name, self._writers),
+            stats=StatsReporter(name, [*self._writers, self._progress]),
             device=self._device,
             seed=self._options.env_settings.seed,
             inference=self._inference,
@@ -228,6 +235,7 @@ class Controller:
         trainer.stats.add_property(
             StatsPropertyType.HYPERPARAMETERS, settings.model_dump(mode="json")
         )
+        logger.info(behavior_in_words(name, spec, settings))
         if self._resume:
             self._load_own(trainer)
         else:
@@ -329,22 +337,25 @@ class Controller:
     def _save_final(self) -> list[str]:
         """Save every behavior and say how it did; return those that could not be saved."""
         unsaved: list[str] = []
+        outcomes: list[Outcome] = []
         if self._inference:
             return unsaved
         for trainer in self.trainers.values():
             if trainer.step == self._resumed_at.get(trainer.name):
                 continue  # it is as it was loaded
-            if not self._save(trainer, is_final=True):
+            is_saved = self._save(trainer, is_final=True)
+            if not is_saved:
                 unsaved.append(trainer.name)
-                continue
-            episodes = min(len(trainer.recent_returns), N_RETURNS)
-            outcome = (
-                f"mean reward {trainer.mean_reward:.3f} over the last {episodes} episodes"
-                if episodes
-                else "no episode ended"
+            outcomes.append(
+                Outcome(
+                    trainer.name,
+                    trainer.step,
+                    trainer.settings.max_steps,
+                    trainer.mean_reward,
+                    min(len(trainer.recent_returns), N_RETURNS),
+                    self._folder.model(trainer.name) if is_saved else None,
+                )
             )
-            logger.info(
-                f"{trainer.name}: {outcome}, after {trainer.step} steps. "
-                f"Model: {self._folder.model(trainer.name)}"
-            )
+        if outcomes:
+            logger.info(outcomes_in_words(outcomes, elapsed_s=time.monotonic() - self._started_s))
         return unsaved

@@ -14,6 +14,7 @@ from mlagents.trainers.cli_args import parse_command_line
 from mlagents.trainers.exception import TrainerConfigError, TrainerError
 from mlagents.trainers.settings.load import dump_configuration, load_run_options, refuse_unbuilt
 from mlagents.trainers.settings.run_options import RunOptions
+from mlagents.trainers.summaries import next_commands, run_in_words
 from mlagents.trainers.training.interrupt import Interrupt, Interrupted
 from mlagents_envs.exception import UnityCommunicatorStoppedException, UnityException
 from mlagents_envs.handshake import API_VERSION
@@ -48,6 +49,8 @@ def _command(argv: Sequence[str] | None) -> int:
         debug = options.debug
         refuse_unbuilt(options)
         run_training(options)
+        if not options.checkpoint_settings.inference:
+            logger.info(next_commands(command_line, options))
     except Interrupted:
         logger.info("Interrupted.")
     except KeyboardInterrupt:
@@ -112,15 +115,13 @@ def _run(
     }.items():
         add_metadata(key, version)
     seed = options.env_settings.seed
-    if seed == -1:
-        seed = random.randrange(10_000)
-        logger.info(f"Seed {seed}; --seed makes a run repeatable.")
-    options = options.with_seed(seed)
+    options = options.with_seed(random.randrange(10_000) if seed == -1 else seed)
     try:
         device = choose_device(options.torch_settings.device)
     except ValueError as error:
         raise TrainerConfigError(f"torch_settings.device (--torch-device): {error}") from error
     set_threads()
+    logger.info(run_in_words(options, device=str(device), threads=torch.get_num_threads()))
 
     settings = options.checkpoint_settings
     folder = RunFolder(Path(settings.results_dir) / settings.run_id)

@@ -1,75 +1,246 @@
-"""A line at the foot of the terminal that shows how far each behavior is.
+"""A table at the foot of the terminal that shows how far each behavior is.
 
-Where output is not a terminal nothing is drawn: the summary lines of the log tell the same.
+Log lines appear above it. Where output is not a terminal nothing is drawn: the summary lines of the
+log tell the same.
 """
 
 import time
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Self
+from typing import Literal, NamedTuple, Protocol, Self
 
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeRemainingColumn,
-)
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
 
-from mlagents.trainers.training.trainer import Trainer
+from mlagents.trainers.settings.behavior import BehaviorSettings
+from mlagents.trainers.stats import CUMULATIVE_REWARD, EPISODE_LENGTH, StatsSummary, StatsWriter
+
+REFRESH_S = 0.5
+SPEED_PERIOD_S = 60.0
+"""An update holds up the steps for seconds; over a minute the speed is steady."""
+
+NAME_WIDTH = 24
+BAR_WIDTH = 10
+GAP = 2
 
 
-class ProgressLine:
-    """One bar per behavior: steps, steps per second, mean reward, time left."""
+class Shown(Protocol):
+    """What the table reads of a trainer."""
 
-    def __init__(self) -> None:
-        console = Console()
-        self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=None),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[rate]}"),
-            TextColumn("mean reward {task.fields[reward]}"),
-            TimeRemainingColumn(compact=True),
-            console=console,
-            disable=not console.is_terminal,
-            transient=True,
-            refresh_per_second=4,
-            speed_estimate_period=60,
-        )
-        self._tasks: dict[str, TaskID] = {}
+    name: str
+    step: int
+    settings: BehaviorSettings
+
+    @property
+    def is_learning(self) -> bool:
+        """Whether more steps would make a difference."""
+
+    @property
+    def mean_reward(self) -> float | None:
+        """Mean return of the last episodes, None before the first has ended."""
+
+
+class Row(NamedTuple):
+    """One behavior as the table shows it.
+
+    Attributes:
+        name: Its name.
+        step: Its step count.
+        max_steps: Where it ends.
+        steps_per_s: How fast it goes, 0 while that is not known.
+        reward: Mean return lately, if an episode has ended.
+        change: Of the mean reward, from the summary before the last to the last.
+        episode_length: Mean number of steps, as of the last summary.
+        is_learning: Whether it goes on towards `max_steps`.
+    """
+
+    name: str
+    step: int
+    max_steps: int
+    steps_per_s: float = 0.0
+    reward: float | None = None
+    change: float | None = None
+    episode_length: float | None = None
+    is_learning: bool = True
+
+
+class Column(NamedTuple):
+    """One column of the table.
+
+    Attributes:
+        header: What stands above it.
+        cell: Makes what it shows of a behavior.
+        rank: Where the terminal is too narrow, the columns of the highest rank go first.
+        justify: Where the cell stands in its column.
+    """
+
+    header: str
+    cell: Callable[[Row], str | Text | ProgressBar]
+    rank: int
+    justify: Literal["left", "right"] = "right"
+
+
+def _name(row: Row) -> Text:
+    name = Text(row.name)
+    name.truncate(NAME_WIDTH, overflow="ellipsis")
+    return name
+
+
+def _steps(row: Row) -> str:
+    return f"{row.step:,} of {row.max_steps:,}"
+
+
+def _change(row: Row) -> Text:
+    if row.change is None:
+        return Text("")
+    return Text(f"{row.change:+.3f}", style="green" if row.change >= 0 else "red")
+
+
+def _time_left(row: Row) -> str:
+    if row.is_learning:
+        remaining = row.max_steps - row.step
+        return hours(remaining / row.steps_per_s) if row.steps_per_s else "?"
+    return "done" if row.step >= row.max_steps else "no end"
+
+
+COLUMNS = [
+    Column("behavior", _name, 0, "left"),
+    Column("", lambda row: ProgressBar(row.max_steps, row.step, BAR_WIDTH), 6, "left"),
+    Column("steps", _steps, 3),
+    Column("steps/s", lambda row: f"{row.steps_per_s:,.0f}" if row.steps_per_s else "", 4),
+    Column("reward", lambda row: "" if row.reward is None else f"{row.reward:.3f}", 1),
+    Column("change", _change, 5),
+    Column(
+        "length", lambda row: "" if row.episode_length is None else f"{row.episode_length:.0f}", 7
+    ),
+    Column("left", _time_left, 2),
+]
+
+
+def hours(seconds: float) -> str:
+    """Return a time as `h:mm:ss`, or `m:ss` below an hour."""
+    minutes, seconds = divmod(round(seconds), 60)
+    whole_hours, minutes = divmod(minutes, 60)
+    return f"{whole_hours}:{minutes:02}:{seconds:02}" if whole_hours else f"{minutes}:{seconds:02}"
+
+
+def progress_table(rows: Sequence[Row], *, lessons: str = "", width: int) -> RenderableType:
+    """Return the table of `rows`, with as many columns as fit into `width` characters.
+
+    Args:
+        rows: The behaviors.
+        lessons: The present lessons, in words.
+        width: Of the terminal.
+    """
+    columns = [(column, [_cell(column, row) for row in rows]) for column in COLUMNS]
+    while len(columns) > 1 and _total_width(columns) > width:
+        columns.remove(max(columns, key=lambda column_and_cells: column_and_cells[0].rank))
+    table = Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False, header_style="dim")
+    for column, _ in columns:
+        table.add_column(column.header, justify=column.justify, no_wrap=True, overflow="ellipsis")
+    for cells in zip(*(cells for _, cells in columns), strict=True):
+        table.add_row(*cells)
+    if not lessons:
+        return table
+    return Group(table, Text(f"lessons: {lessons}", no_wrap=True, overflow="ellipsis"))
+
+
+Cell = Text | ProgressBar
+
+
+def _cell(column: Column, row: Row) -> Cell:
+    cell = column.cell(row)
+    return Text(cell) if isinstance(cell, str) else cell  # as it is: names hold no markup
+
+
+def _cell_width(cell: Cell) -> int:
+    return cell.cell_len if isinstance(cell, Text) else BAR_WIDTH
+
+
+def _total_width(columns: Iterable[tuple[Column, Sequence[Cell]]]) -> int:
+    widths = [max([len(column.header), *map(_cell_width, cells)]) for column, cells in columns]
+    return sum(widths) + GAP * (len(widths) - 1)
+
+
+@dataclass
+class _History:
+    """What the table remembers of a behavior."""
+
+    moments: deque[tuple[float, int]] = field(default_factory=deque)
+    """Time in seconds and step count of the refreshes of the last minute."""
+    rewards: deque[float] = field(default_factory=lambda: deque(maxlen=2))
+    """Mean rewards of the last two summaries that had one."""
+    episode_length: float | None = None
+
+    def steps_per_s(self, now_s: float, step: int) -> float:
+        """Take in how far the behavior is now; return its speed."""
+        self.moments.append((now_s, step))
+        while now_s - self.moments[0][0] > SPEED_PERIOD_S:
+            self.moments.popleft()
+        then_s, before = self.moments[0]
+        return (step - before) / (now_s - then_s) if now_s > then_s else 0.0
+
+
+class ProgressTable(StatsWriter):
+    """The table: a row per behavior. Enter it for as long as it is to be shown.
+
+    As one of the writers it learns episode lengths and how the reward changed.
+
+    Args:
+        lessons: Returns the present lessons in words.
+        console: Where to draw.
+    """
+
+    def __init__(
+        self, *, lessons: Callable[[], str] = lambda: "", console: Console | None = None
+    ) -> None:
+        self._console = console or Console()
+        self._lessons = lessons
+        self._live: Live | None = None
+        self._histories: dict[str, _History] = {}
         self._next_update_s = 0.0
 
-    def update(self, trainers: Iterable[Trainer]) -> None:
+    def write_stats(self, category: str, values: Mapping[str, StatsSummary], step: int) -> None:
+        """Keep what the row of this behavior shows of its summaries."""
+        history = self._histories.setdefault(category, _History())
+        if CUMULATIVE_REWARD in values:
+            history.rewards.append(values[CUMULATIVE_REWARD].mean)
+        if EPISODE_LENGTH in values:
+            history.episode_length = values[EPISODE_LENGTH].mean
+
+    def update(self, trainers: Iterable[Shown]) -> None:
         """Show where each behavior is now, if it is time to look again."""
         now_s = time.monotonic()
-        if self._progress.disable or now_s < self._next_update_s:
+        if self._live is None or now_s < self._next_update_s:
             return
-        self._next_update_s = now_s + 0.25
-        for trainer in trainers:
-            self._update(trainer)
+        self._next_update_s = now_s + REFRESH_S
+        rows = [self._row(trainer, now_s) for trainer in trainers]
+        table = progress_table(rows, lessons=self._lessons(), width=self._console.width)
+        self._live.update(table, refresh=True)
 
-    def _update(self, trainer: Trainer) -> None:
-        progress = self._progress
-        task = self._tasks.get(trainer.name)
-        if task is None:
-            task = self._tasks[trainer.name] = progress.add_task(
-                trainer.name, total=trainer.settings.max_steps, rate="", reward="-"
-            )
-            progress.reset(task, completed=trainer.step)
-        speed = progress.tasks[task].speed
-        reward = trainer.mean_reward
-        progress.update(
-            task,
-            completed=trainer.step,
-            rate=f"{speed:,.0f} steps/s" if speed else "",
-            reward="-" if reward is None else f"{reward:.3f}",
+    def _row(self, trainer: Shown, now_s: float) -> Row:
+        history = self._histories.setdefault(trainer.name, _History())
+        return Row(
+            trainer.name,
+            trainer.step,
+            trainer.settings.max_steps,
+            steps_per_s=history.steps_per_s(now_s, trainer.step),
+            reward=trainer.mean_reward,
+            change=history.rewards[1] - history.rewards[0] if len(history.rewards) == 2 else None,
+            episode_length=history.episode_length,
+            is_learning=trainer.is_learning,
         )
 
     def __enter__(self) -> Self:
-        self._progress.start()
+        if self._console.is_interactive:
+            # Drawn by `update` alone: a thread of its own would read trainers in mid-step.
+            self._live = Live(console=self._console, auto_refresh=False, transient=True)
+            self._live.start()
         return self
 
     def __exit__(
@@ -78,4 +249,10 @@ class ProgressLine:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._progress.stop()
+        self.close()
+
+    def close(self) -> None:
+        """Remove the table from the terminal."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None

@@ -32,6 +32,7 @@ logger = get_logger(__name__)
 
 CUMULATIVE_REWARD = "Environment/Cumulative Reward"
 GROUP_CUMULATIVE_REWARD = "Environment/Group Cumulative Reward"
+EPISODE_LENGTH = "Environment/Episode Length"
 ELO = "Self-play/ELO"
 IS_TRAINING = "Is Training"
 STEP = "Step"

@@ -60,7 +60,10 @@ class _Generator(GenerateJsonSchema):
 def configuration_schema() -> dict[str, Any]:
     """Return the schema, with the trainer types registered by then."""
     tables: list[Mapping[str, type[BaseModel]]] = [HYPERPARAMETERS, REWARD_SIGNALS, SAMPLERS]
-    models = [RunOptions, *(model for table in tables for model in table.values())]
+    models: list[type[BaseModel]] = [
+        RunOptions,
+        *(model for table in tables for model in table.values()),
+    ]
     references, schema = models_json_schema(
         [(model, "validation") for model in dict.fromkeys(models)], schema_generator=_Generator
     )

@@ -1,0 +1,197 @@
+"""What a person reads before and after a run: what it is, how it went, what to type next."""
+
+import os
+import shlex
+import subprocess
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from mlagents.trainers.cli_args import FLAGS, CommandLine
+from mlagents.trainers.progress import hours
+from mlagents.trainers.settings.behavior import BehaviorSettings
+from mlagents.trainers.settings.run_options import RunOptions
+from mlagents_envs.base_env import (
+    ActionSpec,
+    BehaviorSpec,
+    DimensionProperty,
+    ObservationSpec,
+    ObservationType,
+)
+
+Lines = list[tuple[str, str]]
+
+
+def run_in_words(options: RunOptions, *, device: str, threads: int) -> str:
+    """Return what a run is going to do and where.
+
+    Args:
+        options: Of the run, with its seed drawn.
+        device: Where it computes, as PyTorch calls it.
+        threads: How many PyTorch computes with.
+    """
+    environment, checkpoints = options.env_settings, options.checkpoint_settings
+    path = Path(checkpoints.results_dir, checkpoints.run_id)
+    what = "Acting, without learning or saving" if checkpoints.inference else "Training"
+    areas = f", {environment.num_areas} areas each" if environment.num_areas > 1 else ""
+    begins = "a resumed run" if checkpoints.resume else "an untrained policy"
+    if checkpoints.initialize_from and not checkpoints.resume:
+        begins = f"the weights of {Path(checkpoints.results_dir, checkpoints.initialize_from)}"
+    return f"{what}:\n" + _aligned(
+        [
+            ("environment", environment.env_path or "the Unity Editor, on port 5004"),
+            ("players", f"{environment.num_envs}{areas}"),
+            ("seed", str(environment.seed)),
+            ("begins with", begins),
+            ("computes on", f"{device}, {_number(threads, 'thread')}"),
+            ("results", str(path)),
+        ]
+    )
+
+
+def behavior_in_words(name: str, spec: BehaviorSpec, settings: BehaviorSettings) -> str:
+    """Return what a behavior observes and does, and how it is trained."""
+    observes = [_observation_in_words(observation) for observation in spec.observation_specs]
+    return f"Behavior {name}:\n" + _aligned(
+        [
+            ("trained by", f"{settings.trainer_type} for {settings.max_steps:,} steps"),
+            *(("observes", text) for text in observes),
+            ("does", _actions_in_words(spec.action_spec)),
+        ]
+    )
+
+
+def _observation_in_words(spec: ObservationSpec) -> str:
+    size = " x ".join(map(str, spec.shape))
+    varies = DimensionProperty.VARIABLE_SIZE
+    match len(spec.shape):
+        case 1:
+            kind = _number(spec.shape[0], "number")
+        case 2 if spec.dimension_property and spec.dimension_property[0] & varies:
+            n_entities, n_numbers = spec.shape
+            kind = f"up to {n_entities} entities of {_number(n_numbers, 'number')}"
+        case 3:
+            kind = f"image, {size} (channels, height, width)"
+        case _:
+            kind = f"array of {size}"
+    goal = ", the goal" if spec.observation_type is ObservationType.GOAL_SIGNAL else ""
+    return f"{spec.name}: {kind}{goal}"
+
+
+def _actions_in_words(spec: ActionSpec) -> str:
+    parts = []
+    if spec.continuous_size:
+        parts.append(_number(spec.continuous_size, "continuous action"))
+    if spec.discrete_branches:
+        choices = " x ".join(map(str, spec.discrete_branches))
+        parts.append(f"{_number(spec.discrete_size, 'discrete action')} of {choices} choices")
+    return " and ".join(parts) or "nothing"
+
+
+class Outcome(NamedTuple):
+    """How training one behavior went.
+
+    Attributes:
+        name: The behavior's name.
+        step: Its step count.
+        max_steps: Where it ends.
+        mean_reward: Of the last episodes; None if none ended.
+        n_episodes: How many those are.
+        model: Where the exported policy is; None if it could not be written.
+    """
+
+    name: str
+    step: int
+    max_steps: int
+    mean_reward: float | None
+    n_episodes: int
+    model: Path | None
+
+
+def outcomes_in_words(outcomes: Iterable[Outcome], *, elapsed_s: float) -> str:
+    """Return how a run went."""
+    return f"Trained for {hours(elapsed_s)}:\n" + "\n".join(
+        f"  {outcome.name}\n" + _aligned(_outcome_lines(outcome), indent=4) for outcome in outcomes
+    )
+
+
+def _outcome_lines(outcome: Outcome) -> Lines:
+    reward = "no episode ended"
+    if outcome.mean_reward is not None:
+        episodes = _number(outcome.n_episodes, "episode")
+        reward = f"{outcome.mean_reward:.3f} in the mean of the last {episodes}"
+    return [
+        ("reward", reward),
+        ("steps", f"{outcome.step:,} of {outcome.max_steps:,}"),
+        ("model", str(outcome.model) if outcome.model else "could not be written"),
+    ]
+
+
+def next_commands(command_line: CommandLine, options: RunOptions) -> str:
+    """Return what to type to go on with a run, as the user typed the run itself.
+
+    Args:
+        command_line: What was typed.
+        options: What it led to.
+    """
+    checkpoints = options.checkpoint_settings
+    folder = Path(checkpoints.results_dir, checkpoints.run_id)
+    commands = [
+        ("to resume", _typed_again(command_line, "--resume")),
+        ("to see it act", _typed_again(command_line, "--resume", "--inference")),
+        ("to see its curves", ["tensorboard", "--logdir", str(folder)]),
+    ]
+    return "Next:\n" + _aligned([(why, _quoted(words)) for why, words in commands])
+
+
+BEGIN_FLAGS = {"--resume", "--force", "--inference", "--initialize-from"}
+"""How a run begins; one that goes on begins otherwise."""
+
+
+def _typed_again(command_line: CommandLine, *begin_flags: str) -> list[str]:
+    """Return the words of the command line, with other `BEGIN_FLAGS`."""
+    words = ["mlagents-learn"]
+    if command_line.config_path:
+        words.append(str(command_line.config_path))
+    env_args = FLAGS["environment"]["--env-args"]
+    for flags in FLAGS.values():
+        for flag, key in flags.items():
+            value = _value_at(command_line, key)
+            if value is not None and flag not in BEGIN_FLAGS and key != env_args:
+                words += _words(flag, value)
+    words += ["--deterministic"] if command_line.deterministic else []
+    words += begin_flags
+    of_player = _value_at(command_line, env_args)
+    return words if of_player is None else [*words, "--env-args", *of_player]  # it takes the rest
+
+
+def _value_at(command_line: CommandLine, key: str) -> Any:
+    value: Any = command_line.settings
+    for part in key.split("."):
+        value = value.get(part) if isinstance(value, dict) else None
+    return value
+
+
+def _words(flag: str, value: Any) -> list[str]:
+    if value is True:
+        return [flag]
+    # Joined, where it would be taken for a flag itself.
+    return [f"{flag}={value}"] if str(value).startswith("-") else [flag, str(value)]
+
+
+def _quoted(words: Sequence[str]) -> str:
+    return subprocess.list2cmdline(words) if os.name == "nt" else shlex.join(words)
+
+
+def _number(number: int, thing: str) -> str:
+    return f"{number} {thing}{'' if number == 1 else 's'}"
+
+
+def _aligned(lines: Lines, *, indent: int = 2) -> str:
+    """Return a line each, what it says aligned behind what it is about; said once if repeated."""
+    width = max(len(about) for about, _ in lines)
+    previous, rows = "", []
+    for about, says in lines:
+        rows.append(f"{'':{indent}}{'' if about == previous else about:{width}}  {says}")
+        previous = about
+    return "\n".join(rows)

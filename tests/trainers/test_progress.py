@@ -1,0 +1,163 @@
+"""The table at the foot of the terminal."""
+
+import io
+import logging
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from mlagents.trainers import progress
+from mlagents.trainers.progress import ProgressTable, Row, hours, progress_table
+from mlagents.trainers.settings.behavior import BehaviorSettings
+from mlagents.trainers.stats import CUMULATIVE_REWARD, EPISODE_LENGTH, StatsReporter
+from mlagents_envs.logging_util import get_logger
+
+BALL = Row("3DBall", 125_000, 500_000, 2_500.0, 12.3456, 1.25, 250.4)
+WALL = Row("[b]Wall", 500_000, 500_000, reward=-1.0, change=-0.5, is_learning=False)
+
+
+def lines(*rows: Row, width: int, lessons: str = "") -> list[str]:
+    console = Console(file=io.StringIO(), width=width, legacy_windows=False)
+    with console.capture() as capture:
+        console.print(progress_table(rows, lessons=lessons, width=width))
+    return [line.rstrip() for line in capture.get().splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.4, "0:00"), (59.6, "1:00"), (3599, "59:59"), (90061, "25:01:01")]
+)
+def test_hours(seconds: float, text: str) -> None:
+    assert hours(seconds) == text
+
+
+def test_a_wide_terminal_shows_everything() -> None:
+    header, ball, wall, footer = lines(BALL, WALL, width=120, lessons="wall 1 of 3 (low)")
+    assert header.split() == ["behavior", "steps", "steps/s", "reward", "change", "length", "left"]
+    assert ball.startswith("3DBall    ━━╸")
+    # (500,000 - 125,000) steps at 2,500 a second are 150 seconds.
+    assert ball.split()[2:] == "125,000 of 500,000 2,500 12.346 +1.250 250 2:30".split()
+    assert wall.startswith("[b]Wall   ━━━━━━━━━━ "), "a name is no markup"
+    assert wall.split()[2:] == "500,000 of 500,000 -1.000 -0.500 done".split()
+    assert footer == "lessons: wall 1 of 3 (low)"
+
+
+@pytest.mark.parametrize(
+    ("width", "columns"),
+    [
+        (77, "behavior steps steps/s reward change left"),
+        (60, "behavior steps steps/s reward change left"),
+        (50, "behavior steps reward left"),
+        (30, "behavior reward left"),
+        (20, "behavior reward"),
+        (10, "behavior"),
+    ],
+)
+def test_a_narrow_terminal_shows_what_matters_most(width: int, columns: str) -> None:
+    shown = lines(BALL, WALL, width=width, lessons="wall 1 of 3 (a lesson with a long name)" * 3)
+    assert shown[0].split() == columns.split()
+    assert len(shown) == 4 and max(map(len, shown)) <= width
+
+
+def test_a_long_name_is_cut_not_wrapped() -> None:
+    shown = lines(BALL._replace(name="Behavior" * 20), width=40)
+    assert shown == [
+        "behavior                  reward  left",
+        "BehaviorBehaviorBehavio…  12.346  2:30",
+    ]
+
+
+def test_no_rows_are_no_error() -> None:
+    assert "behavior" in lines(width=60)[0]
+
+
+def test_what_is_not_known_yet_is_left_open() -> None:
+    assert lines(Row("A", 0, 100), width=100)[1].split()[1:] == "0 of 100 ?".split()
+    acting = Row("A", 50, 100, 10.0, is_learning=False)
+    assert lines(acting, width=100)[1].split()[2:] == "50 of 100 10 no end".split()
+
+
+class Trainer:
+    """What the table reads of a trainer."""
+
+    name = "Ball"
+    settings = BehaviorSettings(max_steps=1000)
+    is_learning = True
+    mean_reward = 3.25
+
+    def __init__(self) -> None:
+        self.step = 0
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """The time the table goes by."""
+    now = SimpleNamespace(s=100.0)
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now.s))
+    return now
+
+
+def terminal(width: int = 100) -> Console:
+    return Console(file=io.StringIO(), width=width, force_terminal=True, legacy_windows=False)
+
+
+def drawn(console: Console) -> str:
+    assert isinstance(console.file, io.StringIO)
+    text = console.file.getvalue()
+    console.file.truncate(0)
+    console.file.seek(0)
+    return text
+
+
+def test_the_table_follows_the_trainer_and_its_summaries(clock: SimpleNamespace) -> None:
+    console, trainer = terminal(), Trainer()
+    with ProgressTable(lessons=lambda: "wall 1 of 2 (low)", console=console) as table:
+        stats = StatsReporter("Ball", [table])
+        for step, reward in ((100, 1.0), (200, 1.5)):
+            stats.add_stats(CUMULATIVE_REWARD, np.array([reward]))
+            stats.add_stats(EPISODE_LENGTH, np.array([7.0]))
+            stats.write_stats(step)
+        stats.write_stats(300)  # no episode ended: the change is still that of the last two
+        table.update([trainer])
+        clock.s, trainer.step = 110.0, 400
+        drawn(console)
+        table.update([trainer])
+        text = drawn(console)
+        # 400 steps in 10 seconds, and 600 to go.
+        assert "400 of 1,000" in text and " 40 " in text and "0:15" in text
+        assert "3.250" in text and "+0.500" in text and " 7 " in text
+        assert "lessons: wall 1 of 2 (low)" in text
+        table.update([trainer])
+        assert drawn(console) == "", "it is drawn twice a second at most"
+
+
+def test_the_speed_is_that_of_the_last_minute(clock: SimpleNamespace) -> None:
+    console, trainer = terminal(), Trainer()
+    with ProgressTable(console=console) as table:
+        for clock.s, trainer.step in ((0.0, 0), (50.0, 900), (70.0, 920), (110.0, 950)):
+            drawn(console)
+            table.update([trainer])
+    # From (50 s, 900) to (110 s, 950): 50 steps in 60 s, so 50 more take a minute.
+    assert "1:00" in drawn(console)
+
+
+def test_log_lines_appear_above_the_table_and_stay(clock: SimpleNamespace) -> None:
+    console, trainer = terminal(), Trainer()
+    logger = get_logger("mlagents.test_progress")
+    with ProgressTable(console=console) as table:
+        table.update([trainer])
+        drawn(console)
+        logger.log(logging.INFO, "Ball. [bold]Step: 12000[/bold]. Training.")
+        text = drawn(console)
+    before, _, after = text.partition("[INFO] Ball. [bold]Step: 12000[/bold]. Training.\n")
+    assert "\x1b[2K" in before, "the table is removed"
+    assert "0 of 1,000" in after, "and drawn again below"
+    assert drawn(console).endswith("\x1b[2K"), "at the end nothing of it is left"
+
+
+def test_nothing_is_drawn_where_there_is_no_terminal() -> None:
+    console = Console(file=io.StringIO(), force_terminal=False)
+    with ProgressTable(console=console) as table:
+        table.update([Trainer()])
+    assert drawn(console) == ""
