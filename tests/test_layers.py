@@ -32,7 +32,7 @@ LAYERS = {
         "trainers.settings.load trainers.networks",
         "trainers.algorithms trainers.rollout",
         "trainers.training",
-        "trainers.progress",
+        "trainers.plots trainers.progress",
         "trainers.summaries",
         "trainers.controller",
         "trainers.learn",

@@ -68,6 +68,7 @@ def test_a_run_leaves_what_users_know(capsys: pytest.CaptureFixture[str]) -> Non
         "Guess.onnx",
         "configuration.yaml",
         "run_logs",
+        "training.png",
     }
     onnx.checker.check_model(onnx.load(run / "Guess.onnx"))
     status = json.loads((run / "run_logs/training_status.json").read_text())

@@ -98,6 +98,7 @@ def _run(
 
     from mlagents.torch_utils import choose_device, set_threads
     from mlagents.trainers.controller import Controller
+    from mlagents.trainers.plots import CurveWriter
     from mlagents.trainers.rollout.environments import env_manager_maker
     from mlagents.trainers.stats import ConsoleWriter, GaugeWriter, StatsWriter, TensorBoardWriter
     from mlagents.trainers.training.checkpoints import RunFolder, was_written
@@ -120,7 +121,7 @@ def _run(
         device = choose_device(options.torch_settings.device)
     except ValueError as error:
         raise TrainerConfigError(f"torch_settings.device (--torch-device): {error}") from error
-    set_threads()
+    set_threads(options.torch_settings.threads)
     logger.info(run_in_words(options, device=str(device), threads=torch.get_num_threads()))
 
     settings = options.checkpoint_settings
@@ -131,6 +132,7 @@ def _run(
     if not settings.inference:
         folder.write_configuration(dump_configuration(options))
         writers.append(TensorBoardWriter(folder.path, resume=settings.resume))
+        writers.append(CurveWriter(folder, resume=settings.resume))
 
     started = time.perf_counter()
     try:
