@@ -15,7 +15,7 @@ from mlagents.trainers.stats import CUMULATIVE_REWARD, EPISODE_LENGTH, StatsRepo
 from mlagents_envs.logging_util import get_logger
 
 BALL = Row("3DBall", 125_000, 500_000, 2_500.0, 12.3456, 1.25, 250.4)
-WALL = Row("[b]Wall", 500_000, 500_000, reward=-1.0, change=-0.5, is_learning=False)
+WALL = Row("[b]Wall", 500_000, 500_000, reward=-1.0, change=-0.5)
 
 
 def lines(*rows: Row, width: int, lessons: str = "") -> list[str]:
@@ -74,8 +74,15 @@ def test_no_rows_are_no_error() -> None:
 
 def test_what_is_not_known_yet_is_left_open() -> None:
     assert lines(Row("A", 0, 100), width=100)[1].split()[1:] == "0 of 100 ?".split()
-    acting = Row("A", 50, 100, 10.0, is_learning=False)
-    assert lines(acting, width=100)[1].split()[2:] == "50 of 100 10 no end".split()
+
+
+def test_what_only_acts_has_no_end(clock: SimpleNamespace) -> None:
+    acting = Row("A", 1050, None, 10.0)
+    assert lines(acting, width=100)[1].split()[1:] == "1,050 10 no end".split()
+    console = terminal()
+    with ProgressTable(endless=True, console=console) as table:
+        table.update([Trainer()])
+    assert "no end" in drawn(console)
 
 
 class Trainer:
@@ -83,7 +90,6 @@ class Trainer:
 
     name = "Ball"
     settings = BehaviorSettings(max_steps=1000)
-    is_learning = True
     mean_reward = 3.25
 
     def __init__(self) -> None:
@@ -98,8 +104,13 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     return now
 
 
-def terminal(width: int = 100) -> Console:
-    return Console(file=io.StringIO(), width=width, force_terminal=True, legacy_windows=False)
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def terminal() -> Console:
+    return Console(file=Terminal(), width=100, force_terminal=True, legacy_windows=False)
 
 
 def drawn(console: Console) -> str:
@@ -156,8 +167,9 @@ def test_log_lines_appear_above_the_table_and_stay(clock: SimpleNamespace) -> No
     assert drawn(console).endswith("\x1b[2K"), "at the end nothing of it is left"
 
 
-def test_nothing_is_drawn_where_there_is_no_terminal() -> None:
-    console = Console(file=io.StringIO(), force_terminal=False)
+@pytest.mark.parametrize("forces_colors", [True, False])
+def test_nothing_is_drawn_where_there_is_no_terminal(forces_colors: bool) -> None:
+    console = Console(file=io.StringIO(), force_terminal=forces_colors)
     with ProgressTable(console=console) as table:
         table.update([Trainer()])
     assert drawn(console) == ""

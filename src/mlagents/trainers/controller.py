@@ -77,7 +77,7 @@ class Controller:
         self._curriculum = Curriculum(options.environment_parameters or {})
         self._curriculum.load_state(self._store.lessons)
         self._store.set_lessons(self._curriculum.state())
-        self._progress = ProgressTable(lessons=self._curriculum.in_words)
+        self._progress = ProgressTable(lessons=self._curriculum.in_words, endless=self._inference)
         self._trainer_of_id: dict[BehaviorName, Trainer] = {}  # teams share a trainer
         self._resumed_at: dict[str, int] = {}
         self._started_s = time.monotonic()

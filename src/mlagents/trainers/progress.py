@@ -37,10 +37,6 @@ class Shown(Protocol):
     settings: BehaviorSettings
 
     @property
-    def is_learning(self) -> bool:
-        """Whether more steps would make a difference."""
-
-    @property
     def mean_reward(self) -> float | None:
         """Mean return of the last episodes, None before the first has ended."""
 
@@ -51,22 +47,20 @@ class Row(NamedTuple):
     Attributes:
         name: Its name.
         step: Its step count.
-        max_steps: Where it ends.
+        max_steps: Where it ends; None if it only acts, until interrupted.
         steps_per_s: How fast it goes, 0 while that is not known.
         reward: Mean return lately, if an episode has ended.
         change: Of the mean reward, from the summary before the last to the last.
         episode_length: Mean number of steps, as of the last summary.
-        is_learning: Whether it goes on towards `max_steps`.
     """
 
     name: str
     step: int
-    max_steps: int
+    max_steps: int | None
     steps_per_s: float = 0.0
     reward: float | None = None
     change: float | None = None
     episode_length: float | None = None
-    is_learning: bool = True
 
 
 class Column(NamedTuple):
@@ -91,8 +85,12 @@ def _name(row: Row) -> Text:
     return name
 
 
+def _bar(row: Row) -> Text | ProgressBar:
+    return Text() if row.max_steps is None else ProgressBar(row.max_steps, row.step, BAR_WIDTH)
+
+
 def _steps(row: Row) -> str:
-    return f"{row.step:,} of {row.max_steps:,}"
+    return f"{row.step:,}" if row.max_steps is None else f"{row.step:,} of {row.max_steps:,}"
 
 
 def _change(row: Row) -> Text:
@@ -102,15 +100,16 @@ def _change(row: Row) -> Text:
 
 
 def _time_left(row: Row) -> str:
-    if row.is_learning:
-        remaining = row.max_steps - row.step
-        return hours(remaining / row.steps_per_s) if row.steps_per_s else "?"
-    return "done" if row.step >= row.max_steps else "no end"
+    if row.max_steps is None:
+        return "no end"
+    if row.step >= row.max_steps:
+        return "done"
+    return hours((row.max_steps - row.step) / row.steps_per_s) if row.steps_per_s else "?"
 
 
 COLUMNS = [
     Column("behavior", _name, 0, "left"),
-    Column("", lambda row: ProgressBar(row.max_steps, row.step, BAR_WIDTH), 6, "left"),
+    Column("", _bar, 6, "left"),
     Column("steps", _steps, 3),
     Column("steps/s", lambda row: f"{row.steps_per_s:,.0f}" if row.steps_per_s else "", 4),
     Column("reward", lambda row: "" if row.reward is None else f"{row.reward:.3f}", 1),
@@ -193,14 +192,20 @@ class ProgressTable(StatsWriter):
 
     Args:
         lessons: Returns the present lessons in words.
+        endless: The behaviors only act, until interrupted.
         console: Where to draw.
     """
 
     def __init__(
-        self, *, lessons: Callable[[], str] = lambda: "", console: Console | None = None
+        self,
+        *,
+        lessons: Callable[[], str] = lambda: "",
+        endless: bool = False,
+        console: Console | None = None,
     ) -> None:
         self._console = console or Console()
         self._lessons = lessons
+        self._endless = endless
         self._live: Live | None = None
         self._histories: dict[str, _History] = {}
         self._next_update_s = 0.0
@@ -228,16 +233,16 @@ class ProgressTable(StatsWriter):
         return Row(
             trainer.name,
             trainer.step,
-            trainer.settings.max_steps,
+            None if self._endless else trainer.settings.max_steps,
             steps_per_s=history.steps_per_s(now_s, trainer.step),
             reward=trainer.mean_reward,
             change=history.rewards[1] - history.rewards[0] if len(history.rewards) == 2 else None,
             episode_length=history.episode_length,
-            is_learning=trainer.is_learning,
         )
 
     def __enter__(self) -> Self:
-        if self._console.is_interactive:
+        # Some builders force colors, and with them what rich takes for a terminal, into a log file.
+        if self._console.is_interactive and self._console.file.isatty():
             # Drawn by `update` alone: a thread of its own would read trainers in mid-step.
             self._live = Live(console=self._console, auto_refresh=False, transient=True)
             self._live.start()
