@@ -68,13 +68,13 @@ class Column(NamedTuple):
 
     Attributes:
         header: What stands above it.
-        cell: Makes what it shows of a behavior.
+        cell: Makes what it shows of a behavior; plain text would be read as rich's markup.
         rank: Where the terminal is too narrow, the columns of the highest rank go first.
         justify: Where the cell stands in its column.
     """
 
     header: str
-    cell: Callable[[Row], str | Text | ProgressBar]
+    cell: Callable[[Row], Text | ProgressBar]
     rank: int
     justify: Literal["left", "right"] = "right"
 
@@ -89,34 +89,44 @@ def _bar(row: Row) -> Text | ProgressBar:
     return Text() if row.max_steps is None else ProgressBar(row.max_steps, row.step, BAR_WIDTH)
 
 
-def _steps(row: Row) -> str:
-    return f"{row.step:,}" if row.max_steps is None else f"{row.step:,} of {row.max_steps:,}"
+def _steps(row: Row) -> Text:
+    return Text(f"{row.step:,}" if row.max_steps is None else f"{row.step:,} of {row.max_steps:,}")
+
+
+def _speed(row: Row) -> Text:
+    return Text(f"{row.steps_per_s:,.0f}" if row.steps_per_s else "")
+
+
+def _reward(row: Row) -> Text:
+    return Text("" if row.reward is None else f"{row.reward:.3f}")
 
 
 def _change(row: Row) -> Text:
     if row.change is None:
-        return Text("")
+        return Text()
     return Text(f"{row.change:+.3f}", style="green" if row.change >= 0 else "red")
 
 
-def _time_left(row: Row) -> str:
+def _length(row: Row) -> Text:
+    return Text("" if row.episode_length is None else f"{row.episode_length:.0f}")
+
+
+def _time_left(row: Row) -> Text:
     if row.max_steps is None:
-        return "no end"
+        return Text("no end")
     if row.step >= row.max_steps:
-        return "done"
-    return hours((row.max_steps - row.step) / row.steps_per_s) if row.steps_per_s else "?"
+        return Text("done")
+    return Text(hours((row.max_steps - row.step) / row.steps_per_s) if row.steps_per_s else "?")
 
 
 COLUMNS = [
     Column("behavior", _name, 0, "left"),
     Column("", _bar, 6, "left"),
     Column("steps", _steps, 3),
-    Column("steps/s", lambda row: f"{row.steps_per_s:,.0f}" if row.steps_per_s else "", 4),
-    Column("reward", lambda row: "" if row.reward is None else f"{row.reward:.3f}", 1),
+    Column("steps/s", _speed, 4),
+    Column("reward", _reward, 1),
     Column("change", _change, 5),
-    Column(
-        "length", lambda row: "" if row.episode_length is None else f"{row.episode_length:.0f}", 7
-    ),
+    Column("length", _length, 7),
     Column("left", _time_left, 2),
 ]
 
@@ -136,34 +146,29 @@ def progress_table(rows: Sequence[Row], *, lessons: str = "", width: int) -> Ren
         lessons: The present lessons, in words.
         width: Of the terminal.
     """
-    columns = [(column, [_cell(column, row) for row in rows]) for column in COLUMNS]
-    while len(columns) > 1 and _total_width(columns) > width:
-        columns.remove(max(columns, key=lambda column_and_cells: column_and_cells[0].rank))
+    columns = list(COLUMNS)
+    while len(columns) > 1 and _width(columns, rows) > width:
+        columns.remove(max(columns, key=lambda column: column.rank))
     table = Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False, header_style="dim")
-    for column, _ in columns:
+    for column in columns:
         table.add_column(column.header, justify=column.justify, no_wrap=True, overflow="ellipsis")
-    for cells in zip(*(cells for _, cells in columns), strict=True):
-        table.add_row(*cells)
+    for row in rows:
+        table.add_row(*(column.cell(row) for column in columns))
     if not lessons:
         return table
     return Group(table, Text(f"lessons: {lessons}", no_wrap=True, overflow="ellipsis"))
 
 
-Cell = Text | ProgressBar
-
-
-def _cell(column: Column, row: Row) -> Cell:
-    cell = column.cell(row)
-    return Text(cell) if isinstance(cell, str) else cell  # as it is: names hold no markup
-
-
-def _cell_width(cell: Cell) -> int:
-    return cell.cell_len if isinstance(cell, Text) else BAR_WIDTH
-
-
-def _total_width(columns: Iterable[tuple[Column, Sequence[Cell]]]) -> int:
-    widths = [max([len(column.header), *map(_cell_width, cells)]) for column, cells in columns]
+def _width(columns: Sequence[Column], rows: Sequence[Row]) -> int:
+    widths = [
+        max([len(column.header), *(_cell_width(column.cell(row)) for row in rows)])
+        for column in columns
+    ]
     return sum(widths) + GAP * (len(widths) - 1)
+
+
+def _cell_width(cell: Text | ProgressBar) -> int:
+    return cell.cell_len if isinstance(cell, Text) else BAR_WIDTH
 
 
 @dataclass
