@@ -598,7 +598,10 @@ def test_samplers_have_their_seeds_as_soon_as_the_run_has_one(file: Path) -> Non
 
 
 class PluginSettings(HyperparameterSettings):
+    """Of an algorithm that a plug-in brings."""
+
     temperature: float = 1.0
+    """How evenly it acts."""
 
 
 @pytest.fixture

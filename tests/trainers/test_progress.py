@@ -140,7 +140,7 @@ def test_the_table_follows_the_trainer_and_its_summaries(clock: SimpleNamespace)
         assert "3.250" in text and "+0.500" in text and " 7 " in text
         assert "lessons: wall 1 of 2 (low)" in text
         table.update([trainer])
-        assert drawn(console) == "", "it is drawn twice a second at most"
+        assert drawn(console) == "", "it is drawn once a second at most"
 
 
 def test_the_speed_is_that_of_the_last_minute(clock: SimpleNamespace) -> None:

@@ -20,7 +20,8 @@ from rich.text import Text
 from mlagents.trainers.settings.behavior import BehaviorSettings
 from mlagents.trainers.stats import CUMULATIVE_REWARD, EPISODE_LENGTH, StatsSummary, StatsWriter
 
-REFRESH_S = 0.5
+REFRESH_S = 1.0
+"""Drawing takes milliseconds that the steps wait for."""
 SPEED_PERIOD_S = 60.0
 """An update holds up the steps for seconds; over a minute the speed is steady."""
 
