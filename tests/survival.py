@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -175,12 +176,12 @@ def kill_trainer(run: Run, rng: random.Random) -> int:
 
 def kill_player(run: Run, rng: random.Random) -> int:
     os.kill(run.player(rng), signal.SIGKILL)
-    return run.end(timeout_s=5)
+    return run.end(timeout_s=10)
 
 
 def stop_player(run: Run, rng: random.Random) -> int:
     os.kill(run.player(rng), signal.SIGSTOP)
-    return run.end(timeout_s=PLAYER_TIMEOUT_S + 8)
+    return run.end(timeout_s=PLAYER_TIMEOUT_S + 15)
 
 
 def terminate(run: Run, rng: random.Random) -> int:
@@ -325,6 +326,7 @@ def listening_ports(pid: int | None = None) -> set[int]:
 
 def _sockets(pid: int) -> Iterator[str]:
     for descriptor in Path(f"/proc/{pid}/fd").iterdir():
-        target = os.readlink(descriptor)
-        if target.startswith("socket:"):
-            yield target.removeprefix("socket:[").removesuffix("]")
+        with suppress(FileNotFoundError):  # closed meanwhile
+            target = os.readlink(descriptor)
+            if target.startswith("socket:"):
+                yield target.removeprefix("socket:[").removesuffix("]")

@@ -8,6 +8,7 @@ import torch
 
 from guess_environment import GuessEnvironment
 from mlagents.trainers.data.segments import Segments
+from mlagents.trainers.exception import UnityTrainerException
 from mlagents.trainers.settings.behavior import BehaviorSettings
 from mlagents.trainers.training.trainer import OnPolicyTrainer
 from mlagents_envs.base_env import ActionSpec, ActionTuple
@@ -278,3 +279,17 @@ def test_a_policy_of_nan_has_diverged() -> None:
     with torch.no_grad():
         next(trainer.algorithm.actor.parameters())[0] = torch.nan
     assert trainer.has_diverged
+
+
+def test_a_closed_trainer_gives_up_at_its_next_gradient_step() -> None:
+    env = GuessEnvironment()
+    endless = {"batch_size": 32, "buffer_size": 256, "num_epoch": 1_000_000}
+    trainer = make_trainer(env, settings(threaded=True, hyperparameters=endless))
+    roll(trainer, env, 40)
+    assert trainer._update is not None and not trainer._update.done()
+
+    trainer.close()
+
+    assert trainer._update.done()
+    with pytest.raises(UnityTrainerException, match="was closed while it learned"):
+        trainer.finish_update()

@@ -93,6 +93,13 @@ class Controller:
                 cannot go on.
         """
         try:
+            self._train_and_save()
+        finally:
+            for trainer in self.trainers.values():
+                trainer.close()
+
+    def _train_and_save(self) -> None:
+        try:
             self._train()
         except Interrupted:
             logger.info("Interrupted." if self._inference else "Interrupted: saving.")

@@ -11,8 +11,7 @@ T = TypeVar("T")
 def in_background(call: Callable[[], T], *, name: str) -> Future[T]:
     """Start `call` in a new thread; the future gives what it returns, or raises what it raises.
 
-    Unlike an executor's threads, it does not hold up the end of a process that is told to end at
-    once.
+    Unlike an executor's thread, it does not hold up the end of the process.
     """
     future: Future[T] = Future()
 

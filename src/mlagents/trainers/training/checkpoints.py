@@ -130,7 +130,7 @@ class RunFolder:
                 self.path.rename(backup)
                 logger.info(f"Moved the earlier run to {backup}.")
             self.logs.mkdir(parents=True, exist_ok=True)
-            for left_by_a_kill in self.path.rglob(".*.tmp"):
+            for left_by_a_kill in self.path.rglob(".*.[0-9]*.tmp"):
                 left_by_a_kill.unlink()
         except OSError as error:
             raise UnityTrainerException(

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
@@ -16,6 +16,7 @@ from mlagents.trainers.algorithms.policy import Policy
 from mlagents.trainers.algorithms.ppo import PPO
 from mlagents.trainers.algorithms.reward_signals import ExtrinsicReward
 from mlagents.trainers.data.segments import Segments
+from mlagents.trainers.exception import UnityTrainerException
 from mlagents.trainers.networks.actor_critic import Actor
 from mlagents.trainers.rollout.collector import Collector, Lanes
 from mlagents.trainers.settings.behavior import BehaviorSettings
@@ -51,7 +52,10 @@ class Algorithm(Protocol):
         """Everything that learns, by its name in a checkpoint."""
 
     def score(self, segments: Segments) -> FloatArray:
-        """(N, signals) reward of every step; called also while an update runs."""
+        """(N, signals) reward of every step.
+
+        Called also while an update runs in its own thread: it reads nothing that an update changes.
+        """
 
 
 class OnPolicyAlgorithm(Algorithm, Protocol):
@@ -134,6 +138,10 @@ class Trainer(ABC):
         self._requests: list[_Request] = []
         self._signal_returns: dict[int, FloatArray] = {}
         self._update: Future[tuple[dict[str, float], TimerNode]] | None = None
+        self._is_closed = False
+        for module in self.algorithm.modules().values():
+            if isinstance(module, torch.optim.Optimizer):
+                module.register_step_pre_hook(self._refuse_when_closed)
 
     @abstractmethod
     def make_algorithm(self, *, device: torch.device, seed: int) -> Algorithm:
@@ -279,6 +287,16 @@ class Trainer(ABC):
             results, times = update.result()
         get_timer_root().merge(times, "trainer_threads")
         self._take_over(results)
+
+    def close(self) -> None:
+        """Give up the update in progress, if there is one, at its next gradient step."""
+        self._is_closed = True
+        if self._update is not None:
+            wait([self._update])
+
+    def _refuse_when_closed(self, *_step: object) -> None:
+        if self._is_closed:
+            raise UnityTrainerException(f"the trainer of {self.name} was closed while it learned")
 
     def _take_over(self, results: dict[str, float]) -> None:
         self._policy.refresh()
