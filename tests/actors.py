@@ -39,7 +39,7 @@ def make_actor(
             parameter.normal_(std=1 / math.sqrt(parameter.shape[-1]), generator=generator)
         if normalize:
             for _ in range(2):
-                actor.body.update_normalization(
+                actor.body.observations.update_normalization(
                     [
                         torch.randn(20, o.shape[0], generator=generator) * 2 + 1
                         for o in spec.observation_specs

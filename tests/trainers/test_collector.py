@@ -1,5 +1,5 @@
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,6 +28,7 @@ SPEC = BehaviorSpec(
     ],
     ActionSpec(2, (3, 2)),
 )
+MEMORY_SIZE = 2
 
 
 class Source:
@@ -71,6 +72,7 @@ class Source:
             discrete,
             log_probs=self.numbers(n_agents, 4),
             entropy=0.0,
+            memory=self.numbers(n_agents, MEMORY_SIZE),
         )
 
 
@@ -86,6 +88,8 @@ def scribble(steps: DecisionSteps | TerminalSteps) -> None:
 @dataclass
 class Step:
     obs: list[NDArray[Any]]
+    memory: NDArray[Any]
+    """What the agent remembered before it."""
     chosen: list[NDArray[Any]] = field(default_factory=list)
     rewards: tuple[float, float] = (0.0, 0.0)
 
@@ -98,6 +102,8 @@ class Agent:
     """Of the present segment, all closed."""
     episode_return: float = 0.0
     episode_length: int = 0
+    memory: NDArray[Any] = field(default_factory=lambda: np.zeros(MEMORY_SIZE, np.float32))
+    """What it remembers now."""
 
     def close(self, reward: float, group_reward: float) -> None:
         self.open.rewards = reward, group_reward
@@ -114,8 +120,9 @@ class Piece(NamedTuple):
     episode_return: float
     ended: tuple[bool, bool]
     rows: list[list[NDArray[Any]]]
-    """What each step holds: observations, then what was chosen, then rewards."""
-    last_obs: list[NDArray[Any]]
+    """What each step holds: observations, memory, what was chosen, rewards."""
+    last: list[NDArray[Any]]
+    """What was observed, and remembered, after the last step."""
 
 
 class Reference:
@@ -132,18 +139,20 @@ class Reference:
             if (player, agent_id) in self.agents:
                 agent = self.agents.pop((player, agent_id))
                 agent.close(end.reward, end.group_reward)
-                self.emit(agent, end.obs, (not end.interrupted, end.interrupted))
+                ended = not end.interrupted, end.interrupted
+                self.emit(agent, [*end.obs, agent.memory], ended)
         for agent_id, begin in decisions.items():
-            step = Step([array.copy() for array in begin.obs])
+            obs = [array.copy() for array in begin.obs]
             if (player, agent_id) not in self.agents:
+                step = Step(obs, np.zeros(MEMORY_SIZE, np.float32))
                 self.agents[player, agent_id] = Agent(self.n_episodes, step)
                 self.n_episodes += 1
                 continue
             agent = self.agents[player, agent_id]
             agent.close(begin.reward, begin.group_reward)
-            agent.open = step
+            agent.open = Step(obs, agent.memory)
             if len(agent.steps) == self.horizon:
-                self.emit(agent, begin.obs, (False, False))
+                self.emit(agent, [*obs, agent.memory], (False, False))
 
     def decide(
         self, keys: Iterable[tuple[int, int]], mask: NDArray[np.bool_], decision: Decision
@@ -151,21 +160,28 @@ class Reference:
         for row, key in enumerate(keys):
             chosen = (decision.continuous, decision.discrete, decision.log_probs, mask)
             self.agents[key].open.chosen = [array[row].copy() for array in chosen]
+            self.agents[key].memory = decision.memory[row].copy()
+
+    def forget(self, player: int) -> None:
+        self.agents = {key: agent for key, agent in self.agents.items() if key[0] != player}
 
     def cut(self) -> None:
         for agent in self.agents.values():
             if agent.steps:
-                self.emit(agent, agent.open.obs, (False, False))
+                self.emit(agent, [*agent.open.obs, agent.open.memory], (False, False))
 
-    def emit(self, agent: Agent, last_obs: list[NDArray[Any]], ended: tuple[bool, bool]) -> None:
+    def emit(self, agent: Agent, last: list[NDArray[Any]], ended: tuple[bool, bool]) -> None:
         self.pieces.append(
             Piece(
                 agent.episode,
                 agent.episode_length,
                 agent.episode_return,
                 ended,
-                [[*step.obs, *step.chosen, *map(np.array, step.rewards)] for step in agent.steps],
-                [array.copy() for array in last_obs],
+                [
+                    [*step.obs, step.memory, *step.chosen, *map(np.array, step.rewards)]
+                    for step in agent.steps
+                ],
+                [array.copy() for array in last],
             )
         )
         agent.steps = []
@@ -175,6 +191,7 @@ def pieces_of(segments: Segments) -> list[Piece]:
     """Take segments apart."""
     columns = [
         *segments.obs,
+        segments.memory,
         segments.continuous,
         segments.discrete,
         segments.log_probs,
@@ -192,7 +209,7 @@ def pieces_of(segments: Segments) -> list[Piece]:
             float(segments.episode_return[s]),
             (bool(segments.terminated[s]), bool(segments.interrupted[s])),
             [[column[row] for column in columns] for row in range(end - n_steps, end)],
-            [last[s] for last in segments.last_obs],
+            [last[s] for last in (*segments.last_obs, segments.last_memory)],
         )
         for s, (n_steps, end) in enumerate(zip(segments.length, ends, strict=True))
     ]
@@ -202,7 +219,7 @@ def assert_same_pieces(found: list[Piece], wanted: list[Piece]) -> None:
     found, wanted = (sorted(pieces, key=lambda piece: piece[:2]) for pieces in (found, wanted))
     assert [piece[:4] for piece in found] == [piece[:4] for piece in wanted]
     for left, right in zip(found, wanted, strict=True):
-        np.testing.assert_equal(left.last_obs, right.last_obs)
+        np.testing.assert_equal(left.last, right.last)
         np.testing.assert_equal(left.rows, right.rows)
 
 
@@ -221,14 +238,19 @@ class Round(NamedTuple):
 
     messages: dict[int, Message]
     cut: bool
+    forget: int | None = None
+    """A player whose episodes are void before this round."""
 
 
 def play(rounds: Iterable[Round], *, horizon: int) -> None:
     """Run a course of events through collector and reference; all they give must be equal."""
     source, reference = Source(), Reference(horizon)
-    collector = Collector(SPEC, time_horizon=horizon)
+    collector = Collector(SPEC, time_horizon=horizon, memory_size=MEMORY_SIZE)
     taken: list[Segments] = []
-    for messages, cut in rounds:
+    for messages, cut, forgotten in rounds:
+        if forgotten is not None:
+            collector.forget(forgotten)
+            reference.forget(forgotten)
         keys: list[tuple[int, int]] = []
         lanes: list[Lanes] = [np.zeros(0, np.int64)]
         for player, (agents, ends) in messages.items():
@@ -241,6 +263,9 @@ def play(rounds: Iterable[Round], *, horizon: int) -> None:
         if cut:
             collector.cut()
             reference.cut()
+        if keys:
+            remembered = [reference.agents[key].memory for key in keys]
+            np.testing.assert_array_equal(collector.memory(np.concatenate(lanes)), remembered)
         mask, decision = source.decision(len(keys))
         collector.decide(np.concatenate(lanes), mask, decision)
         reference.decide(keys, mask, decision)
@@ -263,6 +288,7 @@ rounds = st.builds(
     Round,
     messages=st.dictionaries(st.integers(0, 1), messages, min_size=1),
     cut=st.sampled_from([False, False, True]),
+    forget=st.sampled_from([None, None, None, 0, 1]),
 )
 
 
@@ -308,7 +334,7 @@ def take(collector: Collector) -> Segments:
 
 
 def test_the_reward_of_a_step_is_what_came_with_the_next_report() -> None:
-    collector, source = Collector(SPEC, time_horizon=10), Source()
+    collector, source = Collector(SPEC, time_horizon=10, memory_size=MEMORY_SIZE), Source()
     first = reported(collector, source, 7)
     second = reported(collector, source, 7)
     assert collector.take() is None
@@ -328,7 +354,7 @@ def test_the_reward_of_a_step_is_what_came_with_the_next_report() -> None:
 
 
 def test_a_full_segment_is_cut_and_its_episode_goes_on() -> None:
-    collector, source = Collector(SPEC, time_horizon=2), Source()
+    collector, source = Collector(SPEC, time_horizon=2, memory_size=MEMORY_SIZE), Source()
     reports = [reported(collector, source, 0) for _ in range(4)]
     reported(collector, source, a0=True)
     segments = take(collector)
@@ -342,7 +368,7 @@ def test_a_full_segment_is_cut_and_its_episode_goes_on() -> None:
 
 
 def test_an_agent_may_end_and_begin_in_one_message() -> None:
-    collector, source = Collector(SPEC, time_horizon=10), Source()
+    collector, source = Collector(SPEC, time_horizon=10, memory_size=MEMORY_SIZE), Source()
     reported(collector, source, 0)
     reported(collector, source, 0, a0=False)
     assert take(collector).episode_length.tolist() == [1]
@@ -353,13 +379,13 @@ def test_an_agent_may_end_and_begin_in_one_message() -> None:
 
 
 def test_an_agent_that_ends_without_having_acted_leaves_nothing() -> None:
-    collector, source = Collector(SPEC, time_horizon=10), Source()
+    collector, source = Collector(SPEC, time_horizon=10, memory_size=MEMORY_SIZE), Source()
     reported(collector, source, a3=False)
     assert collector.take() is None
 
 
 def test_a_cut_hands_over_all_closed_steps_and_keeps_the_open_ones() -> None:
-    collector, source = Collector(SPEC, time_horizon=10), Source()
+    collector, source = Collector(SPEC, time_horizon=10, memory_size=MEMORY_SIZE), Source()
     reported(collector, source, 0)
     reported(collector, source, 0, 1)
     decisions = source.decisions([1, 0])
@@ -379,8 +405,38 @@ def test_a_cut_hands_over_all_closed_steps_and_keeps_the_open_ones() -> None:
 
 
 def test_a_cut_of_nothing_is_nothing() -> None:
-    collector, source = Collector(SPEC, time_horizon=10), Source()
+    collector, source = Collector(SPEC, time_horizon=10, memory_size=MEMORY_SIZE), Source()
     collector.cut()
     reported(collector, source, 0)
     collector.cut()
     assert collector.take() is None
+
+
+def test_images_of_8_bit_stay_so_and_take_no_more_room_than_their_pixels() -> None:
+    image = ObservationSpec(
+        (3, 40, 40), (DimensionProperty.NONE,) * 3, ObservationType.DEFAULT, "image", np.dtype("u1")
+    )
+    spec = BehaviorSpec([image], ActionSpec(1, ()))
+    collector = Collector(spec, time_horizon=4)
+    rng = np.random.default_rng(0)
+    shown = rng.integers(256, size=(5, 2, 3, 40, 40), dtype=np.uint8)
+    ids, zeros = np.arange(2, dtype=np.int32), np.zeros(2, np.float32)
+    for images in shown:
+        steps = DecisionSteps([images], zeros, ids, None, ids, zeros)
+        lanes = collector.observe(0, steps, TerminalSteps.empty(spec))
+        action = np.zeros((2, 1), np.float32), np.zeros((2, 0), np.int32)
+        memory = np.zeros((2, 0), np.float32)
+        decision = Decision(ActionTuple(*action), *action, action[0], 0.0, memory)
+        collector.decide(lanes, np.zeros((2, 0), np.bool_), decision)
+    segments = take(collector)
+    assert segments.obs[0].dtype == segments.last_obs[0].dtype == np.uint8
+    np.testing.assert_array_equal(segments.obs[0][:4], shown[:4, 0])
+    np.testing.assert_array_equal(segments.last_obs[0], shown[4])
+    kept = [getattr(segments, field.name) for field in fields(Segments)]
+    n_bytes = sum(sum(a.nbytes for a in k) if isinstance(k, list) else k.nbytes for k in kept)
+    n_images = segments.n_steps + len(segments.length)
+    assert n_bytes < 1.1 * n_images * image_size(image)
+
+
+def image_size(spec: ObservationSpec) -> int:
+    return int(np.prod(spec.shape))

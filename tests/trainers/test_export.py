@@ -383,7 +383,7 @@ def test_3dball_trained_in_unity_acts_the_same_through_our_actor_and_export() ->
     published, weights = load_published("3DBall")
     actor = Actor(CONTINUOUS, NetworkSettings(normalize=True, hidden_units=128, num_layers=2))
     take_over(actor, CONTINUOUS, weights, "_continuous_distribution.mu")
-    normalizer = actor.body.encoders[0].normalizer
+    normalizer = actor.body.observations.encoders[0].normalizer
     normalizer.shift.copy_(
         torch.tensor(
             weights["network_body.observation_encoder.processors.0.normalizer.running_mean"]

@@ -147,7 +147,7 @@ def test_resume_goes_on_at_the_step_and_curve_where_it_stopped() -> None:
     assert [step for step, _ in resumed] == [1000, 2000, 3000, 4000, 5000]
     assert resumed[3][1] > rewards[0][1] + 0.3, "what was learned is there from the start"
     assert checkpoint()["global_step"] > stopped["global_step"]
-    count = "body.encoders.0.normalizer.count"
+    count = "body.observations.encoders.0.normalizer.count"
     assert checkpoint()["Policy"][count] > stopped["Policy"][count] > 2500
 
 

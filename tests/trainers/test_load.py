@@ -802,11 +802,6 @@ def test_a_dump_loads_as_what_was_dumped(file: Path, written: dict[str, Any]) ->
         ("behaviors: {A: {reward_signals: {gail: {demo_path: a}}}}", "behaviors.A.reward_signals"),
         ("behaviors: {A: {behavioral_cloning: {demo_path: a}}}", "behaviors.A.behavioral_cloning"),
         ("behaviors: {A: {self_play: {}}}", "behaviors.A.self_play"),
-        ("behaviors: {A: {network_settings: {memory: {}}}}", "behaviors.A.network_settings.memory"),
-        (
-            "behaviors: {A: {trainer_type: ppo, hyperparameters: {max_grad_norm: 0.5}}}",
-            "behaviors.A.hyperparameters.max_grad_norm",
-        ),
     ],
 )
 def test_what_is_not_built_yet_is_refused_by_name(file: Path, text: str, key: str) -> None:

@@ -3,6 +3,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from actors import (
@@ -20,20 +21,20 @@ from mlagents.trainers.exception import UnityTrainerException
 from mlagents.trainers.networks.actions import ActionHeads, gaussian_entropy, gaussian_log_prob
 from mlagents.trainers.networks.actor_critic import Actor, ActorCritic
 from mlagents.trainers.networks.body import NetworkBody
-from mlagents.trainers.networks.encoders import make_encoder
 from mlagents.trainers.networks.frozen import freeze
 from mlagents.trainers.networks.layers import Normalizer, dense_block, linear
 from mlagents.trainers.settings.behavior import NetworkSettings
 from mlagents_envs.base_env import (
     ActionSpec,
     BehaviorSpec,
-    DimensionProperty,
-    ObservationSpec,
-    ObservationType,
 )
 from samples import assert_normal
 
 every_behavior = pytest.mark.parametrize("spec", BEHAVIORS.values(), ids=BEHAVIORS.keys())
+
+
+def no_memory(n_agents: int) -> NDArray[np.float32]:
+    return np.zeros((n_agents, 0), np.float32)
 
 
 def swish(x: Tensor) -> Tensor:
@@ -75,9 +76,10 @@ def test_values_start_xavier_uniform_without_bias() -> None:
 
 
 @pytest.mark.parametrize(("num_layers", "built"), [(0, 1), (1, 1), (3, 3)])
-def test_dense_block_builds_at_least_one_layer(num_layers: int, built: int) -> None:
-    block = dense_block(5, 4, num_layers)
-    shapes = [layer.weight.shape for layer in block if isinstance(layer, nn.Linear)]
+def test_a_body_has_at_least_one_layer(num_layers: int, built: int) -> None:
+    settings = NetworkSettings(hidden_units=4, num_layers=num_layers)
+    body = NetworkBody(behavior(5).observation_specs, settings)
+    shapes = [layer.weight.shape for layer in body.dense if isinstance(layer, nn.Linear)]
     assert shapes == [(4, 5), *[(4, 4)] * (built - 1)]
 
 
@@ -157,7 +159,7 @@ def test_body_normalizes_and_joins_observations_in_order() -> None:
     obs = [torch.randn(4, 2), torch.randn(4, 3)]
     normal = []
     for i, batch in enumerate(obs):
-        name = f"body.encoders.{i}.normalizer"
+        name = f"body.observations.encoders.{i}.normalizer"
         variance = state[f"{name}.squares"] / state[f"{name}.count"]
         normal.append(((batch - state[f"{name}.mean"]) / variance.sqrt()).clamp(-5, 5).float())
     weight, bias = state["body.dense.0.weight"], state["body.dense.0.bias"]
@@ -167,48 +169,21 @@ def test_body_normalizes_and_joins_observations_in_order() -> None:
 
 def test_each_observation_has_its_own_statistics() -> None:
     body = NetworkBody(behavior(1, 1).observation_specs, NetworkSettings(normalize=True))
-    body.update_normalization([torch.tensor([[2.0], [4.0]]), torch.tensor([[0.0]])])
-    first, second = (encoder.normalizer for encoder in body.encoders)
+    body.observations.update_normalization([torch.tensor([[2.0], [4.0]]), torch.tensor([[0.0]])])
+    first, second = (encoder.normalizer for encoder in body.observations.encoders)
     assert (first.count, first.mean) == (3, 2)
     assert (second.count, second.mean) == (2, 0)
 
 
 def test_without_normalize_there_are_no_statistics() -> None:
     body = NetworkBody(behavior(2).observation_specs, NetworkSettings(normalize=False))
-    body.update_normalization([torch.full((5, 2), 100.0)])
+    body.observations.update_normalization([torch.full((5, 2), 100.0)])
     assert not list(body.buffers())
 
 
 def test_a_behavior_without_observations_is_refused() -> None:
     with pytest.raises(UnityTrainerException, match="no observation"):
         Actor(BehaviorSpec([], ActionSpec(1, ())), NetworkSettings())
-
-
-@pytest.mark.parametrize(
-    "spec",
-    [
-        ObservationSpec(
-            (84, 84), (DimensionProperty.NONE,) * 2, ObservationType.DEFAULT, "odd_sensor"
-        ),
-        ObservationSpec((4,), (DimensionProperty.NONE,), ObservationType.GOAL_SIGNAL, "odd_sensor"),
-        ObservationSpec(
-            (4,), (DimensionProperty.VARIABLE_SIZE,), ObservationType.DEFAULT, "odd_sensor"
-        ),
-    ],
-    ids=["matrix", "goal", "variable"],
-)
-def test_an_observation_that_cannot_be_learned_from_is_refused_by_name(
-    spec: ObservationSpec,
-) -> None:
-    with pytest.raises(UnityTrainerException, match="'odd_sensor'"):
-        make_encoder(spec, normalize=False)
-
-
-def test_a_vector_of_unspecified_properties_is_a_vector() -> None:
-    unspecified = ObservationSpec(
-        (4,), (DimensionProperty.UNSPECIFIED,), ObservationType.DEFAULT, "vector"
-    )
-    assert make_encoder(unspecified, normalize=True).output_size == 4
 
 
 # ------------------------------------------------------------------------------------------ actions
@@ -343,7 +318,8 @@ def test_a_frozen_actor_gives_what_the_actor_gives(
     frozen = freeze(actor)
     for n_agents in (1, 33):
         obs = observations(spec, n_agents, np.random.default_rng(n_agents))
-        for found, wanted in zip(frozen.forward(obs), outputs(actor, obs), strict=True):
+        *found_outputs, _ = frozen.forward(obs, no_memory(n_agents))
+        for found, wanted in zip(found_outputs, outputs(actor, obs), strict=True):
             if wanted is None:
                 assert found is None
             else:
@@ -358,12 +334,12 @@ def test_a_frozen_actor_does_not_learn_and_leaves_observations_alone(spec: Behav
     frozen = freeze(actor)
     obs = observations(spec, 5, np.random.default_rng(0))
     kept = [batch.copy() for batch in obs]
-    before, log_std = frozen.forward(obs), frozen.log_std.copy()
+    before, log_std = frozen.forward(obs, no_memory(5)), frozen.log_std.copy()
     with torch.no_grad():
         for parameter in actor.parameters():
             parameter += 1.0
-        actor.body.update_normalization([torch.from_numpy(batch) + 9 for batch in obs])
-    for old, new in zip(before, frozen.forward(obs), strict=True):
+        actor.body.observations.update_normalization([torch.from_numpy(batch) + 9 for batch in obs])
+    for old, new in zip(before, frozen.forward(obs, no_memory(5)), strict=True):
         np.testing.assert_array_equal(old, new)
     np.testing.assert_array_equal(frozen.log_std, log_std)
     for batch, copy in zip(obs, kept, strict=True):
@@ -374,6 +350,6 @@ def test_far_from_zero_a_frozen_actor_saturates_quietly() -> None:
     # exp of more than 88 overflows float32; swish is still 0 there, or its argument above.
     actor = make_actor(DISCRETE)
     obs = [np.float32([[-1000.0] * 8, [1000.0] * 8])]
-    _, found = freeze(actor).forward(obs)
+    _, found, _ = freeze(actor).forward(obs, no_memory(2))
     _, wanted = outputs(actor, obs)
     np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-3)

@@ -41,10 +41,12 @@ def experience(rng: np.random.Generator) -> Segments:
         discrete=np.stack([rng.integers(0, 2, N), rng.integers(0, 2, N)], 1).astype(np.int32),
         log_probs=rng.uniform(-1.5, -0.5, (N, 4)).astype("f4"),
         action_mask=np.tile([False, False, True, False, False], (N, 1)),
+        memory=np.zeros((N, 0), "f4"),
         reward=rng.normal(size=N).astype("f4"),
         group_reward=rng.normal(size=N).astype("f4"),
         length=np.array(LENGTH),
         last_obs=[rng.normal(size=(3, 3)).astype("f4"), rng.normal(size=(3, 2)).astype("f4")],
+        last_memory=np.zeros((3, 0), "f4"),
         terminated=np.array([True, False, False]),
         interrupted=np.array([False, True, False]),
         episode=np.arange(3),
@@ -182,7 +184,7 @@ def test_every_row_is_learned_from_once_per_pass() -> None:
     ppo = PPO(SPEC, settings(batch_size=3), device=torch.device("cpu"), seed=1)
     batch, _ = ppo._prepare(segments, ppo.score(segments))
 
-    parts = batch.shuffled_minibatches(3, ppo.generator)
+    parts = [part for part, _ in ppo._minibatches(batch, segments.length)]
 
     # Eight rows in batches of three: two are left over, and no row is dealt twice.
     rows = np.concatenate([part.obs[0].numpy() for part in parts])
@@ -207,6 +209,8 @@ def test_normalization_changes_only_after_the_update_that_it_was_acted_with() ->
     # Fresh statistics are mean 0 and deviation 1, so the first update is that of plain networks.
     first = ppo.update(segments, ppo.score(segments), step=0)
     assert first == pytest.approx(plain.update(segments, plain.score(segments), step=0), rel=1e-5)
-    (normalizer, _) = (encoder.normalizer for encoder in ppo.network.actor.body.encoders)
+    (normalizer, _) = (
+        encoder.normalizer for encoder in ppo.network.actor.body.observations.encoders
+    )
     assert normalizer is not None
     assert int(normalizer.count) == 1 + N

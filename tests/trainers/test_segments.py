@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from mlagents.trainers.data.segments import Segments, is_step, to_columns
+from mlagents.trainers.data.segments import Segments, cut_into, is_step, to_columns
 
 
 def make_segments(length: list[int], *, first: int = 0) -> Segments:
@@ -19,10 +19,12 @@ def make_segments(length: list[int], *, first: int = 0) -> Segments:
         discrete=steps[:, None].astype(np.int32),
         log_probs=-steps[:, None] - np.float32([0.1, 0.2, 0.3]),
         action_mask=(steps[:, None] + np.arange(4)) % 3 == 0,
+        memory=steps[:, None] + np.float32([0.4, 0.5]),
         reward=steps.astype(np.float32),
         group_reward=-steps.astype(np.float32),
         length=np.array(length),
         last_obs=[ends[:, None] + np.zeros(2, np.float32), ends[:, None, None] + np.ones((1, 3))],
+        last_memory=ends[:, None] + np.float32([0.6, 0.7]),
         terminated=ends % 3 == 0,
         interrupted=ends % 3 == 1,
         episode=ends,
@@ -85,3 +87,21 @@ def test_columns_come_back_as_rows_and_hold_zeros_besides(
     np.testing.assert_array_equal(columns[is_step(length)], rows)
     np.testing.assert_array_equal(is_step(length).sum(axis=1), length)
     assert not columns[~is_step(length)].any()
+
+
+def test_cut_into_by_hand() -> None:
+    # 5 = 2 + 2 + 1, 2 = 2, 1 = 1, 4 = 2 + 2.
+    np.testing.assert_array_equal(cut_into(2, np.array([5, 2, 1, 4])), [2, 2, 1, 2, 1, 2, 2])
+
+
+@settings(deadline=None)
+@given(st.integers(1, 9), st.lists(st.integers(1, 30), min_size=1, max_size=9))
+def test_sequences_are_as_long_as_they_may_be_and_never_cross_a_segment(
+    longest: int, length: list[int]
+) -> None:
+    cut = cut_into(longest, np.array(length))
+    assert cut.min() >= 1
+    assert cut.max() <= longest
+    ends = np.cumsum(cut)
+    assert set(np.cumsum(length)) <= set(ends)
+    assert len(cut) == sum(-(-n_steps // longest) for n_steps in length)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +11,7 @@ from mlagents.trainers.data.decision import Decision
 from mlagents.trainers.exception import UnityTrainerException
 from mlagents.trainers.networks.actions import CONTINUOUS_LIMIT, MASKED_LOGIT
 from mlagents.trainers.networks.actor_critic import Actor
+from mlagents.trainers.networks.body import NetworkBody
 from mlagents.trainers.networks.frozen import freeze
 from mlagents_envs.base_env import ActionSpec, ActionTuple
 
@@ -24,12 +26,26 @@ class Policy:
         spec: The actions to decide on.
         deterministic: Take the mean and the likeliest choice in place of a sample.
         rng: Source of the samples.
+        critic_body: The body of a critic with a memory of its own, to be carried along.
+
+    Attributes:
+        memory_size: Numbers that every agent remembers.
     """
 
     def __init__(
-        self, actor: Actor, spec: ActionSpec, *, deterministic: bool, rng: np.random.Generator
+        self,
+        actor: Actor,
+        spec: ActionSpec,
+        *,
+        deterministic: bool,
+        rng: np.random.Generator,
+        critic_body: NetworkBody | None = None,
     ) -> None:
         self._actor = actor
+        self._critic_body = critic_body
+        self.memory_size = actor.body.memory_size
+        if critic_body is not None:
+            self.memory_size += critic_body.memory_size
         self._spec = spec
         self._deterministic = deterministic
         self._rng = rng
@@ -38,7 +54,7 @@ class Policy:
 
     def refresh(self) -> None:
         """Take over the actor's present weights."""
-        self._frozen = freeze(self._actor)
+        self._frozen = freeze(self._actor, self._critic_body)
         self._std = np.exp(self._frozen.log_std)
         self._log_normalizer = self._frozen.log_std + np.float32(0.5 * math.log(2 * math.pi))
         self._continuous_entropy = float(
@@ -47,24 +63,33 @@ class Policy:
             else 0.0
         )
 
-    def act(self, obs: Sequence[NDArray[np.float32]], action_mask: NDArray[np.bool_]) -> Decision:
+    def act(
+        self,
+        obs: Sequence[NDArray[Any]],
+        action_mask: NDArray[np.bool_],
+        memory: FloatArray | None = None,
+    ) -> Decision:
         """Decide for N agents.
 
         Args:
             obs: One (N, *shape) per observation.
             action_mask: (N, sum of branches) True where an action is not allowed.
+            memory: (N, memory size) after the agents' last decision, zeros where an episode begins;
+                None where all begin.
 
         Raises:
             UnityTrainerException: The network gives NaN or infinite numbers.
         """
-        means, logits = self._frozen.forward(obs)
+        n_agents = len(obs[0])
+        if memory is None:
+            memory = np.zeros((n_agents, self.memory_size), np.float32)
+        means, logits, memory = self._frozen.forward(obs, memory)
         for output in (means, logits):
             if output is not None and not math.isfinite(output.sum()):
                 raise UnityTrainerException(
                     "the policy gives NaN or infinite numbers: learning has diverged. Lower "
                     "learning_rate, or set normalize: true if observations are large."
                 )
-        n_agents = len(obs[0])
         continuous = np.zeros((n_agents, 0), np.float32)
         discrete = np.zeros((n_agents, 0), np.int32)
         log_probs: list[FloatArray] = []
@@ -84,6 +109,7 @@ class Policy:
             discrete,
             log_probs[0] if len(log_probs) == 1 else np.concatenate(log_probs, axis=1),
             entropy,
+            memory,
         )
 
     def _sample_continuous(self, means: FloatArray) -> tuple[FloatArray, FloatArray]:

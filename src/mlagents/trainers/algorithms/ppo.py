@@ -1,5 +1,6 @@
 """Proximal policy optimization (arXiv:1707.06347)."""
 
+from collections.abc import Iterator
 from functools import partial
 from typing import NamedTuple
 
@@ -17,8 +18,10 @@ from mlagents.trainers.algorithms.schedules import (
     LEARNING_RATE_FLOOR,
     scheduled,
 )
-from mlagents.trainers.data.segments import Segments, is_step, to_columns
+from mlagents.trainers.data.segments import Segments, cut_into, is_step, to_columns
 from mlagents.trainers.networks.actor_critic import Actor, ActorCritic
+from mlagents.trainers.networks.body import NetworkBody
+from mlagents.trainers.networks.layers import Sequences
 from mlagents.trainers.settings.behavior import BehaviorSettings
 from mlagents.trainers.settings.hyperparameters import PPOSettings
 from mlagents_envs.base_env import BehaviorSpec
@@ -26,11 +29,16 @@ from mlagents_envs.base_env import BehaviorSpec
 FloatArray = NDArray[np.float32]
 
 
+ROWS_AT_ONCE = 2048
+"""Steps whose values are computed at once: many enough to be fast, few enough for images to fit."""
+
+
 class Batch(NamedTuple):
     """Everything one update learns from, on the device; N rows.
 
     Attributes:
         obs: One (N, *shape) per observation.
+        memory: (N, memory size) before the step.
         continuous: (N, A).
         discrete: (N, K) int64.
         action_mask: (N, sum of branches).
@@ -40,6 +48,7 @@ class Batch(NamedTuple):
     """
 
     obs: list[Tensor]
+    memory: Tensor
     continuous: Tensor
     discrete: Tensor
     action_mask: Tensor
@@ -47,14 +56,10 @@ class Batch(NamedTuple):
     advantages: Tensor
     returns: Tensor
 
-    def shuffled_minibatches(self, size: int, generator: torch.Generator) -> "list[Batch]":
-        """Deal the rows out at random into batches of `size`; what does not fill one is left."""
-        n_rows = len(self.advantages)
-        order = torch.randperm(n_rows, generator=generator)[: n_rows // size * size]
-        order = order.to(self.advantages.device)
-        obs = zip(*(o[order].split(size) for o in self.obs), strict=True)
-        others = zip(*(field[order].split(size) for field in self[1:]), strict=True)
-        return [Batch(list(o), *rest) for o, rest in zip(obs, others, strict=True)]
+    def take(self, rows: Tensor) -> "Batch":
+        """Return some of the rows."""
+        others = [field.index_select(0, rows) for field in self[1:]]
+        return Batch([batch.index_select(0, rows) for batch in self.obs], *others)
 
 
 class PPO:
@@ -73,6 +78,8 @@ class PPO:
         assert isinstance(settings.hyperparameters, PPOSettings)
         self.settings = settings.hyperparameters
         self.max_steps = settings.max_steps
+        memory = settings.network_settings.memory
+        self.sequence_length = memory.sequence_length if memory else None
         self.signals = make_reward_signals(settings)
         self.device = device
         with torch.random.fork_rng(devices=[]):
@@ -94,6 +101,11 @@ class PPO:
     def actor(self) -> Actor:
         """The network that acts."""
         return self.network.actor
+
+    @property
+    def remembering_critic(self) -> NetworkBody | None:
+        """The critic's body, if it has a memory of its own."""
+        return self.network.remembering_critic
 
     def modules(self) -> dict[str, nn.Module | torch.optim.Optimizer]:
         """Everything that learns, by its name in a checkpoint."""
@@ -124,11 +136,10 @@ class PPO:
         self.optimizer.param_groups[0]["lr"] = learning_rate
 
         losses: list[Tensor] = []
-        size = min(s.batch_size, len(batch.advantages))
         for _ in range(s.num_epoch):
-            for part in batch.shuffled_minibatches(size, self.generator):
+            for part, sequences in self._minibatches(batch, segments.length):
                 log_probs, entropy, values = self.network.evaluate(
-                    part.obs, part.continuous, part.discrete, part.action_mask
+                    part.obs, part.continuous, part.discrete, part.action_mask, sequences
                 )
                 policy_loss = clipped_policy_loss(
                     log_probs, part.old_log_probs, part.advantages, epsilon=epsilon
@@ -138,6 +149,8 @@ class PPO:
 
                 self.optimizer.zero_grad()
                 loss.backward()
+                if s.max_grad_norm is not None:
+                    nn.utils.clip_grad_norm_(self.network.parameters(), s.max_grad_norm)
                 self.optimizer.step()
                 losses += [policy_loss.detach(), value_loss.detach()]
 
@@ -152,14 +165,35 @@ class PPO:
             "Policy/Beta": beta,
         }
 
+    def _minibatches(
+        self, batch: Batch, length: NDArray[np.int64]
+    ) -> Iterator[tuple[Batch, Sequences | None]]:
+        """Deal experience out at random, steps or, with memory, whole sequences.
+
+        What does not fill a minibatch is left out of this pass.
+        """
+        if self.sequence_length is None:
+            size = min(self.settings.batch_size, len(batch.advantages))
+            for rows in deal(len(batch.advantages), size, self.generator).to(self.device):
+                yield batch.take(rows), None
+            return
+        longest = self.sequence_length
+        lengths = torch.from_numpy(cut_into(longest, length))
+        size = min(max(1, self.settings.batch_size // longest), len(lengths))
+        for rows, starts, place in deal_sequences(
+            lengths, size, longest, self.generator, self.device
+        ):
+            yield batch.take(rows), Sequences(batch.memory[starts], place, longest)
+
     @torch.no_grad()
     def _prepare(self, segments: Segments, rewards: FloatArray) -> tuple[Batch, dict[str, float]]:
         """Add values, advantages and returns to experience and bring it to the device."""
-        device, n_steps = self.device, segments.n_steps
-        obs = [torch.as_tensor(o, device=device) for o in segments.obs]
-        last_obs = [torch.as_tensor(o, device=device) for o in segments.last_obs]
-        joined = [torch.cat(pair) for pair in zip(obs, last_obs, strict=True)]
-        values, bootstrap = np.split(self.network.critic(joined).cpu().numpy(), [n_steps])
+        to_device = partial(torch.as_tensor, device=self.device)
+        obs, memory = [to_device(o) for o in segments.obs], to_device(segments.memory)
+        values = self._values(obs, memory)
+        bootstrap = self._values(
+            [to_device(o) for o in segments.last_obs], to_device(segments.last_memory)
+        )
         bootstrap[segments.terminated] = 0.0
 
         real = is_step(segments.length)
@@ -179,15 +213,57 @@ class PPO:
 
         batch = Batch(
             obs=obs,
-            continuous=torch.as_tensor(segments.continuous, device=device),
-            discrete=torch.as_tensor(segments.discrete, device=device).long(),
-            action_mask=torch.as_tensor(segments.action_mask, device=device),
-            old_log_probs=torch.as_tensor(segments.log_probs, device=device),
-            advantages=torch.as_tensor(advantage, device=device),
-            returns=torch.as_tensor(returns, device=device),
+            memory=memory,
+            continuous=to_device(segments.continuous),
+            discrete=to_device(segments.discrete).long(),
+            action_mask=to_device(segments.action_mask),
+            old_log_probs=to_device(segments.log_probs),
+            advantages=to_device(advantage),
+            returns=to_device(returns),
         )
         estimates = {
             f"Policy/{signal.name.capitalize()} Value Estimate": float(values[:, i].mean())
             for i, signal in enumerate(self.signals)
         }
         return batch, estimates
+
+    def _values(self, obs: list[Tensor], memory: Tensor) -> FloatArray:
+        """(N, signals) value of N steps."""
+        parts = zip(*(batch.split(ROWS_AT_ONCE) for batch in (memory, *obs)), strict=True)
+        return torch.cat([self.network.values(part, m) for m, *part in parts]).cpu().numpy()
+
+
+def deal(n: int, size: int, generator: torch.Generator) -> Tensor:
+    """Shuffle n things into (minibatches, size); what does not fill one is left."""
+    return torch.randperm(n, generator=generator)[: n // size * size].view(-1, size)
+
+
+def deal_sequences(
+    length: Tensor, size: int, longest: int, generator: torch.Generator, device: torch.device
+) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """Shuffle sequences into minibatches of `size` sequences.
+
+    Args:
+        length: (S,) steps of the sequences, which lie one after the other.
+        size: Sequences in a minibatch.
+        longest: At least the largest of `length`.
+        generator: Source of the order.
+        device: Where the indices are wanted.
+
+    Yields:
+        Of each minibatch: the rows of its steps (B,), the first row of each sequence (size,), and
+        the `Sequences.place` of each step (B,).
+    """
+    dealt = deal(len(length), size, generator)
+    starts = (length.cumsum(0) - length)[dealt]  # (minibatches, size)
+    position = torch.arange(longest)
+    is_there = position < length[dealt].unsqueeze(2)  # (minibatches, size, longest)
+    rows = (starts.unsqueeze(2) + position)[is_there]
+    place = torch.arange(size * longest).view(size, longest).expand_as(is_there)[is_there]
+    n_steps = is_there.sum((1, 2)).tolist()
+    yield from zip(
+        rows.to(device).split(n_steps),
+        starts.to(device),
+        place.to(device).split(n_steps),
+        strict=True,
+    )

@@ -18,6 +18,7 @@ class Decision(NamedTuple):
         log_probs: (N, A + K) log-probability of each component: every continuous action, then
             every branch.
         entropy: Mean entropy of the distributions, in nats.
+        memory: (N, memory size) what the agents remember from here on.
     """
 
     action: ActionTuple
@@ -25,3 +26,4 @@ class Decision(NamedTuple):
     discrete: NDArray[np.int32]
     log_probs: NDArray[np.float32]
     entropy: float
+    memory: NDArray[np.float32]

@@ -26,10 +26,12 @@ class Segments:
         discrete: (N, K) int32.
         log_probs: (N, A + K) of the policy that acted.
         action_mask: (N, sum of branches) bool, True where an action is *not* allowed.
+        memory: (N, memory size) what the agent remembered when it acted.
         reward: (N,) reward that followed the action.
         group_reward: (N,) the same of the agent's group.
         length: (S,) int, adding up to N.
         last_obs: One array per observation, (S, *shape): what followed the last step.
+        last_memory: (S, memory size) what the agent remembered after it.
         terminated: (S,) bool, the episode ended there because the task said so.
         interrupted: (S,) bool, the episode ended there because a clock ran out.
         episode: (S,) int, the same number for all segments of one episode.
@@ -42,10 +44,12 @@ class Segments:
     discrete: NDArray[np.int32]
     log_probs: FloatArray
     action_mask: NDArray[np.bool_]
+    memory: FloatArray
     reward: FloatArray
     group_reward: FloatArray
     length: NDArray[np.int64]
     last_obs: list[NDArray[Any]]
+    last_memory: FloatArray
     terminated: NDArray[np.bool_]
     interrupted: NDArray[np.bool_]
     episode: NDArray[np.int64]
@@ -87,3 +91,20 @@ def to_columns(rows: FloatArray, length: NDArray[np.int64]) -> FloatArray:
 def is_step(length: NDArray[np.int64]) -> NDArray[np.bool_]:
     """(S, T) True at real steps; `columns[is_step(length)]` is the inverse of `to_columns`."""
     return np.arange(int(length.max())) < length[:, None]
+
+
+def cut_into(longest: int, length: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Cut segments into sequences of `longest` steps, the last of each maybe shorter.
+
+    Args:
+        longest: Steps of a sequence.
+        length: (S,) of the segments, all positive.
+
+    Returns:
+        (sequences,) their lengths, segment by segment, with the same sum.
+    """
+    per_segment = -(-length // longest)
+    cut = np.full(per_segment.sum(), longest)
+    last = np.cumsum(per_segment) - 1
+    cut[last] = length - (per_segment - 1) * longest
+    return cut

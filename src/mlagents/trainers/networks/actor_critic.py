@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from mlagents.trainers.networks.actions import ActionHeads
 from mlagents.trainers.networks.body import NetworkBody
+from mlagents.trainers.networks.layers import Sequences
 from mlagents.trainers.settings.behavior import NetworkSettings
 from mlagents_envs.base_env import BehaviorSpec
 
@@ -35,13 +36,16 @@ class Critic(nn.Module):
         nn.init.xavier_uniform_(self.values.weight)
         nn.init.zeros_(self.values.bias)
 
-    def forward(self, obs: Sequence[Tensor]) -> Tensor:
+    def forward(self, obs: Sequence[Tensor], sequences: Sequences | None = None) -> Tensor:
         """One (B, *shape) per observation to (B, n_signals)."""
-        return self.values(self.body(obs))
+        return self.values(self.body(obs, sequences))
 
 
 class ActorCritic(nn.Module):
     """An actor and a critic that learn together.
+
+    An agent remembers for both: its memory is the actor's and, behind it, the critic's; where the
+    two share a body it is the body's.
 
     Args:
         spec: The behavior to act for.
@@ -59,21 +63,42 @@ class ActorCritic(nn.Module):
         self.critic = Critic(body, n_signals)
         self.shared = shared
 
+    @property
+    def remembering_critic(self) -> NetworkBody | None:
+        """The critic's body, if agents carry a memory for it alone."""
+        return None if self.shared or self.critic.body.memory is None else self.critic.body
+
     def evaluate(
-        self, obs: Sequence[Tensor], continuous: Tensor, discrete: Tensor, action_mask: Tensor
+        self,
+        obs: Sequence[Tensor],
+        continuous: Tensor,
+        discrete: Tensor,
+        action_mask: Tensor,
+        sequences: Sequences | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return log-probabilities (B, A + K), entropy and values (B, n_signals).
 
-        Arguments and the first two results as in `ActionHeads.evaluate`.
+        Arguments and the first two results as in `ActionHeads.evaluate`; `sequences` say how the
+        steps follow each other, for networks with memory.
         """
-        encoding = self.actor.body(obs)
+        of_actor = of_critic = sequences
+        if sequences is not None and not self.shared:
+            halves = sequences.memory.split(self.actor.body.memory_size, dim=1)
+            of_actor, of_critic = (sequences._replace(memory=half) for half in halves)
+        encoding = self.actor.body(obs, of_actor)
         log_probs, entropy = self.actor.heads.evaluate(encoding, continuous, discrete, action_mask)
-        values = self.critic.values(encoding) if self.shared else self.critic(obs)
+        values = self.critic.values(encoding) if self.shared else self.critic(obs, of_critic)
         return log_probs, entropy, values
+
+    def values(self, obs: Sequence[Tensor], memory: Tensor) -> Tensor:
+        """Value (N, n_signals) of each of N steps, seen with what was remembered before it."""
+        body = self.critic.body
+        encoding, _ = body.step(obs, memory[:, memory.shape[1] - body.memory_size :])
+        return self.critic.values(encoding)
 
     @torch.no_grad()
     def update_normalization(self, obs: Sequence[Tensor]) -> None:
         """Count observations into every normalizer, each once."""
-        self.actor.body.update_normalization(obs)
+        self.actor.body.observations.update_normalization(obs)
         if not self.shared:
-            self.critic.body.update_normalization(obs)
+            self.critic.body.observations.update_normalization(obs)

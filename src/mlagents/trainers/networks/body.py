@@ -6,18 +6,21 @@ import torch
 from torch import Tensor, nn
 
 from mlagents.trainers.exception import UnityTrainerException
-from mlagents.trainers.networks.encoders import make_encoder
-from mlagents.trainers.networks.layers import Normalizer, dense_block
+from mlagents.trainers.networks.attention import EntityAttention
+from mlagents.trainers.networks.encoders import ImageEncoder, Kind, VectorEncoder, kind_of
+from mlagents.trainers.networks.layers import GoalLayer, Memory, Sequences, dense_block
 from mlagents.trainers.settings.behavior import NetworkSettings
-from mlagents_envs.base_env import ObservationSpec
+from mlagents_envs.base_env import ObservationSpec, ObservationType
 
 
-class NetworkBody(nn.Module):
-    """Every observation through its encoder, side by side, then through a dense block.
+class ObservationEncoder(nn.Module):
+    """Every observation through its encoder, side by side; lists of entities last.
+
+    A list of entities is always an input like others, even where it is called a goal.
 
     Args:
         observation_specs: In the order in which observations arrive.
-        settings: Width, depth, normalization.
+        settings: Normalization, encoder and width of images.
 
     Raises:
         UnityTrainerException: An observation cannot be learned from, or there is none.
@@ -31,22 +34,111 @@ class NetworkBody(nn.Module):
             raise UnityTrainerException(
                 "the behavior has no observation; add at least one sensor to its agents."
             )
-        encoders = [make_encoder(spec, normalize=settings.normalize) for spec in observation_specs]
+        encoders: list[VectorEncoder | ImageEncoder] = []
+        self.fixed: list[int] = []
+        """Index of the observation of every encoder."""
+        self.entities: list[int] = []
+        """Indices of the lists of entities, which share one attention."""
+        self.goals: list[int] = []
+        """Indices of the encoders of goals."""
+        self.goal_size = 0
+        for index, spec in enumerate(observation_specs):
+            kind = kind_of(spec)
+            if kind is Kind.ENTITIES:
+                self.entities.append(index)
+                continue
+            encoder = (
+                VectorEncoder(spec.shape[0], normalize=settings.normalize)
+                if kind is Kind.VECTOR
+                else ImageEncoder(
+                    spec,
+                    encode_type=settings.vis_encode_type,
+                    output_size=settings.hidden_units,
+                )
+            )
+            if spec.observation_type is ObservationType.GOAL_SIGNAL:
+                self.goals.append(len(encoders))
+                self.goal_size += encoder.output_size
+            self.fixed.append(index)
+            encoders.append(encoder)
         self.encoders = nn.ModuleList(encoders)
-        self.dense = dense_block(
-            sum(encoder.output_size for encoder in encoders),
-            settings.hidden_units,
-            settings.num_layers,
-        )
-        self.output_size = settings.hidden_units
+        self.output_size = sum(encoder.output_size for encoder in encoders)
+        self.attention: EntityAttention | None = None
+        if self.entities:
+            n_features = [observation_specs[index].shape[1] for index in self.entities]
+            self.attention = EntityAttention(n_features, self.output_size)
+            self.output_size += self.attention.output_size
 
-    def forward(self, obs: Sequence[Tensor]) -> Tensor:
-        """One (B, *shape) per observation to (B, output_size)."""
-        encoded = [encoder(batch) for encoder, batch in zip(self.encoders, obs, strict=True)]
-        return self.dense(encoded[0] if len(encoded) == 1 else torch.cat(encoded, dim=1))
+    def forward(self, obs: Sequence[Tensor]) -> tuple[Tensor, Tensor | None]:
+        """One (B, *shape) per observation to (B, output_size), and (B, goal_size) of the goals."""
+        encoded = [
+            encoder(obs[index]) for index, encoder in zip(self.fixed, self.encoders, strict=True)
+        ]
+        goal = _joined([encoded[index] for index in self.goals]) if self.goals else None
+        if self.attention is not None:
+            others = _joined(encoded) if encoded else None
+            encoded.append(self.attention([obs[index] for index in self.entities], others))
+        return _joined(encoded), goal
 
     def update_normalization(self, obs: Sequence[Tensor]) -> None:
         """Count observations into the running statistics of every normalizer."""
-        for encoder, batch in zip(self.encoders, obs, strict=True):
-            if isinstance(encoder.normalizer, Normalizer):
-                encoder.normalizer.update(batch)
+        for index, encoder in zip(self.fixed, self.encoders, strict=True):
+            if isinstance(encoder, VectorEncoder) and encoder.normalizer is not None:
+                encoder.normalizer.update(obs[index])
+
+
+class NetworkBody(nn.Module):
+    """Encoded observations through a dense block, goal conditioning and memory.
+
+    Args:
+        observation_specs: In the order in which observations arrive.
+        settings: Of the network.
+
+    Raises:
+        UnityTrainerException: An observation cannot be learned from, or there is none.
+    """
+
+    def __init__(
+        self, observation_specs: Sequence[ObservationSpec], settings: NetworkSettings
+    ) -> None:
+        super().__init__()
+        self.observations = ObservationEncoder(observation_specs, settings)
+        n_in, width = self.observations.output_size, settings.hidden_units
+        n_layers = max(1, settings.num_layers)
+        self.goal_layer: GoalLayer | None = None
+        if self.observations.goals and settings.goal_conditioning_type == "hyper":
+            n_layers -= 1
+            goal_size = self.observations.goal_size
+            self.goal_layer = GoalLayer(width if n_layers else n_in, width, goal_size)
+        self.dense = dense_block(n_in, width, n_layers)
+        self.memory: Memory | None = None
+        self.memory_size = 0
+        self.output_size = width
+        if settings.memory is not None:
+            self.memory_size = settings.memory.memory_size
+            self.memory = Memory(width, self.memory_size)
+            self.output_size = self.memory.output_size
+
+    def forward(self, obs: Sequence[Tensor], sequences: Sequences | None = None) -> Tensor:
+        """One (B, *shape) per observation to (B, output_size).
+
+        Args:
+            obs: Of B steps.
+            sequences: How the steps follow each other; only looked at by a memory.
+        """
+        hidden = self._encode(obs)
+        return hidden if self.memory is None else self.memory(hidden, sequences)
+
+    def step(self, obs: Sequence[Tensor], memory: Tensor) -> tuple[Tensor, Tensor]:
+        """One step of N agents: encoding (N, output_size) and memory (N, memory size) after it."""
+        hidden = self._encode(obs)
+        return (hidden, memory) if self.memory is None else self.memory.step(hidden, memory)
+
+    def _encode(self, obs: Sequence[Tensor]) -> Tensor:
+        encoding, goal = self.observations(obs)
+        hidden = self.dense(encoding)
+        return hidden if self.goal_layer is None else self.goal_layer(hidden, goal)
+
+
+def _joined(tensors: list[Tensor]) -> Tensor:
+    return tensors[0] if len(tensors) == 1 else torch.cat(tensors, dim=1)

@@ -1,10 +1,49 @@
 """One encoder per kind of observation."""
 
+import math
+from collections.abc import Callable
+from enum import Enum
+
+import torch
 from torch import Tensor, nn
 
 from mlagents.trainers.exception import UnityTrainerException
-from mlagents.trainers.networks.layers import Normalizer
-from mlagents_envs.base_env import DimensionProperty, ObservationSpec, ObservationType
+from mlagents.trainers.networks.layers import Normalizer, linear
+from mlagents_envs.base_env import DimensionProperty, ObservationSpec
+
+MIN_SIDE = {"simple": 20, "nature_cnn": 36, "resnet": 15, "match3": 5, "fully_connected": 1}
+"""Pixels that the shorter side of an image must have, by `vis_encode_type`."""
+
+
+class Kind(Enum):
+    """What an observation is, as its dimension properties say."""
+
+    VECTOR = (DimensionProperty.NONE,)
+    IMAGE = (
+        DimensionProperty.NONE,
+        DimensionProperty.TRANSLATIONAL_EQUIVARIANCE,
+        DimensionProperty.TRANSLATIONAL_EQUIVARIANCE,
+    )
+    ENTITIES = (DimensionProperty.VARIABLE_SIZE, DimensionProperty.NONE)
+
+
+def kind_of(spec: ObservationSpec) -> Kind:
+    """Return what an observation is.
+
+    Raises:
+        UnityTrainerException: Nothing that can be learned from.
+    """
+    for kind in Kind:
+        if spec.dimension_property == kind.value:
+            return kind
+    if not any(spec.dimension_property) and len(spec.shape) in (1, 3):
+        return Kind.VECTOR if len(spec.shape) == 1 else Kind.IMAGE
+    raise UnityTrainerException(
+        f"observation {spec.name!r} of shape {spec.shape} with the dimension properties "
+        f"{[flag.name for flag in spec.dimension_property]} cannot be learned from. Expected a "
+        "vector (NONE), an image (NONE, TRANSLATIONAL_EQUIVARIANCE, TRANSLATIONAL_EQUIVARIANCE), "
+        "either of them all UNSPECIFIED, or entities (VARIABLE_SIZE, NONE)."
+    )
 
 
 class VectorEncoder(nn.Module):
@@ -25,20 +64,98 @@ class VectorEncoder(nn.Module):
         return vector if self.normalizer is None else self.normalizer(vector)
 
 
-def make_encoder(spec: ObservationSpec, *, normalize: bool) -> VectorEncoder:
-    """Choose the encoder for one observation.
+class ImageEncoder(nn.Module):
+    """Convolutions, then one dense layer.
+
+    Args:
+        spec: Of the image.
+        encode_type: One of the setting `vis_encode_type`.
+        output_size: Width of the encoding.
 
     Raises:
-        UnityTrainerException: No encoder fits its shape and properties.
+        UnityTrainerException: The image is too small for these convolutions.
     """
-    plain = all(
-        flag in (DimensionProperty.UNSPECIFIED, DimensionProperty.NONE)
-        for flag in spec.dimension_property
+
+    def __init__(self, spec: ObservationSpec, *, encode_type: str, output_size: int) -> None:
+        super().__init__()
+        channels, height, width = spec.shape
+        if min(height, width) < MIN_SIDE[encode_type]:
+            fitting = [
+                f"{name} ({side})" for name, side in MIN_SIDE.items() if side <= min(height, width)
+            ]
+            raise UnityTrainerException(
+                f"observation {spec.name!r} has {height} x {width} pixels; vis_encode_type: "
+                f"{encode_type} needs at least {MIN_SIDE[encode_type]} on both sides. For this "
+                f"image choose one of {', '.join(fitting) or 'none: it is empty'}."
+            )
+        self.convolutions = _CONVOLUTIONS[encode_type](channels)
+        with torch.no_grad():
+            self.n_features = self.convolutions(torch.zeros(1, *spec.shape)).numel()
+        self.dense = nn.Sequential(
+            linear(self.n_features, output_size, gain=math.sqrt(2)),
+            nn.ReLU() if encode_type == "resnet" else nn.LeakyReLU(),
+        )
+        self.output_size = output_size
+
+    def forward(self, image: Tensor) -> Tensor:
+        """(B, C, H, W), float in [0, 1] or uint8, to (B, output_size)."""
+        if image.dtype == torch.uint8:
+            image = image / 255
+        return self.dense(self.convolutions(image).flatten(1))
+
+
+def _simple(channels: int) -> nn.Sequential:
+    return nn.Sequential(
+        *[nn.Conv2d(channels, 16, 8, stride=4), nn.LeakyReLU()],
+        *[nn.Conv2d(16, 32, 4, stride=2), nn.LeakyReLU()],
     )
-    if len(spec.shape) == 1 and plain and spec.observation_type is ObservationType.DEFAULT:
-        return VectorEncoder(spec.shape[0], normalize=normalize)
-    raise UnityTrainerException(
-        f"observation {spec.name!r} of shape {spec.shape}, dimension properties "
-        f"{[flag.name for flag in spec.dimension_property]} and type {spec.observation_type.name} "
-        "cannot be learned from yet: this version trains on plain vectors only."
+
+
+def _nature(channels: int) -> nn.Sequential:
+    """The network of doi:10.1038/nature14236."""
+    return nn.Sequential(
+        *[nn.Conv2d(channels, 32, 8, stride=4), nn.LeakyReLU()],
+        *[nn.Conv2d(32, 64, 4, stride=2), nn.LeakyReLU()],
+        *[nn.Conv2d(64, 64, 3), nn.LeakyReLU()],
     )
+
+
+def _match3(channels: int) -> nn.Sequential:
+    return nn.Sequential(
+        *[nn.Conv2d(channels, 35, 3), nn.LeakyReLU()],
+        *[nn.Conv2d(35, 144, 3), nn.LeakyReLU()],
+    )
+
+
+def _resnet(channels: int) -> nn.Sequential:
+    """The network of arXiv:1802.01561, with swish."""
+    layers: list[nn.Module] = []
+    for n_out in (16, 32, 32):
+        layers += [nn.Conv2d(channels, n_out, 3, padding=1), nn.MaxPool2d(3, stride=2)]
+        layers += [Residual(n_out), Residual(n_out)]
+        channels = n_out
+    return nn.Sequential(*layers, nn.SiLU())
+
+
+class Residual(nn.Module):
+    """Two convolutions whose result is added to what came in."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(
+            *[nn.SiLU(), nn.Conv2d(channels, channels, 3, padding=1)],
+            *[nn.SiLU(), nn.Conv2d(channels, channels, 3, padding=1)],
+        )
+
+    def forward(self, image: Tensor) -> Tensor:
+        """(B, C, H, W) to the same shape."""
+        return image + self.layers(image)
+
+
+_CONVOLUTIONS: dict[str, Callable[[int], nn.Sequential]] = {
+    "simple": _simple,
+    "nature_cnn": _nature,
+    "resnet": _resnet,
+    "match3": _match3,
+    "fully_connected": lambda channels: nn.Sequential(),
+}

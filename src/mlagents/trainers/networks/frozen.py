@@ -1,24 +1,33 @@
-"""A copy of an actor in NumPy, for acting.
+"""A copy of an actor, for acting: learning may change the original meanwhile.
 
 A batch of a few agents through a small network costs torch more in calls than in arithmetic; the
-same matrix products in NumPy take about half the time. The copy is made anew after every update.
+same matrix products in NumPy take about half the time. So an actor of nothing but vectors and
+dense layers is copied to NumPy, any other as it is. The copy is made anew after every update.
 """
 
+import copy
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from mlagents.trainers.networks.actor_critic import Actor
+from mlagents.trainers.networks.body import NetworkBody
+from mlagents.trainers.networks.encoders import VectorEncoder
 from mlagents.trainers.networks.layers import Normalizer
 
 FloatArray = NDArray[np.float32]
 
+Outputs = tuple[FloatArray | None, FloatArray | None, FloatArray]
+"""Gaussian means (N, A), logits (N, branches), either None if there are no such actions, and
+memory (N, memory size) after the step."""
 
-class FrozenActor(NamedTuple):
-    """The weights of an `Actor` as they were when it was frozen.
+
+class DenseActor(NamedTuple):
+    """The weights of an `Actor` of vectors and dense layers as they were when it was frozen.
 
     Attributes:
         normalizers: For each observation its (shift, scale, limit), or None.
@@ -34,8 +43,8 @@ class FrozenActor(NamedTuple):
     log_std: FloatArray
     logits: tuple[FloatArray, FloatArray] | None
 
-    def forward(self, obs: Sequence[FloatArray]) -> tuple[FloatArray | None, FloatArray | None]:
-        """One (N, size) per observation to Gaussian means (N, A) and logits (N, branches)."""
+    def forward(self, obs: Sequence[NDArray[Any]], memory: FloatArray) -> Outputs:
+        """One (N, size) per observation to what the heads give; there is no memory to change."""
         encoded = [
             batch
             if normalizer is None
@@ -50,20 +59,82 @@ class FrozenActor(NamedTuple):
                 hidden /= 1.0 + np.exp(-hidden)  # swish
         mean = None if self.mean is None else hidden @ self.mean[0] + self.mean[1]
         logits = None if self.logits is None else hidden @ self.logits[0] + self.logits[1]
-        return mean, logits
+        return mean, logits, memory
 
 
-def freeze(actor: Actor) -> FrozenActor:
-    """Copy the weights of an actor."""
-    normalizers = [_normalizer(encoder.normalizer) for encoder in actor.body.encoders]
+class TorchActor:
+    """A copy of any `Actor`.
+
+    Args:
+        actor: To be copied.
+        critic_body: To be copied too, if the memory of an agent has a part of the critic's.
+
+    Attributes:
+        log_std: (A,).
+    """
+
+    def __init__(self, actor: Actor, critic_body: NetworkBody | None) -> None:
+        self._device = next(actor.parameters()).device
+        # `to` lays the weights of an LSTM out as CUDA wants them, which the copy alone does not.
+        self._actor = copy.deepcopy(actor).to(self._device)
+        self._bodies = [self._actor.body]
+        if critic_body is not None:
+            self._bodies.append(copy.deepcopy(critic_body).to(self._device))
+        self.log_std = _log_std(actor)
+
+    def forward(self, obs: Sequence[NDArray[Any]], memory: FloatArray) -> Outputs:
+        """One (N, *shape) per observation and (N, memory size) to what the heads give."""
+        heads = self._actor.heads
+        with torch.inference_mode():
+            tensors = [self._tensor(batch) for batch in obs]
+            memories = self._tensor(memory).split([body.memory_size for body in self._bodies], 1)
+            (encoding, _), *_ = steps = [
+                body.step(tensors, part) for body, part in zip(self._bodies, memories, strict=True)
+            ]
+            outputs = [
+                None if head is None else head(encoding).cpu().numpy()
+                for head in (heads.mean, heads.logits)
+            ]
+            after = torch.cat([part for _, part in steps], dim=1).cpu().numpy()
+        return outputs[0], outputs[1], after
+
+    def _tensor(self, batch: NDArray[Any]) -> Tensor:
+        # Torch warns of arrays that may not be written to, as a message's may be.
+        return torch.as_tensor(np.require(batch, requirements="W"), device=self._device)
+
+
+def freeze(actor: Actor, critic_body: NetworkBody | None = None) -> DenseActor | TorchActor:
+    """Copy an actor.
+
+    Args:
+        actor: Is only read.
+        critic_body: The body of a critic whose memory the agents carry along, if it has its own.
+    """
+    if not _is_dense(actor.body):
+        return TorchActor(actor, critic_body)
     heads = actor.heads
-    return FrozenActor(
-        normalizers=normalizers,
+    return DenseActor(
+        normalizers=[
+            _normalizer(encoder.normalizer) for encoder in actor.body.observations.encoders
+        ],
         layers=[_weights(layer) for layer in actor.body.dense if isinstance(layer, nn.Linear)],
         mean=None if heads.mean is None else _weights(heads.mean),
-        log_std=np.zeros(0, np.float32) if heads.mean is None else _array(heads.log_std),
+        log_std=_log_std(actor),
         logits=None if heads.logits is None else _weights(heads.logits),
     )
+
+
+def _is_dense(body: NetworkBody) -> bool:
+    return (
+        all(isinstance(encoder, VectorEncoder) for encoder in body.observations.encoders)
+        and body.observations.attention is None
+        and body.goal_layer is None
+        and body.memory is None
+    )
+
+
+def _log_std(actor: Actor) -> FloatArray:
+    return np.zeros(0, np.float32) if actor.heads.mean is None else _array(actor.heads.log_std)
 
 
 def _normalizer(normalizer: object) -> tuple[FloatArray, FloatArray, float] | None:

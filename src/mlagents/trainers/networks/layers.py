@@ -1,6 +1,7 @@
-"""Building blocks: initialised linear layers, dense blocks, running normalization."""
+"""Building blocks: initialised linear layers, dense blocks, normalization, conditioning, memory."""
 
 import math
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -15,11 +16,16 @@ def linear(n_in: int, n_out: int, *, gain: float = 1.0) -> nn.Linear:
 
 
 def dense_block(n_in: int, hidden_units: int, num_layers: int) -> nn.Sequential:
-    """Make `num_layers` (at least one) of linear and swish, (B, n_in) to (B, hidden_units)."""
+    """Make `num_layers` of linear and swish, (B, n_in) to (B, hidden_units)."""
     layers: list[nn.Module] = []
-    for layer in range(max(1, num_layers)):
+    for layer in range(num_layers):
         layers += [linear(hidden_units if layer else n_in, hidden_units), nn.SiLU()]
     return nn.Sequential(*layers)
+
+
+def layer_norm(size: int) -> nn.LayerNorm:
+    """Make a normalization of `size` numbers by their own mean and deviation, not learned."""
+    return nn.LayerNorm(size, elementwise_affine=False)
 
 
 class Normalizer(nn.Module):
@@ -64,3 +70,84 @@ class Normalizer(nn.Module):
         self.squares += ((vectors - self.mean) * before).sum(0)
         self.shift.copy_(self.mean)
         self.scale.copy_(torch.rsqrt(self.squares / self.count))
+
+
+class GoalLayer(nn.Module):
+    """A dense layer whose weights another network makes of the goal (arXiv:1609.09106).
+
+    Args:
+        n_in: Width of what comes in.
+        n_out: Width of what goes out.
+        n_goal: Width of the goal's encoding.
+    """
+
+    def __init__(self, n_in: int, n_out: int, n_goal: int) -> None:
+        super().__init__()
+        self.hidden = dense_block(n_goal, n_out, 2)
+        self.norm = layer_norm(n_out)
+        self.weights = nn.Linear(n_out, n_in * n_out)
+        bound = 1 / math.sqrt(n_out * n_in)
+        nn.init.uniform_(self.weights.weight, -bound, bound)
+        nn.init.zeros_(self.weights.bias)
+        self.bias = nn.Parameter(torch.zeros(n_out))
+        self.n_in, self.n_out = n_in, n_out
+
+    def forward(self, x: Tensor, goal: Tensor) -> Tensor:
+        """(B, n_in) and (B, n_goal) to (B, n_out)."""
+        weights = self.weights(self.norm(self.hidden(goal))).view(-1, self.n_in, self.n_out)
+        return nn.functional.silu(torch.bmm(x.unsqueeze(1), weights).squeeze(1) + self.bias)
+
+
+class Sequences(NamedTuple):
+    """Which rows of a batch follow each other: B steps in S sequences.
+
+    A batch never holds padding. Only the LSTM needs sequences of equal length, and spreads its
+    rows over S times `longest` places for as long as it runs.
+
+    Attributes:
+        memory: (S, memory size) before the first step of each sequence.
+        place: (B,) of each row among the S times `longest`, sequence by sequence.
+        longest: Steps that a sequence has room for.
+    """
+
+    memory: Tensor
+    place: Tensor
+    longest: int
+
+
+class Memory(nn.Module):
+    """One LSTM layer. What an agent remembers is its hidden state and, behind it, its cell state.
+
+    Args:
+        n_in: Width of what comes in.
+        memory_size: Of both states together.
+    """
+
+    def __init__(self, n_in: int, memory_size: int) -> None:
+        super().__init__()
+        self.output_size = memory_size // 2
+        self.lstm = nn.LSTM(n_in, self.output_size, batch_first=True)
+        for name, parameter in self.lstm.named_parameters():
+            input_gate, forget_gate, cell, output_gate = parameter.detach().chunk(4)
+            if name.startswith("weight"):
+                for gate in (input_gate, forget_gate, cell, output_gate):
+                    nn.init.xavier_uniform_(gate)
+            else:
+                nn.init.zeros_(parameter)
+                nn.init.ones_(forget_gate)  # in both biases: it starts out remembering
+
+    def forward(self, rows: Tensor, sequences: Sequences) -> Tensor:
+        """Run through whole sequences, (B, n_in) to (B, output_size)."""
+        memory, place, longest = sequences
+        spread = rows.new_zeros(len(memory) * longest, rows.shape[1]).index_copy(0, place, rows)
+        hidden, _ = self.lstm(spread.view(len(memory), longest, -1), self._states(memory))
+        return hidden.flatten(0, 1)[place]
+
+    def step(self, rows: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """Take one step of N agents: (N, n_in) and their memory to (N, output_size) and memory."""
+        hidden, states = self.lstm(rows.unsqueeze(1), self._states(memory))
+        return hidden.squeeze(1), torch.cat(states, dim=2).squeeze(0)
+
+    def _states(self, memory: Tensor) -> tuple[Tensor, Tensor]:
+        hidden, cell = memory.unsqueeze(0).chunk(2, dim=2)
+        return hidden.contiguous(), cell.contiguous()

@@ -30,6 +30,8 @@ class _Columns:
     discrete: NDArray[np.int32]
     log_probs: NDArray[np.float32]
     action_mask: NDArray[np.bool_]
+    memory: NDArray[np.float32]
+    """Before the step."""
     reward: NDArray[np.float32]
     group_reward: NDArray[np.float32]
 
@@ -37,24 +39,28 @@ class _Columns:
     """Closed steps; also the position of the open one."""
     is_open: NDArray[np.bool_]
     """Whether an observation or a decision waits for its reward."""
+    remembered: NDArray[np.float32]
+    """(lanes, memory size) after the last decision."""
     episode: NDArray[np.int64]
     episode_return: NDArray[np.float64]
     episode_length: NDArray[np.int64]
 
     @classmethod
-    def zeros(cls, spec: BehaviorSpec, n_lanes: int, horizon: int) -> Self:
+    def zeros(cls, spec: BehaviorSpec, n_lanes: int, horizon: int, memory_size: int) -> Self:
         actions, shape = spec.action_spec, (n_lanes, horizon)
         n_actions, n_branches = actions.continuous_size, actions.discrete_size
         return cls(
-            obs=[np.zeros(shape + o.shape, np.float32) for o in spec.observation_specs],
+            obs=[np.zeros(shape + o.shape, o.dtype) for o in spec.observation_specs],
             continuous=np.zeros((*shape, n_actions), np.float32),
             discrete=np.zeros((*shape, n_branches), np.int32),
             log_probs=np.zeros((*shape, n_actions + n_branches), np.float32),
             action_mask=np.zeros((*shape, sum(actions.discrete_branches)), np.bool_),
+            memory=np.zeros((*shape, memory_size), np.float32),
             reward=np.zeros(shape, np.float32),
             group_reward=np.zeros(shape, np.float32),
             length=np.zeros(n_lanes, np.int64),
             is_open=np.zeros(n_lanes, np.bool_),
+            remembered=np.zeros((n_lanes, memory_size), np.float32),
             episode=np.zeros(n_lanes, np.int64),
             episode_return=np.zeros(n_lanes, np.float64),
             episode_length=np.zeros(n_lanes, np.int64),
@@ -63,7 +69,7 @@ class _Columns:
     def per_step(self) -> list[NDArray[Any]]:
         """Return what the observation and the decision of a step are written to."""
         decided = [self.continuous, self.discrete, self.log_probs, self.action_mask]
-        return [*self.obs, *decided]
+        return [*self.obs, self.memory, *decided]
 
     def append(self, more: Self) -> None:
         """Add the lanes of `more` behind the present ones."""
@@ -81,12 +87,14 @@ class Collector:
     Args:
         spec: What the behavior observes and does.
         time_horizon: Longest segment, in steps.
+        memory_size: Numbers that the policy lets every agent remember.
     """
 
-    def __init__(self, spec: BehaviorSpec, *, time_horizon: int) -> None:
+    def __init__(self, spec: BehaviorSpec, *, time_horizon: int, memory_size: int = 0) -> None:
         self._spec = spec
         self._horizon = time_horizon
-        self._columns = _Columns.zeros(spec, 0, time_horizon)
+        self._memory_size = memory_size
+        self._columns = self._new_columns(0)
         self._free: list[int] = []
         self._lane_of: dict[int, dict[AgentId, int]] = {}
         self._episodes = 0
@@ -118,13 +126,18 @@ class Collector:
         if len(rows):
             full = self._close(lanes[rows], decisions, rows)
             if len(full):
-                rows = rows[full]
-                self._cut(lanes[rows], [batch[rows] for batch in decisions.obs])
+                rows, full = rows[full], lanes[rows[full]]
+                self._cut(full, [batch[rows] for batch in decisions.obs], self.memory(full))
         at = lanes, columns.length[lanes]
         for column, batch in zip(columns.obs, decisions.obs, strict=True):
             column[at] = batch
+        columns.memory[at] = columns.remembered[lanes]
         columns.is_open[lanes] = True
         return lanes
+
+    def memory(self, lanes: Lanes) -> NDArray[np.float32]:
+        """(N, memory size) what the agents of `observe` remember."""
+        return self._columns.remembered[lanes]
 
     def decide(self, lanes: Lanes, action_mask: NDArray[np.bool_], decision: Decision) -> None:
         """Add to the steps that `observe` opened what N agents were free to do and do."""
@@ -134,6 +147,7 @@ class Collector:
         columns.discrete[at] = decision.discrete
         columns.log_probs[at] = decision.log_probs
         columns.action_mask[at] = action_mask
+        columns.remembered[lanes] = decision.memory
 
     def cut(self) -> None:
         """Finish all segments as they are; their episodes go on. The open steps stay open.
@@ -145,7 +159,7 @@ class Collector:
         lanes = np.flatnonzero(columns.length)
         at = lanes, columns.length[lanes]
         if len(lanes):
-            self._cut(lanes, [column[at] for column in columns.obs])
+            self._cut(lanes, [column[at] for column in columns.obs], columns.memory[at])
         for column in columns.per_step():
             column[lanes, 0] = column[at]
 
@@ -166,11 +180,14 @@ class Collector:
         finished, self._finished = self._finished, []
         return finished[0] if len(finished) == 1 else Segments.concatenate(finished)
 
+    def _new_columns(self, n_lanes: int) -> _Columns:
+        return _Columns.zeros(self._spec, n_lanes, self._horizon, self._memory_size)
+
     def _begin(self, lane_of: dict[AgentId, int], agent: AgentId) -> int:
         if not self._free:
             held = len(self._columns.length)
             more = max(held, 16)  # double
-            self._columns.append(_Columns.zeros(self._spec, more, self._horizon))
+            self._columns.append(self._new_columns(more))
             self._free = list(reversed(range(held, held + more)))
         lane = lane_of[agent] = self._free.pop()
         self._columns.episode[lane] = self._episodes
@@ -181,6 +198,7 @@ class Collector:
         columns = self._columns
         columns.length[lane] = columns.episode_length[lane] = 0
         columns.episode_return[lane] = 0.0
+        columns.remembered[lane] = 0.0
         columns.is_open[lane] = False
         self._free.append(lane)
 
@@ -212,20 +230,24 @@ class Collector:
         rows, lanes = (np.array(part, np.int64) for part in zip(*ended, strict=True))
         self._close(lanes, terminals, rows)
         interrupted = terminals.interrupted[rows]
-        self._finish(lanes, [o[rows] for o in terminals.obs], ~interrupted, interrupted)
+        last_obs = [batch[rows] for batch in terminals.obs]
+        self._finish(lanes, last_obs, self.memory(lanes), ~interrupted, interrupted)
         for lane in lanes.tolist():
             self._release(lane)
 
-    def _cut(self, lanes: Lanes, last_obs: list[NDArray[Any]]) -> None:
+    def _cut(
+        self, lanes: Lanes, last_obs: list[NDArray[Any]], last_memory: NDArray[np.float32]
+    ) -> None:
         """Finish the segments of full lanes; their episodes go on."""
         goes_on = np.zeros(len(lanes), np.bool_)
-        self._finish(lanes, last_obs, goes_on, goes_on)
+        self._finish(lanes, last_obs, last_memory, goes_on, goes_on)
         self._columns.length[lanes] = 0
 
     def _finish(
         self,
         lanes: Lanes,
         last_obs: list[NDArray[Any]],
+        last_memory: NDArray[np.float32],
         terminated: NDArray[np.bool_],
         interrupted: NDArray[np.bool_],
     ) -> None:
@@ -243,10 +265,12 @@ class Collector:
                 discrete=rows(columns.discrete),
                 log_probs=rows(columns.log_probs),
                 action_mask=rows(columns.action_mask),
+                memory=rows(columns.memory),
                 reward=rows(columns.reward),
                 group_reward=rows(columns.group_reward),
                 length=length,
                 last_obs=last_obs,
+                last_memory=last_memory,
                 terminated=terminated,
                 interrupted=interrupted,
                 episode=columns.episode[lanes],

@@ -304,8 +304,6 @@ _UNBUILT_OF_BEHAVIORS: dict[str, Callable[[BehaviorSettings], object]] = {
     "reward_signals.curiosity": lambda behavior: "curiosity" in behavior.reward_signals,
     "reward_signals.gail": lambda behavior: "gail" in behavior.reward_signals,
     "reward_signals.rnd": lambda behavior: "rnd" in behavior.reward_signals,
-    "hyperparameters.max_grad_norm": lambda behavior: behavior.hyperparameters.max_grad_norm,
-    "network_settings.memory": lambda behavior: behavior.network_settings.memory,
     "behavioral_cloning": lambda behavior: behavior.behavioral_cloning,
     "self_play": lambda behavior: behavior.self_play,
 }

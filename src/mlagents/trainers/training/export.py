@@ -5,20 +5,29 @@ no release of torch can change it. Every kind of module has its own form of `_ad
 graph and the names of the tensors that go in, adds its nodes and names the tensor that comes out.
 """
 
+import math
 from collections.abc import Sequence
 from functools import singledispatch
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike
 from onnx import TensorProto, helper, numpy_helper
-from torch import nn
+from torch import Tensor, nn
 
 from mlagents.trainers.networks.actions import CONTINUOUS_LIMIT, MASKED_LOGIT, ActionHeads
 from mlagents.trainers.networks.actor_critic import Actor
-from mlagents.trainers.networks.body import NetworkBody
-from mlagents.trainers.networks.encoders import VectorEncoder
-from mlagents.trainers.networks.layers import Normalizer
+from mlagents.trainers.networks.attention import (
+    N_HEADS,
+    PADDING_SCORE,
+    EntityAttention,
+    EntityEncoder,
+    SelfAttention,
+)
+from mlagents.trainers.networks.body import NetworkBody, ObservationEncoder
+from mlagents.trainers.networks.encoders import ImageEncoder, Residual, VectorEncoder
+from mlagents.trainers.networks.layers import GoalLayer, Memory, Normalizer
 from mlagents_envs import __version__
 from mlagents_envs.base_env import BehaviorSpec
 
@@ -38,6 +47,7 @@ def export_onnx(actor: Actor, spec: BehaviorSpec) -> bytes:
     - `obs_<i>`: (batch, *shape), every observation in the order of the specification.
     - `action_masks`: (batch, sum of branches), 1 where an action is allowed and 0 where it is not;
       only with discrete actions.
+    - `recurrent_in`: (batch, 1, memory size), zeros where an episode begins; only with memory.
 
     Outputs, in this order; those of a kind of action only where the behavior has it:
 
@@ -46,6 +56,9 @@ def export_onnx(actor: Actor, spec: BehaviorSpec) -> bytes:
       `deterministic_continuous_actions`: (batch, A), the means. Both are limited to [-1, 1].
     - `discrete_actions`: (batch, K) int64, sampled; `discrete_action_output_shape`: (1, K), the
       sizes of the branches; `deterministic_discrete_actions`: (batch, K) int64, the likeliest.
+    - `recurrent_out`: (batch, 1, memory size), to go in at the agent's next step.
+
+    Images are floats in [0, 1], whatever type they have in training.
 
     Args:
         actor: On any device; it is only read.
@@ -55,14 +68,23 @@ def export_onnx(actor: Actor, spec: BehaviorSpec) -> bytes:
         The content of an `.onnx` file: opset 9, IR version 4.
     """
     graph = _Graph(actor)
+    body = actor.body
     obs = [
         graph.input(f"obs_{i}", observation.shape)
         for i, observation in enumerate(spec.observation_specs)
     ]
-    encoding = _add(actor.body, graph, *obs)
+    if spec.action_spec.discrete_size:
+        graph.input("action_masks", [sum(spec.action_spec.discrete_branches)])
+    encoding, memory = _add(body, graph, *obs), None
+    if body.memory is not None:
+        memory = graph.input("recurrent_in", [1, body.memory_size])
+        encoding, memory = _add_memory(body.memory, graph, encoding, memory)
     graph.constant_output("version_number", [MODEL_API_VERSION])
-    graph.constant_output("memory_size", [0])
+    graph.constant_output("memory_size", [body.memory_size])
     _add_heads(actor.heads, graph, encoding)
+    if memory is not None:
+        graph.node("Identity", memory, output="recurrent_out")
+        graph.output("recurrent_out", ["batch", 1, body.memory_size], dtype=TensorProto.FLOAT)
     return graph.serialize()
 
 
@@ -71,10 +93,14 @@ class _Graph:
 
     Args:
         module: Whose weights the graph will hold, under the names they have in its `state_dict`.
+
+    Attributes:
+        input_shapes: Of one agent's observations, by name.
     """
 
     def __init__(self, module: nn.Module) -> None:
         self._module_names = {part: name for name, part in module.named_modules()}
+        self.input_shapes: dict[str, Sequence[int]] = {}
         self._inputs: list[Any] = []
         self._outputs: list[Any] = []
         self._initializers: dict[str, Any] = {}
@@ -85,23 +111,47 @@ class _Graph:
         self._inputs.append(
             helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", *shape])
         )
+        self.input_shapes[name] = shape
         return name
 
     def weight(self, module: nn.Module, attribute: str) -> str:
         """Add a parameter or a buffer of one of the modules."""
-        tensor = getattr(module, attribute).detach().cpu()
-        return self.constant(f"{self._module_names[module]}.{attribute}", tensor)
+        return self.constant(self.name_of(module, attribute), getattr(module, attribute))
 
-    def constant(self, name: str, value: ArrayLike) -> str:
-        """Add a float32 constant."""
-        self._initializers[name] = numpy_helper.from_array(np.asarray(value, np.float32), name)
+    def name_of(self, module: nn.Module, attribute: str) -> str:
+        """Return the name that something of one of the modules goes by."""
+        return f"{self._module_names[module]}.{attribute}"
+
+    def constant(self, name: str, value: ArrayLike | Tensor, dtype: type = np.float32) -> str:
+        """Add a constant."""
+        array = value.detach().cpu().numpy() if isinstance(value, Tensor) else value
+        self._initializers[name] = numpy_helper.from_array(np.asarray(array, dtype), name)
         return name
 
     def node(self, operator: str, *inputs: str, output: str = "", **attributes: Any) -> str:
         """Add a node with one output, which gets a name of its own if it is given none."""
         output = output or f"{operator}_{len(self._nodes)}"
-        self._nodes.append(helper.make_node(operator, inputs, [output], **attributes))
+        self.node_of_many(operator, inputs, [output], **attributes)
         return output
+
+    def node_of_many(
+        self, operator: str, inputs: Sequence[str], outputs: Sequence[str], **attributes: Any
+    ) -> None:
+        """Add a node with several outputs."""
+        self._nodes.append(helper.make_node(operator, inputs, outputs, **attributes))
+
+    def reshape(self, tensor: str, *shape: int) -> str:
+        """Add a change of shape; -1 stands for what is left, the batch."""
+        sizes = self.constant(f"shape_{'_'.join(map(str, shape))}", shape, np.int64)
+        return self.node("Reshape", tensor, sizes)
+
+    def columns(self, tensor: str, start: int, end: int, *, axis: int = 1) -> str:
+        """Add a slice along one axis."""
+        return self.node("Slice", tensor, axes=[axis], starts=[start], ends=[end])
+
+    def concat(self, tensors: Sequence[str], *, axis: int = 1) -> str:
+        """Add a concatenation, unless there is only one tensor."""
+        return self.node("Concat", *tensors, axis=axis) if len(tensors) > 1 else tensors[0]
 
     def output(self, name: str, shape: Sequence[int | str], *, dtype: int) -> None:
         """Make the tensor `name` an output."""
@@ -135,9 +185,27 @@ def _add(module: nn.Module, graph: _Graph, *inputs: str) -> str:
 
 @_add.register
 def _(body: NetworkBody, graph: _Graph, *obs: str) -> str:
-    encoded = [_add(encoder, graph, name) for encoder, name in zip(body.encoders, obs, strict=True)]
-    joined = encoded[0] if len(encoded) == 1 else graph.node("Concat", *encoded, axis=1)
-    return _add(body.dense, graph, joined)
+    """All of the body but its memory."""
+    encoding, goal = _add_observations(body.observations, graph, obs)
+    hidden = _add(body.dense, graph, encoding)
+    return hidden if body.goal_layer is None else _add(body.goal_layer, graph, hidden, goal)
+
+
+def _add_observations(
+    observations: ObservationEncoder, graph: _Graph, obs: Sequence[str]
+) -> tuple[str, str]:
+    encoded = [
+        _add(encoder, graph, obs[index])
+        for index, encoder in zip(observations.fixed, observations.encoders, strict=True)
+    ]
+    goal = (
+        graph.concat([encoded[index] for index in observations.goals]) if observations.goals else ""
+    )
+    if observations.attention is not None:
+        entities = [obs[index] for index in observations.entities]
+        others = [graph.concat(encoded)] if encoded else []
+        encoded.append(_add(observations.attention, graph, *entities, *others))
+    return graph.concat(encoded), goal
 
 
 @_add.register
@@ -150,6 +218,142 @@ def _(normalizer: Normalizer, graph: _Graph, vector: str) -> str:
     centred = graph.node("Sub", vector, graph.weight(normalizer, "shift"))
     scaled = graph.node("Mul", centred, graph.weight(normalizer, "scale"))
     return graph.node("Clip", scaled, min=-normalizer.limit, max=normalizer.limit)
+
+
+@_add.register
+def _(encoder: ImageEncoder, graph: _Graph, image: str) -> str:
+    features = _add(encoder.convolutions, graph, image)
+    return _add(encoder.dense, graph, graph.reshape(features, -1, encoder.n_features))
+
+
+@_add.register
+def _(attention: EntityAttention, graph: _Graph, *obs: str) -> str:
+    entities = obs[: len(attention.encoders)]
+    x_self = []
+    if attention.encode_self is not None:
+        x_self.append(_add(attention.encode_self, graph, obs[-1]))
+    embedded = [
+        _add(encoder, graph, batch, *x_self)
+        for encoder, batch in zip(attention.encoders, entities, strict=True)
+    ]
+    zero = graph.constant("zero", [0.0])
+    is_there = []
+    for batch in entities:
+        squares = graph.node("ReduceSum", graph.node("Mul", batch, batch), axes=[2], keepdims=0)
+        is_there.append(graph.node("Cast", graph.node("Less", zero, squares), to=TensorProto.FLOAT))
+    n_entities = sum(graph.input_shapes[batch][0] for batch in entities)
+    return _add_attention(
+        attention.attention, graph, graph.concat(embedded), graph.concat(is_there), n_entities
+    )
+
+
+@_add.register
+def _(encoder: EntityEncoder, graph: _Graph, entities: str, *x_self: str) -> str:
+    n_entities, n_in = graph.input_shapes[entities][0], encoder.dense.in_features
+    if x_self:
+        size = n_in - encoder.n_features
+        copies = [graph.reshape(x_self[0], -1, 1, size)] * n_entities
+        entities = graph.concat([entities, graph.concat(copies)], axis=2)
+    embedded = _add(encoder.dense, graph, graph.reshape(entities, -1, n_in))
+    return graph.reshape(_add_swish(graph, embedded), -1, n_entities, encoder.dense.out_features)
+
+
+def _add_attention(
+    attention: SelfAttention, graph: _Graph, embedded: str, is_there: str, n_entities: int
+) -> str:
+    """(batch, N, size) and (batch, N), 1 where an entity is there, to (batch, size)."""
+    size = attention.size
+    embedded = _add_norm(attention.norm, graph, embedded, axis=2)
+    joint = _add(attention.queries_keys_values, graph, graph.reshape(embedded, -1, size))
+    queries, keys, values = (
+        graph.node(
+            "Transpose",
+            graph.reshape(
+                graph.columns(joint, i * size, (i + 1) * size),
+                -1,
+                n_entities,
+                N_HEADS,
+                size // N_HEADS,
+            ),
+            perm=perm,
+        )
+        for i, perm in enumerate([(0, 2, 1, 3), (0, 2, 3, 1), (0, 2, 1, 3)])
+    )
+    scale = graph.constant("attention_scale", [1 / math.sqrt(size)])
+    scores = graph.node("Mul", graph.node("MatMul", queries, keys), scale)
+    of_keys = graph.reshape(is_there, -1, 1, 1, n_entities)
+    scores = _add_mask(graph, scores, of_keys, "padding_score", PADDING_SCORE)
+    attended = graph.node("MatMul", graph.node("Softmax", scores, axis=3), values)
+    attended = graph.reshape(graph.node("Transpose", attended, perm=(0, 2, 1, 3)), -1, size)
+    output = graph.reshape(_add(attention.output, graph, attended), -1, n_entities, size)
+    embedded = _add_norm(attention.norm, graph, graph.node("Add", embedded, output), axis=2)
+    counted = graph.node("Mul", embedded, graph.reshape(is_there, -1, n_entities, 1))
+    total = graph.node("ReduceSum", counted, axes=[1], keepdims=0)
+    count = graph.node("ReduceSum", is_there, axes=[1], keepdims=1)
+    return graph.node("Div", total, graph.node("Clip", count, min=1.0, max=float(n_entities)))
+
+
+def _add_norm(norm: nn.LayerNorm, graph: _Graph, x: str, *, axis: int) -> str:
+    centred = graph.node("Sub", x, graph.node("ReduceMean", x, axes=[axis], keepdims=1))
+    squares = graph.node("Mul", centred, centred)
+    variance = graph.node("ReduceMean", squares, axes=[axis], keepdims=1)
+    variance = graph.node("Add", variance, graph.constant("norm_epsilon", [norm.eps]))
+    return graph.node("Div", centred, graph.node("Sqrt", variance))
+
+
+def _add_mask(graph: _Graph, scores: str, is_allowed: str, name: str, otherwise: float) -> str:
+    """Add `scores * is_allowed + otherwise * (1 - is_allowed)`."""
+    penalty = graph.node("Mul", is_allowed, graph.constant(f"{name}_negated", [-otherwise]))
+    penalty = graph.node("Add", penalty, graph.constant(name, [otherwise]))
+    return graph.node("Add", graph.node("Mul", scores, is_allowed), penalty)
+
+
+@_add.register
+def _(layer: GoalLayer, graph: _Graph, x: str, goal: str) -> str:
+    hidden = _add_norm(layer.norm, graph, _add(layer.hidden, graph, goal), axis=1)
+    weights = graph.reshape(_add(layer.weights, graph, hidden), -1, layer.n_in, layer.n_out)
+    product = graph.node("MatMul", graph.reshape(x, -1, 1, layer.n_in), weights)
+    product = graph.reshape(product, -1, layer.n_out)
+    return _add_swish(graph, graph.node("Add", product, graph.weight(layer, "bias")))
+
+
+def _add_memory(memory: Memory, graph: _Graph, x: str, recurrent_in: str) -> tuple[str, str]:
+    """(batch, n) and (batch, 1, memory size) to (batch, memory size / 2) and the new memory."""
+    lstm, size = memory.lstm, memory.output_size
+
+    def gates(attribute: str) -> Tensor:
+        """Bring the gates of torch, i f g o, into the order of ONNX: i o f g."""
+        i, f, g, o = getattr(lstm, attribute).detach().chunk(4)
+        return torch.cat([i, o, f, g]).unsqueeze(0)
+
+    weights = [
+        graph.constant(graph.name_of(lstm, name), value)
+        for name, value in (
+            ("weight_ih", gates("weight_ih_l0")),
+            ("weight_hh", gates("weight_hh_l0")),
+            ("bias", torch.cat([gates("bias_ih_l0"), gates("bias_hh_l0")], dim=1)),
+        )
+    ]
+    # The engine's axes are (batch, 1, size), those of the operator (1, batch, size).
+    states = [
+        graph.node(
+            "Transpose",
+            graph.columns(recurrent_in, half * size, (half + 1) * size, axis=2),
+            perm=(1, 0, 2),
+        )
+        for half in range(2)
+    ]
+    steps = graph.reshape(x, 1, -1, lstm.input_size)  # one step
+    outputs = ["lstm_steps", "lstm_hidden", "lstm_cell"]
+    # The empty name is that of the lengths, which all are 1.
+    graph.node_of_many("LSTM", [steps, *weights, "", *states], outputs, hidden_size=size)
+    after = [graph.node("Transpose", state, perm=(1, 0, 2)) for state in outputs[1:]]
+    return graph.reshape(outputs[0], -1, size), graph.concat(after, axis=2)
+
+
+@_add.register
+def _(residual: Residual, graph: _Graph, image: str) -> str:
+    return graph.node("Add", image, _add(residual.layers, graph, image))
 
 
 @_add.register
@@ -166,7 +370,42 @@ def _(layer: nn.Linear, graph: _Graph, x: str) -> str:
 
 
 @_add.register
+def _(layer: nn.Conv2d, graph: _Graph, image: str) -> str:
+    weights, bias = graph.weight(layer, "weight"), graph.weight(layer, "bias")
+    assert not isinstance(layer.padding, str)
+    top, left = layer.padding
+    return graph.node(
+        "Conv",
+        *[image, weights, bias],
+        kernel_shape=layer.kernel_size,
+        strides=layer.stride,
+        pads=[top, left, top, left],
+    )
+
+
+@_add.register
+def _(layer: nn.MaxPool2d, graph: _Graph, image: str) -> str:
+    return graph.node(
+        "MaxPool", image, kernel_shape=[layer.kernel_size] * 2, strides=[layer.stride] * 2
+    )
+
+
+@_add.register
+def _(layer: nn.LeakyReLU, graph: _Graph, x: str) -> str:
+    return graph.node("LeakyRelu", x, alpha=layer.negative_slope)
+
+
+@_add.register
+def _(_relu: nn.ReLU, graph: _Graph, x: str) -> str:
+    return graph.node("Relu", x)
+
+
+@_add.register
 def _(_swish: nn.SiLU, graph: _Graph, x: str) -> str:
+    return _add_swish(graph, x)
+
+
+def _add_swish(graph: _Graph, x: str) -> str:
     return graph.node("Mul", x, graph.node("Sigmoid", x))
 
 
@@ -195,17 +434,11 @@ def _add_continuous(heads: ActionHeads, graph: _Graph, mean: str) -> None:
 
 def _add_discrete(heads: ActionHeads, graph: _Graph, logits: str) -> None:
     branches = heads.spec.discrete_branches
-    allowed = graph.input("action_masks", [sum(branches)])
-    # logits * allowed + MASKED_LOGIT * (1 - allowed)
-    masked_logit = graph.constant("masked_logit", [MASKED_LOGIT])
-    negated = graph.constant("masked_logit_negated", [-MASKED_LOGIT])
-    penalty = graph.node("Add", graph.node("Mul", allowed, negated), masked_logit)
-    logits = graph.node("Add", graph.node("Mul", logits, allowed), penalty)
-
+    logits = _add_mask(graph, logits, "action_masks", "masked_logit", MASKED_LOGIT)
     sampled, likeliest = [], []
     ends = np.cumsum(branches).tolist()
     for size, end in zip(branches, ends, strict=True):
-        branch = graph.node("Slice", logits, axes=[1], starts=[end - size], ends=[end])
+        branch = graph.columns(logits, end - size, end)
         log_probs = graph.node("Log", graph.node("Softmax", branch, axis=1))
         sampled.append(graph.node("Multinomial", log_probs, sample_size=1, dtype=TensorProto.INT64))
         likeliest.append(graph.node("ArgMax", branch, axis=1, keepdims=1))

@@ -18,6 +18,7 @@ from mlagents.trainers.algorithms.reward_signals import ExtrinsicReward
 from mlagents.trainers.data.segments import Segments
 from mlagents.trainers.exception import UnityTrainerException
 from mlagents.trainers.networks.actor_critic import Actor
+from mlagents.trainers.networks.body import NetworkBody
 from mlagents.trainers.rollout.collector import Collector, Lanes
 from mlagents.trainers.settings.behavior import BehaviorSettings
 from mlagents.trainers.stats import CUMULATIVE_REWARD, StatsReporter
@@ -39,6 +40,10 @@ class Algorithm(Protocol):
     @property
     def actor(self) -> Actor:
         """The network that acts."""
+
+    @property
+    def remembering_critic(self) -> NetworkBody | None:
+        """The critic's body, if agents carry a memory for it beside that of the actor."""
 
     @property
     def signals(self) -> Sequence[ExtrinsicReward]:
@@ -133,8 +138,11 @@ class Trainer(ABC):
             spec.action_spec,
             deterministic=settings.network_settings.deterministic,
             rng=self._rng,
+            critic_body=None if inference else self.algorithm.remembering_critic,
         )
-        self._collector = Collector(spec, time_horizon=settings.time_horizon)
+        self._collector = Collector(
+            spec, time_horizon=settings.time_horizon, memory_size=self._policy.memory_size
+        )
         self._requests: list[_Request] = []
         self._signal_returns: dict[int, FloatArray] = {}
         self._update: Future[tuple[dict[str, float], TimerNode]] | None = None
@@ -240,7 +248,7 @@ class Trainer(ABC):
         ]
         action_mask = _joined([self._mask(request.decisions) for request in requests])
         with hierarchical_timer("Policy.act"):
-            decision = self._policy.act(obs, action_mask)
+            decision = self._policy.act(obs, action_mask, self._collector.memory(lanes))
         self._collector.decide(lanes, action_mask, decision)
         self.stats.add_stat("Policy/Entropy", decision.entropy)
         if len(requests) == 1:
