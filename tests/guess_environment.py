@@ -1,6 +1,6 @@
 """A task small enough to learn in seconds: say which way the observation points."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -36,10 +36,13 @@ class GuessEnvironment(BaseEnv):
         n_agents: int = 8,
         episode_steps: int = 4,
         seed: int = 0,
+        observation_specs: Sequence[ObservationSpec] = (
+            ObservationSpec.vector(1, "number"),
+            ObservationSpec.vector(2, "noise"),
+        ),
     ) -> None:
         self.spec = BehaviorSpec(
-            [ObservationSpec.vector(1, "number"), ObservationSpec.vector(2, "noise")],
-            action_spec or ActionSpec.create_hybrid(1, (3,)),
+            list(observation_specs), action_spec or ActionSpec.create_hybrid(1, (3,))
         )
         self._specs = {self.BEHAVIOR: self.spec}
         self._actions = ActionBuffer(self._specs)

@@ -9,12 +9,17 @@ from torch import nn
 
 from actors import (
     BEHAVIORS,
+    CASES,
     CONTINUOUS,
     DISCRETE,
     HYBRID,
+    Case,
     action_mask,
     behavior,
+    entities,
+    image,
     make_actor,
+    memories,
     observations,
     outputs,
 )
@@ -27,7 +32,7 @@ from samples import assert_categorical, assert_normal
 from shared_data import ROOT, load_vectors, require
 
 # Wire protocol, section 6.1.
-KNOWN_TO_THE_ENGINE = set(
+IN_PUBLISHED_MODELS = set(
     "Add ArgMax Cast Clip Concat Constant Conv Div Exp Gemm Identity LSTM LeakyRelu Less Log "
     "MatMul Mul Multinomial Pow RandomNormalLike ReduceMean ReduceSum Reshape Sigmoid Slice "
     "Softmax Sqrt Squeeze Sub Tanh Transpose".split()
@@ -36,6 +41,7 @@ KNOWN_TO_THE_ENGINE = set(
 Named = dict[str, NDArray]
 
 every_behavior = pytest.mark.parametrize("spec", BEHAVIORS.values(), ids=BEHAVIORS.keys())
+every_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 every_network = pytest.mark.parametrize(
     ("normalize", "num_layers"), [(False, 1), (True, 1), (False, 3), (True, 2)]
 )
@@ -50,10 +56,15 @@ def load(model: bytes, *, seed: int = 1) -> onnxruntime.InferenceSession:
 
 
 def run(
-    session: onnxruntime.InferenceSession, obs: list[NDArray], blocked: NDArray | None = None
+    session: onnxruntime.InferenceSession,
+    obs: list[NDArray],
+    blocked: NDArray | None = None,
+    memory: NDArray | None = None,
 ) -> Named:
     """Act on observations, with the wire's mask (True where an action is not allowed)."""
     inputs = {f"obs_{i}": batch for i, batch in enumerate(obs)}
+    if memory is not None and memory.shape[1]:
+        inputs["recurrent_in"] = memory[:, None]
     if blocked is not None and blocked.shape[1]:
         inputs["action_masks"] = 1.0 - blocked.astype(np.float32)
     names = [output.name for output in session.get_outputs()]
@@ -122,31 +133,106 @@ def test_names_types_shapes_and_order_of_a_hybrid_policy() -> None:
     np.testing.assert_array_equal(found["discrete_action_output_shape"], [[3.0, 2.0]])
 
 
-@pytest.mark.parametrize(
-    ("vector", "spec"),
-    [
-        ("continuous", CONTINUOUS),
-        ("discrete", DISCRETE),
-        ("hybrid_visual_buffer", behavior(8, continuous=2, branches=(3, 2))),
-    ],
-)
-def test_interface_is_that_of_the_specification(vector: str, spec: BehaviorSpec) -> None:
-    wanted = next(v for v in load_vectors("onnx_interfaces") if v["name"] == vector)
-    model = onnx.load_from_string(export_onnx(make_actor(spec, normalize=True), spec))
+RECURRENT = {"memory": {"memory_size": 16}}
+VECTORS = {
+    "continuous": Case(CONTINUOUS),
+    "discrete": Case(DISCRETE),
+    "hybrid_visual_buffer": Case(
+        behavior(8, image(3, 36, 36), entities(5, 4), continuous=2, branches=(3, 2))
+    ),
+    "continuous_recurrent": Case(CONTINUOUS, RECURRENT),
+    "discrete_recurrent": Case(DISCRETE, RECURRENT),
+}
+
+
+@pytest.mark.parametrize("name", VECTORS)
+def test_interface_is_that_of_the_specification(name: str) -> None:
+    wanted = next(v for v in load_vectors("onnx_interfaces") if v["name"] == name)
+    spec, settings = VECTORS[name]
+    model = onnx.load_from_string(export_onnx(make_actor(spec, normalize=True, **settings), spec))
     assert model.ir_version == wanted["ir_version"]
     assert model.opset_import[0].version == wanted["opset"]
     found = interface(model)
     for kind in ("inputs", "outputs"):
-        # Of the observations, only vectors are exported yet.
-        described = [
-            (value["name"], value["type"], value["shape"])
-            for value in wanted[kind]
-            if value["name"] not in ("obs_1", "obs_2")
-        ]
+        described = [(value["name"], value["type"], value["shape"]) for value in wanted[kind]]
         assert found[kind] == described
-    for name, value in constants(model).items():
-        np.testing.assert_array_equal(value, wanted["constants"][name]["value"])
+    for constant, value in constants(model).items():
+        np.testing.assert_array_equal(value, wanted["constants"][constant]["value"])
         assert value.dtype == np.float32
+
+
+@every_case
+def test_every_kind_of_network_is_a_valid_model(case: Case) -> None:
+    model = onnx.load_from_string(export_onnx(make_actor(case.spec, **case.settings), case.spec))
+    onnx.checker.check_model(model, full_check=True)
+    pooling = {"MaxPool", "Relu"} if case.settings.get("vis_encode_type") == "resnet" else set()
+    assert {node.op_type for node in model.graph.node} <= IN_PUBLISHED_MODELS | pooling
+
+
+@every_case
+@pytest.mark.parametrize("n_agents", [1, 9])
+def test_every_kind_of_network_gives_the_numbers_of_torch(case: Case, n_agents: int) -> None:
+    spec = case.spec
+    actor = make_actor(spec, **case.settings)
+    session = load(export_onnx(actor, spec))
+    rng = np.random.default_rng(n_agents)
+    memory = memories(actor, n_agents, rng)
+    for _ in range(3):  # what goes out of one step goes into the next
+        obs, blocked = observations(spec, n_agents, rng), action_mask(spec, n_agents, rng)
+        found = run(session, obs, blocked, memory)
+        mean, logits, memory = outputs(actor, obs, memory)
+        if mean is not None:
+            assert n_agents == 1 or np.ptp(mean, axis=0).max() > 0.02, "all agents alike"
+            np.testing.assert_allclose(
+                found["deterministic_continuous_actions"], mean.clip(-3, 3) / 3, atol=1e-5
+            )
+        if logits is not None:
+            assert_likeliest(found["deterministic_discrete_actions"], logits, blocked, spec)
+        if memory.shape[1]:
+            np.testing.assert_allclose(found["recurrent_out"][:, 0], memory, atol=1e-5)
+
+
+def assert_likeliest(
+    chosen: NDArray, logits: NDArray, blocked: NDArray, spec: BehaviorSpec
+) -> None:
+    allowed = np.where(blocked, -np.inf, logits)
+    ends = np.cumsum(spec.action_spec.discrete_branches)[:-1]
+    likeliest = [branch.argmax(1) for branch in np.split(allowed, ends, axis=1)]
+    np.testing.assert_array_equal(chosen, np.column_stack(likeliest))
+
+
+@every_case
+def test_every_kind_of_network_samples_as_torch_does(case: Case) -> None:
+    spec = case.spec
+    actor = make_actor(spec, **case.settings)
+    if actor.heads.mean is not None:
+        with torch.no_grad():  # so that a limit of 3 is far away
+            actor.heads.mean.weight *= 0.1
+            actor.heads.log_std.fill_(-1.0)
+    rng = np.random.default_rng(0)
+    obs, memory = observations(spec, 1, rng), memories(actor, 1, rng)
+    mean, logits, _ = outputs(actor, obs, memory)
+    blocked = np.zeros((2000, sum(spec.action_spec.discrete_branches)), np.bool_)
+    session = load(export_onnx(actor, spec))
+    found = run(session, repeated(obs, 2000), blocked, *repeated([memory], 2000))
+    if mean is not None:
+        for action in ((found["continuous_actions"] * 3 - mean) / np.exp(-1.0)).T:
+            assert_normal(action)
+    if logits is not None:
+        branches = torch.from_numpy(logits).split(spec.action_spec.discrete_branches, dim=1)
+        for branch, chosen in zip(branches, found["discrete_actions"].T, strict=True):
+            assert_categorical(chosen, branch.softmax(1)[0])
+
+
+@every_case
+def test_every_kind_of_network_takes_zeros_of_one_agent(case: Case) -> None:
+    # The engine tries every model with them: no entity is there, nothing is allowed.
+    actor = make_actor(case.spec, **case.settings)
+    zeros = [np.zeros((1, *o.shape), np.float32) for o in case.spec.observation_specs]
+    blocked = np.ones((1, sum(case.spec.action_spec.discrete_branches)), np.bool_)
+    memory = np.zeros((1, actor.body.memory_size), np.float32)
+    found = run(load(export_onnx(actor, case.spec)), zeros, blocked, memory)
+    assert all(np.isfinite(value).all() for value in found.values())
 
 
 @every_behavior
@@ -157,7 +243,7 @@ def test_every_model_is_valid_and_uses_operators_the_engine_knows(
     actor = make_actor(spec, normalize=normalize, num_layers=num_layers)
     model = onnx.load_from_string(export_onnx(actor, spec))
     onnx.checker.check_model(model, full_check=True)
-    assert {node.op_type for node in model.graph.node} <= KNOWN_TO_THE_ENGINE
+    assert {node.op_type for node in model.graph.node} <= IN_PUBLISHED_MODELS
 
 
 def test_weights_keep_their_names_and_nothing_is_stored_twice() -> None:
@@ -202,7 +288,7 @@ def test_deterministic_outputs_are_those_of_torch(
     obs, blocked = observations(spec, n_agents, rng), action_mask(spec, n_agents, rng)
     found = run(load(export_onnx(actor, spec)), obs, blocked)
 
-    mean, logits = outputs(actor, obs)
+    mean, logits, _ = outputs(actor, obs)
     if mean is not None:
         np.testing.assert_allclose(
             found["deterministic_continuous_actions"], mean.clip(-3, 3) / 3, atol=1e-5
@@ -284,7 +370,7 @@ def test_continuous_samples_are_normal_around_the_mean_with_the_deviation() -> N
         actor.heads.log_std.copy_(torch.tensor([-1.0, -2.0]))
     obs = observations(CONTINUOUS, 1, np.random.default_rng(0))
     found = run(load(export_onnx(actor, CONTINUOUS)), repeated(obs, 50_000))
-    mean, _ = outputs(actor, obs)
+    mean, _, _ = outputs(actor, obs)
     noise = (found["continuous_actions"] * 3 - mean) / np.exp([-1.0, -2.0])
     assert_normal(noise[:, 0])
     assert_normal(noise[:, 1])
@@ -313,7 +399,7 @@ def test_discrete_samples_have_the_probabilities_of_torch_in_every_branch() -> N
     obs = observations(DISCRETE, 1, np.random.default_rng(0))
     none_blocked = np.zeros((50_000, 5), np.bool_)
     found = run(load(export_onnx(actor, DISCRETE)), repeated(obs, 50_000), none_blocked)
-    _, logits = outputs(actor, obs)
+    _, logits, _ = outputs(actor, obs)
     first, second = (p.softmax(1)[0] for p in torch.from_numpy(logits).split([3, 2], dim=1))
     chosen = found["discrete_actions"]
     # The branches are independent, so all six pairs have the product of their chances.
@@ -327,7 +413,7 @@ def test_a_masked_action_is_never_sampled_and_the_others_share_its_chances() -> 
     obs = observations(DISCRETE, 1, np.random.default_rng(0))
     blocked = np.tile([False, True, False, True, False], (50_000, 1))
     found = run(load(export_onnx(actor, DISCRETE)), repeated(obs, 50_000), blocked)
-    _, logits = outputs(actor, obs)
+    _, logits, _ = outputs(actor, obs)
     of_0 = 1 / (1 + np.exp(logits[0, 2] - logits[0, 0]))
     assert_categorical(found["discrete_actions"][:, 0], [of_0, 0.0, 1 - of_0])
     np.testing.assert_array_equal(found["discrete_actions"][:, 1], 1)

@@ -5,22 +5,27 @@ from numpy.typing import NDArray
 
 from actors import (
     BEHAVIORS,
+    CASES,
     CONTINUOUS,
     DISCRETE,
     HYBRID,
+    Case,
     action_mask,
     behavior,
     make_actor,
+    memories,
     observations,
     outputs,
 )
 from mlagents.trainers.algorithms.policy import Policy
 from mlagents.trainers.data.decision import Decision
 from mlagents.trainers.exception import UnityTrainerException
-from mlagents.trainers.networks.actor_critic import Actor
+from mlagents.trainers.networks.actor_critic import Actor, ActorCritic
+from mlagents.trainers.settings.behavior import NetworkSettings
 from mlagents_envs.base_env import BehaviorSpec
 from samples import assert_categorical, assert_normal
 
+every_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 every_behavior = pytest.mark.parametrize("spec", BEHAVIORS.values(), ids=BEHAVIORS.keys())
 
 
@@ -95,7 +100,7 @@ def test_deterministic_is_the_mean_and_the_likeliest_allowed_choice() -> None:
     actor = make_actor(HYBRID, normalize=True)
     rng = np.random.default_rng(0)
     obs, blocked = observations(HYBRID, 100, rng), action_mask(HYBRID, 100, rng)
-    mean, logits = outputs(actor, obs)
+    mean, logits, _ = outputs(actor, obs)
     first = make_policy(actor, HYBRID, deterministic=True, seed=0).act(obs, blocked)
     np.testing.assert_allclose(first.continuous, mean, atol=1e-5)
     allowed = np.where(blocked, -np.inf, logits)
@@ -110,7 +115,7 @@ def test_continuous_samples_are_normal_around_the_mean_with_the_deviation() -> N
     actor = make_actor(CONTINUOUS)
     obs = observations(CONTINUOUS, 50_000, np.random.default_rng(0))
     decision = make_policy(actor, CONTINUOUS).act(obs, np.zeros((50_000, 0), np.bool_))
-    mean, _ = outputs(actor, obs)
+    mean, _, _ = outputs(actor, obs)
     noise = (decision.continuous - mean) / actor.heads.log_std.exp().detach().numpy()
     assert_normal(noise[:, 0])
     assert_normal(noise[:, 1])
@@ -120,7 +125,7 @@ def test_continuous_samples_are_normal_around_the_mean_with_the_deviation() -> N
 def test_choices_have_the_probabilities_of_the_logits() -> None:
     actor = make_actor(DISCRETE)
     obs = observations(DISCRETE, 1, np.random.default_rng(0))
-    _, logits = outputs(actor, obs)
+    _, logits, _ = outputs(actor, obs)
     first, second = (p.softmax(1)[0] for p in torch.from_numpy(logits).split([3, 2], dim=1))
     repeated = [np.repeat(obs[0], 50_000, axis=0)]
     chosen = make_policy(actor, DISCRETE).act(repeated, np.zeros((50_000, 5), np.bool_)).discrete
@@ -211,3 +216,82 @@ def test_a_diverged_discrete_head_of_a_hybrid_policy_is_refused() -> None:
     rng = np.random.default_rng(0)
     with pytest.raises(UnityTrainerException, match="diverged"):
         make_policy(actor, HYBRID).act(observations(HYBRID, 3, rng), action_mask(HYBRID, 3, rng))
+
+
+# --------------------------------------------------------------------------- every kind of network
+
+
+@every_case
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_every_kind_of_network_decides_as_learning_sees_it(case: Case, deterministic: bool) -> None:
+    spec = case.spec
+    actor = make_actor(spec, **case.settings)
+    policy = make_policy(actor, spec, deterministic=deterministic)
+    rng = np.random.default_rng(0)
+    memory = memories(actor, 40, rng)
+    for _ in range(2):
+        obs, blocked = observations(spec, 40, rng), action_mask(spec, 40, rng)
+        for batch in (*obs, memory):
+            batch.flags.writeable = False  # as messages may be
+        decision = policy.act(obs, blocked, memory)
+        mean, logits, wanted_memory = outputs(actor, [batch.copy() for batch in obs], memory.copy())
+        np.testing.assert_allclose(decision.memory, wanted_memory, atol=1e-6)
+        encoding, _ = actor.body.step([torch.tensor(batch) for batch in obs], torch.tensor(memory))
+        log_probs, entropy = actor.heads.evaluate(
+            encoding,
+            torch.from_numpy(decision.continuous),
+            torch.from_numpy(decision.discrete).long(),
+            torch.from_numpy(blocked),
+        )
+        np.testing.assert_allclose(decision.log_probs, log_probs.detach(), atol=1e-5)
+        assert decision.entropy == pytest.approx(entropy.mean().item(), abs=1e-5)
+        if deterministic and mean is not None:
+            np.testing.assert_allclose(decision.continuous, mean, atol=1e-5)
+        if logits is not None:
+            ends = np.cumsum(spec.action_spec.discrete_branches)[:-1]
+            for branch, mask in enumerate(np.split(blocked, ends, axis=1)):
+                assert not mask[np.arange(40), decision.discrete[:, branch]].any()
+        memory = decision.memory
+
+
+@every_case
+def test_every_kind_of_network_acts_by_its_weights_at_the_last_refresh(case: Case) -> None:
+    actor = make_actor(case.spec, **case.settings)
+    policy = make_policy(actor, case.spec, deterministic=True)
+    rng = np.random.default_rng(0)
+    obs, blocked = observations(case.spec, 20, rng), action_mask(case.spec, 20, rng)
+    before = policy.act(obs, blocked)
+    with torch.no_grad():
+        for parameter in actor.parameters():
+            parameter *= 1.5
+    unchanged = policy.act(obs, blocked)
+    np.testing.assert_array_equal(unchanged.log_probs, before.log_probs)
+    np.testing.assert_array_equal(unchanged.memory, before.memory)
+    policy.refresh()
+    changed = policy.act(obs, blocked)
+    assert not np.allclose(changed.log_probs, before.log_probs)
+
+
+def test_a_critic_with_a_memory_of_its_own_is_carried_along() -> None:
+    settings = NetworkSettings.model_validate({"hidden_units": 8, "memory": {"memory_size": 6}})
+    network = ActorCritic(CONTINUOUS, settings, n_signals=1, shared=False)
+    policy = Policy(
+        network.actor,
+        CONTINUOUS.action_spec,
+        deterministic=True,
+        rng=np.random.default_rng(0),
+        critic_body=network.remembering_critic,
+    )
+    assert policy.memory_size == 12
+    obs = observations(CONTINUOUS, 4, np.random.default_rng(0))
+    first = policy.act(obs, np.zeros((4, 0), np.bool_))
+    second = policy.act(obs, np.zeros((4, 0), np.bool_), first.memory)
+    tensors, remembered = [torch.from_numpy(obs[0])], torch.zeros(4, 12)
+    for decision in (first, second):
+        halves = remembered.split(6, dim=1)
+        bodies = network.actor.body, network.critic.body
+        with torch.no_grad():
+            steps = [body.step(tensors, half) for body, half in zip(bodies, halves, strict=True)]
+        remembered = torch.cat([after for _, after in steps], dim=1)
+        np.testing.assert_allclose(decision.memory, remembered, atol=1e-6)
+    assert not np.allclose(first.memory, second.memory)

@@ -1,5 +1,6 @@
 """One update of PPO, computed again in float64 NumPy from the equations."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ SPEC = BehaviorSpec(
     [ObservationSpec.vector(3, "a"), ObservationSpec.vector(2, "b")],
     ActionSpec.create_hybrid(2, (3, 2)),
 )
+CPU = torch.device("cpu")
 LENGTH = [4, 1, 3]
 N = sum(LENGTH)
 
@@ -79,8 +81,11 @@ def values_of(w: dict[str, Array], obs: list[Array]) -> Array:
     return encoding @ w["critic.values.weight"].T + w["critic.values.bias"]
 
 
-def log_probs_and_entropy(w: dict[str, Array], segments: Segments) -> tuple[Array, Array]:
-    encoding = swish_layer(w, "actor.body", [o.astype(float) for o in segments.obs])
+def log_probs_and_entropy(
+    w: dict[str, Array], segments: Segments, encoding: Array | None = None
+) -> tuple[Array, Array]:
+    if encoding is None:
+        encoding = swish_layer(w, "actor.body", [o.astype(float) for o in segments.obs])
     mean = encoding @ w["actor.heads.mean.weight"].T + w["actor.heads.mean.bias"]
     std = np.exp(w["actor.heads.log_std"])
     gaussian = np.exp(-((segments.continuous - mean) ** 2) / (2 * std**2)) / (
@@ -106,6 +111,13 @@ def advantages_and_returns(
     values = values_of(w, [o.astype(float) for o in segments.obs])
     after = values_of(w, [o.astype(float) for o in segments.last_obs])
     after[0] = 0.0  # only the first segment was ended by its task
+    return estimates(segments, values, after, gammas, strengths)
+
+
+def estimates(
+    segments: Segments, values: Array, after: Array, gammas: list[float], strengths: list[float]
+) -> tuple[Array, Array]:
+    """Advantages and returns, given the values (N, signals) and (3, signals)."""
     advantages = np.zeros((N, len(gammas)))
     for i, (gamma, strength) in enumerate(zip(gammas, strengths, strict=True)):
         end = 0
@@ -123,7 +135,7 @@ def advantages_and_returns(
 
 def test_the_losses_are_those_of_the_paper(two_streams: list[ExtrinsicReward]) -> None:
     segments = experience(np.random.default_rng(0))
-    ppo = PPO(SPEC, settings(epsilon=0.2), device=torch.device("cpu"), seed=1)
+    ppo = PPO(SPEC, settings(epsilon=0.2), device=CPU, seed=1)
     w = weights(ppo.network)
 
     plotted = ppo.update(segments, ppo.score(segments), step=0)
@@ -148,7 +160,7 @@ def test_a_step_goes_down_the_whole_loss(two_streams: list[ExtrinsicReward]) -> 
     ppo = PPO(
         SPEC,
         settings(learning_rate=1e-4, learning_rate_schedule="constant", beta=0.3),
-        device=torch.device("cpu"),
+        device=CPU,
         seed=1,
     )
     before = weights(ppo.network)
@@ -181,7 +193,7 @@ def test_a_step_goes_down_the_whole_loss(two_streams: list[ExtrinsicReward]) -> 
 
 def test_every_row_is_learned_from_once_per_pass() -> None:
     segments = experience(np.random.default_rng(0))
-    ppo = PPO(SPEC, settings(batch_size=3), device=torch.device("cpu"), seed=1)
+    ppo = PPO(SPEC, settings(batch_size=3), device=CPU, seed=1)
     batch, _ = ppo._prepare(segments, ppo.score(segments))
 
     parts = [part for part, _ in ppo._minibatches(batch, segments.length)]
@@ -203,8 +215,8 @@ def test_normalization_changes_only_after_the_update_that_it_was_acted_with() ->
             "network_settings": settings().network_settings.model_copy(update={"normalize": True})
         }
     )
-    ppo = PPO(SPEC, normalizing, device=torch.device("cpu"), seed=1)
-    plain = PPO(SPEC, settings(), device=torch.device("cpu"), seed=1)
+    ppo = PPO(SPEC, normalizing, device=CPU, seed=1)
+    plain = PPO(SPEC, settings(), device=CPU, seed=1)
 
     # Fresh statistics are mean 0 and deviation 1, so the first update is that of plain networks.
     first = ppo.update(segments, ppo.score(segments), step=0)
@@ -214,3 +226,117 @@ def test_normalization_changes_only_after_the_update_that_it_was_acted_with() ->
     )
     assert normalizer is not None
     assert int(normalizer.count) == 1 + N
+
+
+# ---------------------------------------------------------------------------------------- gradients
+
+
+def gradient_norm(ppo: PPO) -> float:
+    gradients = [p.grad.flatten() for p in ppo.network.parameters() if p.grad is not None]
+    return float(torch.cat(gradients).norm())
+
+
+def test_gradients_are_cut_to_the_length_that_is_asked_for() -> None:
+    segments = experience(np.random.default_rng(0))
+    norms = []
+    for limit in (None, 1e-2, 1e9):
+        ppo = PPO(SPEC, settings(max_grad_norm=limit), device=CPU, seed=1)
+        ppo.update(segments, ppo.score(segments), step=0)
+        norms.append(gradient_norm(ppo))
+    free, cut, never_reached = norms
+    assert free == never_reached > 0.1
+    assert cut == pytest.approx(1e-2, rel=1e-3)
+
+
+# ---------------------------------------------------------------------------------------- memory
+
+
+def recurrent(longest: int, **hyperparameters: Any) -> BehaviorSettings:
+    written = settings(**hyperparameters).model_dump()
+    written["network_settings"] |= {"memory": {"sequence_length": longest, "memory_size": 4}}
+    return BehaviorSettings.model_validate(written)
+
+
+def remembering(segments: Segments) -> Segments:
+    """Let agents have remembered: for either network, two numbers of hidden and of cell state."""
+    rng = np.random.default_rng(5)
+    return replace(
+        segments,
+        memory=rng.uniform(-1, 1, (N, 8)).astype("f4"),
+        last_memory=rng.uniform(-1, 1, (3, 8)).astype("f4"),
+    )
+
+
+def lstm_step(w: dict[str, Array], prefix: str, x: Array, memory: Array) -> tuple[Array, Array]:
+    def sigmoid(z: Array) -> Array:
+        return 1 / (1 + np.exp(-z))
+
+    hidden, cell = np.split(memory, 2)
+    lstm = {name.rpartition(".")[2]: v for name, v in w.items() if name.startswith(f"{prefix}.mem")}
+    z = lstm["weight_ih_l0"] @ x + lstm["bias_ih_l0"]
+    i, f, g, o = np.split(z + lstm["weight_hh_l0"] @ hidden + lstm["bias_hh_l0"], 4)
+    cell = sigmoid(f) * cell + sigmoid(i) * np.tanh(g)
+    hidden = sigmoid(o) * np.tanh(cell)
+    return hidden, np.concatenate([hidden, cell])
+
+
+@pytest.mark.parametrize("longest", [1, 2, 4, 8])
+def test_the_losses_with_memory_are_those_of_steps_taken_one_by_one(
+    longest: int, two_streams: list[ExtrinsicReward]
+) -> None:
+    # Segments of 4, 1 and 3 steps: sequences of 2 leave a last one of 1, of 8 more room than steps.
+    segments = remembering(experience(np.random.default_rng(0)))
+    ppo = PPO(SPEC, recurrent(longest, batch_size=8 * longest, buffer_size=64), device=CPU, seed=1)
+    w = weights(ppo.network)
+
+    plotted = ppo.update(segments, ppo.score(segments), step=0)
+
+    def encoding(prefix: str, obs: list[Array], memory: Array) -> tuple[Array, Array]:
+        x = swish_layer(w, prefix, [o.astype(float)[None] for o in obs])[0]
+        return lstm_step(w, prefix, x, memory)
+
+    def value(obs: list[Array], memory: Array) -> Array:
+        hidden, _ = encoding("critic.body", obs, memory)
+        return w["critic.values.weight"] @ hidden + w["critic.values.bias"]
+
+    memory = segments.memory.astype(float)
+    old_values = np.array([value([o[t] for o in segments.obs], memory[t, 4:]) for t in range(N)])
+    after = np.array(
+        [
+            value([o[s] for o in segments.last_obs], segments.last_memory[s, 4:].astype(float))
+            for s in range(3)
+        ]
+    )
+    after[0] = 0.0
+    advantages, returns = estimates(segments, old_values, after, [0.9, 0.5], [1.0, 2.0])
+
+    encodings, values = np.zeros((N, 2)), np.zeros((N, 2))
+    end = 0
+    for length in LENGTH:
+        start, end = end, end + length
+        for t in range(start, end):
+            if (t - start) % longest == 0:
+                of_actor, of_critic = np.split(memory[t], 2)
+            obs = [o[t] for o in segments.obs]
+            encodings[t], of_actor = encoding("actor.body", obs, of_actor)
+            hidden, of_critic = encoding("critic.body", obs, of_critic)
+            values[t] = w["critic.values.weight"] @ hidden + w["critic.values.bias"]
+    log_probs, _ = log_probs_and_entropy(w, segments, encodings)
+    ratio = np.exp(log_probs - segments.log_probs)
+    gain = np.minimum(ratio * advantages[:, None], np.clip(ratio, 0.8, 1.2) * advantages[:, None])
+    assert plotted["Losses/Policy Loss"] == pytest.approx(abs(gain.mean()), rel=1e-4)
+    assert plotted["Losses/Value Loss"] == pytest.approx(((values - returns) ** 2).mean(), rel=1e-4)
+
+
+def test_room_that_is_left_in_sequences_changes_nothing() -> None:
+    segments = remembering(experience(np.random.default_rng(0)))
+    after = []
+    for longest in (4, 8, 30):
+        ppo = PPO(
+            SPEC, recurrent(longest, batch_size=longest * 3, buffer_size=99), device=CPU, seed=1
+        )
+        ppo.update(segments, ppo.score(segments), step=0)
+        after.append(weights(ppo.network))
+    for other in after[1:]:
+        for name, value in after[0].items():
+            np.testing.assert_allclose(other[name], value, rtol=0, atol=1e-6)

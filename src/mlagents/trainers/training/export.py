@@ -75,15 +75,14 @@ def export_onnx(actor: Actor, spec: BehaviorSpec) -> bytes:
     ]
     if spec.action_spec.discrete_size:
         graph.input("action_masks", [sum(spec.action_spec.discrete_branches)])
-    encoding, memory = _add(body, graph, *obs), None
+    encoding = _add(body, graph, *obs)
     if body.memory is not None:
-        memory = graph.input("recurrent_in", [1, body.memory_size])
-        encoding, memory = _add_memory(body.memory, graph, encoding, memory)
+        graph.input("recurrent_in", [1, body.memory_size])
+        encoding = _add(body.memory, graph, encoding)
     graph.constant_output("version_number", [MODEL_API_VERSION])
     graph.constant_output("memory_size", [body.memory_size])
     _add_heads(actor.heads, graph, encoding)
-    if memory is not None:
-        graph.node("Identity", memory, output="recurrent_out")
+    if body.memory is not None:
         graph.output("recurrent_out", ["batch", 1, body.memory_size], dtype=TensorProto.FLOAT)
     return graph.serialize()
 
@@ -317,8 +316,9 @@ def _(layer: GoalLayer, graph: _Graph, x: str, goal: str) -> str:
     return _add_swish(graph, graph.node("Add", product, graph.weight(layer, "bias")))
 
 
-def _add_memory(memory: Memory, graph: _Graph, x: str, recurrent_in: str) -> tuple[str, str]:
-    """(batch, n) and (batch, 1, memory size) to (batch, memory size / 2) and the new memory."""
+@_add.register
+def _(memory: Memory, graph: _Graph, x: str) -> str:
+    """One step, which takes `recurrent_in` to `recurrent_out`."""
     lstm, size = memory.lstm, memory.output_size
 
     def gates(attribute: str) -> Tensor:
@@ -338,7 +338,7 @@ def _add_memory(memory: Memory, graph: _Graph, x: str, recurrent_in: str) -> tup
     states = [
         graph.node(
             "Transpose",
-            graph.columns(recurrent_in, half * size, (half + 1) * size, axis=2),
+            graph.columns("recurrent_in", half * size, (half + 1) * size, axis=2),
             perm=(1, 0, 2),
         )
         for half in range(2)
@@ -348,7 +348,8 @@ def _add_memory(memory: Memory, graph: _Graph, x: str, recurrent_in: str) -> tup
     # The empty name is that of the lengths, which all are 1.
     graph.node_of_many("LSTM", [steps, *weights, "", *states], outputs, hidden_size=size)
     after = [graph.node("Transpose", state, perm=(1, 0, 2)) for state in outputs[1:]]
-    return graph.reshape(outputs[0], -1, size), graph.concat(after, axis=2)
+    graph.node("Concat", *after, axis=2, output="recurrent_out")
+    return graph.reshape(outputs[0], -1, size)
 
 
 @_add.register
