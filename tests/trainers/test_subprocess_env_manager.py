@@ -110,6 +110,13 @@ def is_alive(pid: int) -> bool:
     return True
 
 
+def await_end_of(pid: int) -> None:
+    """Wait until a killed process has ended, whether or not its parent has noticed."""
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        while Path(f"/proc/{pid}/stat").read_text().split()[2] not in "ZX":
+            time.sleep(0.01)
+
+
 # Several at once.
 
 
@@ -263,9 +270,7 @@ def test_a_player_that_dies_while_nobody_listens_is_noticed_when_it_is_answered(
         manager.reset()
         reports = manager.receive()
         os.kill(pid_of(0), signal.SIGKILL)
-        while (process := Path(f"/proc/{pid_of(0)}/stat")).exists():
-            if process.read_text().split()[2] in "ZX":
-                break
+        await_end_of(pid_of(0))
         answer(manager, reports)
         play(manager, returns(0))
 
