@@ -206,7 +206,7 @@ class UnityEnvironment(BaseEnv):
         if layout is ImageLayout.NUMBERS_CHANNEL_LAST and not self._reorder_uncompressed_images:
             layout = ImageLayout.CHANNEL_FIRST
         self._decoder = OutputDecoder(ImageReading(layout, self._keep_8_bit_images))
-        self._session.is_agreed = True
+        self._session.agree()
         return True
 
     @property
@@ -396,6 +396,7 @@ class _Session:
         self.player: Player | None = None
         self.is_agreed = False
         self._timeout_s = timeout_s
+        self._exit_timeout_s = 0.0  # until the handshake is complete
         self._arrived: bytes | None = None
         self._hangs = False
         self._is_connected = False
@@ -406,6 +407,11 @@ class _Session:
     def is_waiting(self) -> bool:
         """Whether the simulation's next message is still to come."""
         return not self._owes_answer
+
+    def agree(self) -> None:
+        """Note that the handshake is complete: from now on the simulation ends when told to."""
+        self.is_agreed = True
+        self._exit_timeout_s = self._timeout_s
 
     def filenos(self) -> tuple[int, ...]:
         """File descriptors of which one becomes readable when it is time to `poll`."""
@@ -483,8 +489,7 @@ class _Session:
                 self.communicator.send(encode_close())
         self.communicator.close()
         if self.player is not None:
-            may_say_goodbye = self.is_agreed and not self._hangs
-            self.player.stop(self._timeout_s if may_say_goodbye else 0.0)
+            self.player.stop(0.0 if self._hangs else self._exit_timeout_s)
 
     def _silence(self, text: str) -> UnityTimeOutException:
         """Make the error for a simulation that let its time pass; it is not waited for again."""

@@ -99,16 +99,13 @@ def _factory(options: RunOptions, name: str, log_folder: Path) -> EnvManagerMake
 
 def _in_this_process(options: RunOptions, factory: EnvironmentFactory) -> EnvManager:
     environment = options.env_settings
-    try:
-        env = call_factory(
-            factory,
-            worker_id=0,
-            seed=environment.seed,
-            num_areas=environment.num_areas,
-            parameters=_constants(options),
-        )
-    except UnityEnvironmentException as error:
-        raise TrainerConfigError(f"--env {environment.env_path}: {error}") from error
+    env = call_factory(
+        factory,
+        worker_id=0,
+        seed=environment.seed,
+        num_areas=environment.num_areas,
+        parameters=_constants(options),
+    )
     return SimpleEnvManager(env)
 
 
