@@ -127,9 +127,14 @@ class Run:
 
     def wait_until_it_trains(self) -> None:
         self.wait_until((self.folder / "run_logs/training_status.json").exists, "it trained")
-        self._players = {(pid, started(pid)) for pid in children(self.process.pid)}
-        self._ports = listening_ports(self.process.pid)
+        self._note_what_it_started()
         assert self._players, "no player was started"
+
+    def _note_what_it_started(self) -> None:
+        self._players |= {
+            (pid, start) for pid in children(self.process.pid) if (start := started(pid))
+        }
+        self._ports |= listening_ports(self.process.pid)
 
     def player(self, rng: random.Random) -> int:
         return rng.choice(sorted(self._players))[0]
@@ -149,6 +154,7 @@ class Run:
         try:
             return self.wait(timeout_s)
         except subprocess.TimeoutExpired:
+            self._note_what_it_started()
             self.process.send_signal(signal.SIGTERM)
             return self.wait()
 

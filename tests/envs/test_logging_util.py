@@ -1,4 +1,5 @@
 import logging
+import os
 import re
 import subprocess
 import sys
@@ -70,3 +71,21 @@ def test_the_root_logger_is_left_alone():
         "assert not root.handlers and root.level == logging.WARNING\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a disk that is always full")
+def test_lines_that_cannot_be_written_are_lost_and_standard_error_says_so_once():
+    program = (
+        "import os, sys\n"
+        "from mlagents_envs.logging_util import get_logger\n"
+        "for number in range(3):\n"
+        "    get_logger('mlagents_envs.x').info(f'line {number}')\n"
+        "sys.stdout = open(os.devnull, 'w')\n"
+    )
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", program], stdout=full, stderr=subprocess.PIPE, timeout=60
+        )
+    said = done.stderr.decode().splitlines()
+    assert said[0] == "The log cannot be written: [Errno 28] No space left on device."
+    assert not [line for line in said[1:] if "log" in line]

@@ -273,11 +273,12 @@ def test_a_player_that_begins_anew_leaves_nothing_unfinished() -> None:
     assert trainer._collector.n_unfinished == 8, "its agents begin new episodes"
 
 
-def test_a_policy_of_nan_has_diverged() -> None:
+@pytest.mark.parametrize("network", ["actor", "critic"])
+def test_a_network_of_nan_has_diverged(network: str) -> None:
     trainer = make_trainer(GuessEnvironment(), settings())
     assert not trainer.has_diverged
     with torch.no_grad():
-        next(trainer.algorithm.actor.parameters())[0] = torch.nan
+        next(getattr(trainer.algorithm.network, network).parameters())[0] = torch.nan
     assert trainer.has_diverged
 
 

@@ -176,14 +176,17 @@ class Trainer(ABC):
 
     @property
     def has_diverged(self) -> bool:
-        """Whether the policy's weights are no numbers any more."""
+        """Whether some weights are NaN or infinite."""
         self.finish_update()
-        return not all(bool(p.isfinite().all()) for p in self.algorithm.actor.parameters())
+        networks = [m for m in self.algorithm.modules().values() if isinstance(m, nn.Module)]
+        weights = [weight for network in networks for weight in network.parameters()]
+        return not all(bool(weight.isfinite().all()) for weight in weights)
 
     def state(self) -> dict[str, Any]:
         """Everything a later run needs to go on where this one is.
 
-        What is not learned from yet is not part of it: segments and episodes that are not finished.
+        Not part of it are experience that was not learned from yet and where the environments are:
+        the later run begins new episodes.
         """
         self.finish_update()
         modules = self.algorithm.modules()
