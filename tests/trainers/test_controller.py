@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from mlagents.trainers.controller import Controller
-from mlagents.trainers.exception import UnityTrainerException
+from mlagents.trainers.exception import TrainerConfigError, UnityTrainerException
 from mlagents.trainers.rollout.env_manager import EnvManager, PlayerSteps
 from mlagents.trainers.settings.parameters import Sampler
 from mlagents.trainers.settings.run_options import RunOptions
@@ -161,6 +161,18 @@ def test_teams_that_do_not_fit_one_policy_are_named(tmp_path: Path) -> None:
 
     with pytest.raises(UnityTrainerException, match=r"'A\?team=1' observes or does something else"):
         controller(manager, tmp_path).run()
+
+
+def test_a_behavior_nobody_configured_stops_the_run_before_it_leaves_anything(
+    tmp_path: Path,
+) -> None:
+    written = {"behaviors": {"A": SETTINGS}, "env_settings": {"seed": 1}}
+    run = controller(EpisodesOfOneStep(["A", "B"]), tmp_path, RunOptions.model_validate(written))
+
+    with pytest.raises(TrainerConfigError, match="'B' that is not configured"):
+        run.run()
+
+    assert not list(tmp_path.iterdir()), "so that it can be started again as it was"
 
 
 def test_an_unknown_trainer_type_lists_those_there_are(tmp_path: Path) -> None:

@@ -119,6 +119,12 @@ class Controller:
         self._manager.set_parameters(self._curriculum.parameters)
         with self._interrupt.waiting():
             self._manager.reset()
+        for behavior in self._manager.behavior_specs:
+            self._trainer_of(behavior)
+        if not self._inference:
+            # From here on this is a run, to be resumed or replaced.
+            was_written("the status", self._store.write_status)
+            self._record_run()
         self._started_s = time.monotonic()
         with self._progress:
             while not self._is_done():
@@ -247,10 +253,6 @@ class Controller:
             self._load_own(trainer)
         else:
             self._load_initial(trainer)
-        if not self._inference:
-            # From here on this is a run, to be resumed or replaced.
-            was_written("the status", self._store.write_status)
-            self._record_run()
         return trainer
 
     def _load_own(self, trainer: Trainer) -> None:
@@ -348,8 +350,8 @@ class Controller:
         if self._inference:
             return unsaved
         for trainer in self.trainers.values():
-            if trainer.step == self._resumed_at.get(trainer.name):
-                continue  # it is as it was loaded
+            if trainer.step == self._resumed_at.get(trainer.name, 0):
+                continue  # it is as it began
             is_saved = self._save(trainer, is_final=True)
             if not is_saved:
                 unsaved.append(trainer.name)
