@@ -2,12 +2,13 @@
 
     python benchmarks/worlds.py
 
-An agent-step is one decision of one agent. Actions are drawn beforehand; what is measured is
+An agent-step is one decision of one agent. Every world is measured as it stands in its scene, and
+with as many areas as about 1024 agents need. Actions are drawn beforehand; what is measured is
 `set_actions`, `step` and `get_steps`. 3DBall is also played by a policy that balances the balls,
 since balls that stay on their cubes touch them all the time.
 """
 
-import itertools
+import math
 import time
 from collections.abc import Callable
 
@@ -17,23 +18,24 @@ from mlagents_envs.base_env import ActionTuple, BaseEnv, DecisionSteps
 from mlagents_sim.catalog import CATALOG
 
 WARM_UP_S, MEASURED_S = 0.5, 2.0
-AREAS = (1, 8)
+MANY_AGENTS = 1024
+N_DRAWN = 2**16
 
 Policy = Callable[[DecisionSteps], ActionTuple]
 
 
 def random_policy(env: BaseEnv) -> Policy:
     (spec,) = env.behavior_specs.values()
-    rng = np.random.default_rng(0)
-    n = 1000
-    actions: dict[int, itertools.cycle[ActionTuple]] = {}
+    drawn = spec.action_spec.random_action(N_DRAWN, np.random.default_rng(0))
+    at = 0
 
     def policy(decisions: DecisionSteps) -> ActionTuple:
-        n_agents = len(decisions)
-        if n_agents not in actions:
-            drawn = [spec.action_spec.random_action(n_agents, rng) for _ in range(n)]
-            actions[n_agents] = itertools.cycle(drawn)
-        return next(actions[n_agents])
+        nonlocal at
+        if at + len(decisions) > N_DRAWN:
+            at = 0
+        rows = slice(at, at + len(decisions))
+        at = rows.stop
+        return ActionTuple(drawn.continuous[rows], drawn.discrete[rows])
 
     return policy
 
@@ -72,13 +74,20 @@ def measure(env: BaseEnv, policy: Policy) -> tuple[float, float]:
 
 
 def main() -> None:
-    print(f"{'world':<10} {'policy':<10} {'areas':>5} {'agent-steps/s':>14} {'us/decision':>12}")
+    print(f"{'world':<22} {'policy':<10} {'agents':>6} {'agent-steps/s':>14} {'us/decision':>12}")
     runs = [(name, random_policy) for name in CATALOG] + [("3DBall", balancing_policy)]
-    for (name, make_policy), num_areas in itertools.product(runs, AREAS):
-        env = CATALOG[name].make(num_areas=num_areas)
-        rate, microseconds = measure(env, make_policy(env))
+    for name, make_policy in runs:
         kind = make_policy.__name__.removesuffix("_policy")
-        print(f"{name:<10} {kind:<10} {num_areas:>5} {rate:>14,.0f} {microseconds:>12.0f}")
+        scene = CATALOG[name].make()
+        n_areas = math.ceil(MANY_AGENTS / agents_of(scene))
+        for env in (scene, CATALOG[name].make(num_areas=n_areas)):
+            rate, microseconds = measure(env, make_policy(env))
+            print(f"{name:<22} {kind:<10} {agents_of(env):>6} {rate:>14,.0f} {microseconds:>12.0f}")
+
+
+def agents_of(env: BaseEnv) -> int:
+    env.reset()
+    return sum(len(env.get_steps(name)[0]) for name in env.behavior_specs)
 
 
 if __name__ == "__main__":

@@ -38,8 +38,9 @@ LAYERS = {
         "trainers.learn",
     ],
     "mlagents_sim": [
-        "parameters channels client recorder",
+        "parameters channels client recorder raster",
         "world",
+        "frame_stack",
         "examples player",
         "catalog",
         "__main__",

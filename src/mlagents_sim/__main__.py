@@ -143,8 +143,9 @@ def _output_to(log_file: str | None) -> contextlib.AbstractContextManager[object
 
 
 def _print_list() -> None:
+    width = max(map(len, CATALOG))
     for name, entry in CATALOG.items():
-        print(f"{name:<12} {entry.description} ({', '.join(sorted(entry.tags))})")
+        print(f"{name:<{width}} {entry.description} ({', '.join(sorted(entry.tags))})")
 
 
 if __name__ == "__main__":

@@ -79,6 +79,55 @@ CATALOG = {
             factory="ball_3d:Ball3D",
             tags=("vector", "continuous"),
         ),
+        WorldEntry(
+            "3DBallHard",
+            expected_reward=100.0,
+            description="Balance a ball whose velocity cannot be seen.",
+            factory="ball_3d_hard:Ball3DHard",
+            tags=("vector", "continuous"),
+        ),
+        WorldEntry(
+            "GridWorld",
+            expected_reward=0.8,
+            description="Walk to the goal of the requested kind, seen from above.",
+            factory="grid_world:GridWorld",
+            tags=("image", "goal signal", "discrete", "mask"),
+        ),
+        WorldEntry(
+            "Match3VectorObs",
+            expected_reward=38.5,
+            description="Swap neighbouring gems so that three of a colour lie in a line.",
+            factory="match3:Match3VectorObs",
+            tags=("vector", "discrete", "mask"),
+        ),
+        WorldEntry(
+            "Match3VisualObs",
+            expected_reward=39.5,
+            description="The same, from pictures.",
+            factory="match3:Match3VisualObs",
+            tags=("image", "discrete", "mask"),
+        ),
+        WorldEntry(
+            "Match3SimpleHeuristic",
+            expected_reward=34.2,
+            description="The same, played by rule: any valid move.",
+            factory="match3:Match3SimpleHeuristic",
+            tags=("vector", "discrete", "mask", "heuristic"),
+        ),
+        WorldEntry(
+            "Match3SmartHeuristic",
+            expected_reward=37.0,
+            description="The same, played by rule: the move worth most.",
+            factory="match3:Match3SmartHeuristic",
+            tags=("vector", "discrete", "mask", "heuristic"),
+        ),
+        WorldEntry(
+            "Visual3DBall",
+            expected_reward=100.0,
+            description="Balance a ball that is seen by a camera.",
+            factory="visual_3d_ball:Visual3DBall",
+            tags=("image", "continuous"),
+        ),
     )
 }
 

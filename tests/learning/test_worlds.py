@@ -43,10 +43,11 @@ def train_to(
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_3dball_reaches_95_in_half_of_its_steps(seed: int) -> None:
-    env = default_registry["3DBall"].make(seed=seed)
+@pytest.mark.parametrize("name", ["3DBall", "3DBallHard"])
+def test_3dball_reaches_95_in_half_of_its_steps(name: str, seed: int) -> None:
+    env = default_registry[name].make(seed=seed)
 
-    trainer = train_to(95.0, env, published("3DBall"), seed=seed, max_steps=300_000)
+    trainer = train_to(95.0, env, published(name), seed=seed, max_steps=300_000)
 
     assert trainer.mean_reward is not None
     assert trainer.mean_reward >= 95.0, f"at step {trainer.step}"

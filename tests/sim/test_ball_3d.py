@@ -19,6 +19,7 @@ from mlagents_sim.examples.ball_3d import (
     rotation_matrix,
 )
 from shared_data import ROOT, load_recording, require
+from tilted_cubes import tilted_cubes
 
 NAME = Ball3D.behavior_name
 GRAVITY, STEP_S = 9.81, 0.02
@@ -383,14 +384,8 @@ class Comparison:
         self.env.ball[VELOCITY][:, agents] = truth[agents, 5:8].T
 
     def _turn_cubes_to(self, agents: NDArray[np.intp], truth: NDArray[np.float32]) -> None:
-        # A turn by 2a about x, then by 2b about z, has the quaternion
-        # (sin a cos b, -sin a sin b, cos a sin b, cos a cos b); the first and third are known.
-        z, x = truth[agents, :2].T.astype(np.float64)
-        p = 1 + x**2 - z**2
-        sin_a = np.copysign(np.sqrt((p - np.sqrt(p**2 - 4 * x**2)) / 2), x)
-        sin_b = z / np.sqrt(1 - sin_a**2)
-        cos_b = np.sqrt(1 - sin_b**2)
-        self.env.cube[:, agents] = [x, -sin_a * sin_b, z, np.sqrt(1 - sin_a**2) * cos_b]
+        z, x = truth[agents, :2].T
+        self.env.cube[:, agents] = tilted_cubes(z, x)
 
 
 def test_a_decision_ahead_we_are_where_unity_is():

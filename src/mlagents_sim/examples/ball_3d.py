@@ -121,11 +121,15 @@ class Ball3D(World):
         position[X, agents], position[Z, agents] = drawn[2:] * START_OFFSET_M
         position[Y, agents] = START_HEIGHT_M
         velocity[:, agents] = 0.0
-        radius = RADIUS_M * self.parameters.draw("scale", n)
+        self.size_balls(agents)
+        self._gain_of_fall[agents] = self.parameters.draw("gravity", n) * STEP_S
+
+    def size_balls(self, agents: Agents) -> None:
+        """Make the balls of these agents as large as `scale` says."""
+        radius = RADIUS_M * self.parameters.draw("scale", len(self.agent_id[agents]))
         self._radius[agents] = radius
         self._inertia[agents] = 0.4 * radius**2
         self._reach[agents] = HALF_EDGE_M + radius
-        self._gain_of_fall[agents] = self.parameters.draw("gravity", n) * STEP_S
 
     def observe(self, agents: Agents) -> list[FloatArray]:
         """Return what the class describes."""
@@ -186,12 +190,13 @@ class Ball3D(World):
             spin *= MAX_SPIN_RAD_S / np.maximum(speed, MAX_SPIN_RAD_S)
 
     def _turn_cubes(self) -> None:
-        for axis, way, turn in zip((Z, X), self._ways, self._turns, strict=True):
+        for axis, way, (cosine, sine) in zip((Z, X), self._ways, self._turns, strict=True):
             is_stopped = self.cube[axis] * way >= TURN_LIMIT
+            turned = self.cube * cosine + (TIMES_UNIT[axis] @ self.cube) * sine
             if np.count_nonzero(is_stopped):
-                turn = np.where(is_stopped, NO_TURN, turn)
-            cosine, sine = turn
-            self.cube = self.cube * cosine + (TIMES_UNIT[axis] @ self.cube) * sine
+                (stopped,) = is_stopped.nonzero()
+                turned[:, stopped] = self.cube[:, stopped]
+            self.cube = turned
 
     def _turn_to_edges(
         self, over: NDArray[np.intp], frame: Array, local: Array, gap: Array
@@ -241,7 +246,7 @@ class Ball3D(World):
         lever = gap + self._radius
         slip_x = v_x + lever * spin_z
         slip_z = v_z - lever * spin_x
-        friction = FRICTION / (np.hypot(slip_x, slip_z) + 1e-12)
+        friction = FRICTION / (np.sqrt(slip_x * slip_x + slip_z * slip_z) + 1e-12)
         rolling = self._inertia / (self._inertia + lever * lever)
 
         brake = np.minimum(rolling, friction * push)
@@ -273,9 +278,6 @@ class Ball3D(World):
 
 
 # Quaternions are (4, n): x, y, z, w.
-
-NO_TURN = np.array([[[1.0]], [[0.0]]])
-"""Cosine and sine of no angle, to be broadcast to (2, 4, n)."""
 
 TIMES_UNIT = np.array(
     [

@@ -1,0 +1,290 @@
+"""GridWorld: walk to the goal of the requested kind, seen from above."""
+
+import math
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlagents_envs.base_env import (
+    ActionSpec,
+    ActionTuple,
+    BehaviorSpec,
+    BoolArray,
+    DimensionProperty,
+    ObservationSpec,
+    ObservationType,
+)
+from mlagents_envs.exception import UnityEnvironmentException
+from mlagents_sim.raster import Array, Camera, Pixels, polygon
+from mlagents_sim.world import ALL, Agents, World
+
+MOVES = np.array([[0, 0], [0, 1], [0, -1], [-1, 0], [1, 0]])
+"""By action, in cells to the right and up: stay, up, down, left, right."""
+STEP_REWARD = -0.01
+MAX_GRID_SIZE = 32
+"""The cells of larger grids would be smaller than two pixels by two."""
+
+PLUS, CROSS = range(2)
+NOWHERE = -1
+
+HEIGHT, WIDTH = 64, 84
+BAR = 0.2
+"""Width of the bars that everything consists of; an edge of a cell is 1."""
+WALL_COLOUR = (99, 99, 99)
+FLOOR_COLOURS = (232, 229, 210), (218, 214, 192)
+AGENT_COLOUR = np.array([33, 150, 242], np.uint8)
+GOAL_COLOURS = np.array([[102, 189, 107], [191, 59, 38]], np.uint8)
+FROM_ABOVE = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, -1.0], [0.0, 1.0, 0.0]])[:, :, None]
+"""Axes of a camera: x to the right, z up, down ahead."""
+
+
+class GridWorld(World):
+    """Nine agents, each on a grid of its own with goals of two kinds, one of which is requested.
+
+    Observations:
+        a picture, (3, 64, 84), of 8 bit: the grid from above, as high as the picture, walls left
+            and right of it. The agent is a blue frame, goals are green pluses and red crosses.
+        2 numbers, the goal signal: 1 for the kind requested, plus or cross, 0 for the other.
+    Action: one branch of 5: stay, up, down, left, right. What leads out of the grid is masked, and
+        otherwise does nothing.
+    Decisions: every step.
+    Reward: -0.01 per step; instead +1 for walking into a goal of the requested kind, -1 for one of
+        the other kind.
+    Ends: at any goal.
+    Interrupts: after 100 steps.
+    Parameters: `gridSize` 5, in cells; `numPlusGoals` 1; `numExGoals` 1. Of fractions, the whole
+        part counts. Episodes that begin from now on obey them.
+    Start: goals and agent in random cells, no two in one; either kind is requested equally often,
+        even where there is none.
+    A good policy reaches 0.8.
+
+    Source: example environments, section 2, task 3.
+
+    Attributes:
+        size: (N,) cells along an edge of each grid.
+        place: (N, 2) where the agents are, in cells from the left and from the bottom.
+        goal: (N, G, 2) where the goals are; `NOWHERE` for those a grid has not.
+        kind: (N, G) which kind they are, `PLUS` or `CROSS`.
+        requested: (N,) which kind is requested.
+    """
+
+    behavior_name = "GridWorld?team=0"
+    behavior_spec = BehaviorSpec(
+        [
+            ObservationSpec(
+                (3, HEIGHT, WIDTH),
+                (
+                    DimensionProperty.NONE,
+                    DimensionProperty.TRANSLATIONAL_EQUIVARIANCE,
+                    DimensionProperty.TRANSLATIONAL_EQUIVARIANCE,
+                ),
+                ObservationType.DEFAULT,
+                "CameraSensor",
+                np.dtype(np.uint8),
+            ),
+            ObservationSpec.vector(2, "VectorSensor_size2_GoalSignal")._replace(
+                observation_type=ObservationType.GOAL_SIGNAL
+            ),
+        ],
+        ActionSpec.create_discrete((len(MOVES),)),
+    )
+    agents_per_area = 9
+    max_steps = 100
+    default_parameters: ClassVar[Mapping[str, float]] = {
+        "gridSize": 5.0,
+        "numPlusGoals": 1.0,
+        "numExGoals": 1.0,
+    }
+
+    def __init__(
+        self, *, num_areas: int = 1, seed: int = 0, parameters: Mapping[str, float] | None = None
+    ) -> None:
+        super().__init__(num_areas=num_areas, seed=seed, parameters=parameters)
+        n = self.n_agents
+        self.size = np.zeros(n, np.intp)
+        self.place = np.zeros((n, 2), np.intp)
+        self.goal = np.full((n, 0, 2), NOWHERE)
+        self.kind = np.zeros((n, 0), np.intp)
+        self.requested = np.zeros(n, np.intp)
+        self._move = np.zeros((n, 2), np.intp)
+
+    # The task.
+
+    def begin(self, agents: Agents) -> None:
+        """Put goals and agents into cells of their own; say which kind of goal to look for."""
+        n = len(self.agent_id[agents])
+        size, n_plus, n_cross = (
+            self.parameters.draw(name, n).astype(np.intp)
+            for name in ("gridSize", "numPlusGoals", "numExGoals")
+        )
+        n_goals = n_plus + n_cross
+        self._check(size, n_plus, n_cross)
+        # The cells of each grid in random order: the first is for the agent, the next for goals.
+        cell = np.arange(size.max() ** 2)
+        drawn = np.where(cell < size[:, None] ** 2, self.rng.random((n, len(cell))), np.inf)
+        taken = drawn.argsort(axis=1)[:, : n_goals.max() + 1]
+        places = np.stack([taken % size[:, None], taken // size[:, None]], axis=-1)
+        number = np.arange(n_goals.max())
+        self._make_room(len(number))
+        self.size[agents] = size
+        self.place[agents] = places[:, 0]
+        self.goal[agents] = NOWHERE
+        self.goal[agents, : len(number)] = np.where(
+            (number < n_goals[:, None])[..., None], places[:, 1:], NOWHERE
+        )
+        self.kind[agents, : len(number)] = np.where(number < n_plus[:, None], PLUS, CROSS)
+        self.requested[agents] = self.rng.integers(0, 2, n)
+
+    @staticmethod
+    def _check(size: NDArray[np.intp], n_plus: NDArray[np.intp], n_cross: NDArray[np.intp]) -> None:
+        """Raise unless there is a cell for everything on each grid."""
+        is_bad = (
+            (size < 1)
+            | (size > MAX_GRID_SIZE)
+            | (np.minimum(n_plus, n_cross) < 0)
+            | (n_plus + n_cross >= size**2)
+        )
+        if is_bad.any():
+            bad = is_bad.argmax()
+            raise UnityEnvironmentException(
+                f"GridWorld cannot begin with gridSize {size[bad]}, numPlusGoals {n_plus[bad]} and "
+                f"numExGoals {n_cross[bad]}: expected a size from 1 to {MAX_GRID_SIZE}, and a cell "
+                "for every goal and the agent. Change these environment parameters."
+            )
+
+    def _make_room(self, n_goals: int) -> None:
+        n_lacking = n_goals - self.goal.shape[1]
+        if n_lacking > 0:
+            columns = ((0, 0), (0, n_lacking))
+            self.goal = np.pad(self.goal, (*columns, (0, 0)), constant_values=NOWHERE)
+            self.kind = np.pad(self.kind, columns)
+
+    def observe(self, agents: Agents) -> list[NDArray[Any]]:
+        """Return what the class describes."""
+        signal = np.eye(2, dtype=np.float32)[self.requested[agents]]
+        return [self._pictures(agents), signal]
+
+    def masks(self, agents: Agents) -> list[BoolArray]:
+        """Forbid to leave the grid."""
+        return [self._leads_out(self.place[agents, None] + MOVES, self.size[agents, None])]
+
+    def command(self, agents: Agents, action: ActionTuple) -> None:
+        """Note where to go."""
+        self._move[agents] = MOVES[action.discrete[:, 0]]
+
+    def act(self) -> None:
+        """Go there; see who has reached a goal."""
+        place = self.place + self._move
+        stays = self._leads_out(place, self.size)
+        place[stays] = self.place[stays]
+        self.place = place
+        self.reward += STEP_REWARD
+
+        agent, goal = (self.goal == place[:, None]).all(axis=-1).nonzero()
+        is_right = self.kind[agent, goal] == self.requested[agent]
+        self.reward[agent] = np.where(is_right, 1.0, -1.0)
+        self.end(agent)
+
+    @staticmethod
+    def _leads_out(place: NDArray[np.intp], size: NDArray[np.intp]) -> BoolArray:
+        outside = (place < 0) | (place >= size[..., None])
+        return outside[..., 0] | outside[..., 1]
+
+    # The picture.
+
+    def _pictures(self, agents: Agents) -> Pixels:
+        """Draw the grids of n agents: (n, 3, H, W)."""
+        place, goal, kind = self.place[agents], self.goal[agents], self.kind[agents]
+        sizes, group = np.unique(self.size[agents], return_inverse=True)
+        stamps = [stamps_of(size) for size in sizes.tolist()]
+        pictures = np.array([stamp.floor for stamp in stamps])[group]
+        for number, (size, stamp) in enumerate(zip(sizes, stamps, strict=True)):
+            is_here = group == number
+            is_goal = is_here[:, None] & (goal[..., 0] != NOWHERE)
+            for which, colour in enumerate(GOAL_COLOURS):
+                picture, column = (is_goal & (kind == which)).nonzero()
+                _paint(
+                    pictures, picture, stamp.goals[which][goal[picture, column] @ (1, size)], colour
+                )
+            (picture,) = is_here.nonzero()
+            _paint(pictures, picture, stamp.agent[place[picture] @ (1, size)], AGENT_COLOUR)
+        return pictures.reshape(-1, 3, HEIGHT, WIDTH)
+
+    def render(self) -> Pixels:
+        """Draw every grid in a tile of its own, the colour of the requested kind at its left."""
+        pictures = self._pictures(ALL)
+        pictures[:, :, 2:12, 1:9] = GOAL_COLOURS[self.requested][..., None, None]
+        columns = math.ceil(math.sqrt(self.n_agents))
+        rows = math.ceil(self.n_agents / columns)
+        tiles = np.zeros((rows * columns, HEIGHT + 2, WIDTH + 2, 3), np.uint8)
+        tiles[: self.n_agents, 1:-1, 1:-1] = pictures.transpose(0, 2, 3, 1)
+        tiles = tiles.reshape(rows, columns, *tiles.shape[1:]).swapaxes(1, 2)
+        picture = tiles.reshape(rows * tiles.shape[1], -1, 3)
+        zoom = max(640 // picture.shape[1], 1)
+        return picture.repeat(zoom, axis=0).repeat(zoom, axis=1)
+
+
+class Stamps(NamedTuple):
+    """What is drawn on grids of one size.
+
+    Attributes:
+        floor: (3, H * W) the grid and its walls.
+        agent: (cells, P) the pixels of an agent in each cell, counted through the picture; cells
+            are counted from the left, then from the bottom. Some are named twice.
+        goals: The same, for each kind of goal.
+    """
+
+    floor: Pixels
+    agent: NDArray[np.intp]
+    goals: tuple[NDArray[np.intp], NDArray[np.intp]]
+
+
+def _paint(
+    pictures: Pixels, which: NDArray[np.intp], pixels: NDArray[np.intp], colour: Pixels
+) -> None:
+    """Paint (n, P) pixels of n of the pictures, (N, 3, H * W)."""
+    for channel, value in enumerate(colour):
+        pictures[which[:, None], channel, pixels] = value
+
+
+@lru_cache(maxsize=16)
+def stamps_of(size: int) -> Stamps:
+    """Prepare what is drawn on grids of `size` cells by `size`."""
+    half = size / 2
+    x = (np.arange(WIDTH) - (WIDTH - 1) / 2) * size / HEIGHT + half
+    z = ((HEIGHT - 1) / 2 - np.arange(HEIGHT)) * size / HEIGHT + half
+    is_dark = (np.floor(x) + np.floor(z)[:, None]) % 2 == 0
+    is_floor = (x > 0.0) & (x < size)
+    colours = np.where(is_dark[..., None], *FLOOR_COLOURS)
+    floor = np.where(is_floor[:, None], colours, WALL_COLOUR).astype(np.uint8)
+
+    cell = np.arange(size**2)
+    middle = np.array([cell % size + 0.5, np.zeros(size**2), cell // size + 0.5])
+    camera = Camera.orthographic(
+        np.array([[half], [0.0], [half]]), FROM_ABOVE, extent_m=size, height=HEIGHT, width=WIDTH
+    )
+
+    def pixels(bars: Array) -> NDArray[np.intp]:
+        corners = middle[:, None, None] + bars[..., None]  # (3, 4, bars, cells)
+        covered = polygon(camera, corners).mask(WIDTH).any(axis=0).reshape(len(cell), -1)
+        n_most = covered.sum(axis=1).max()
+        return np.array([np.resize(np.flatnonzero(of_cell), n_most) for of_cell in covered])
+
+    width = max(BAR, size / HEIGHT)  # at least a pixel, so that nothing is lost between two
+    edge = (1.0 - width) / 2
+    frame = [bar(width, turn_rad=turn, aside=edge) for turn in np.arange(4) * np.pi / 2]
+    plus = [bar(width, turn_rad=0.0), bar(width, turn_rad=np.pi / 2)]
+    cross = [bar(width, turn_rad=np.pi / 4), bar(width, turn_rad=-np.pi / 4)]
+    agent, *goals = (pixels(np.stack(bars, axis=-1)) for bars in (frame, plus, cross))
+    return Stamps(floor.transpose(2, 0, 1).reshape(3, -1), agent, (goals[0], goals[1]))
+
+
+def bar(width: float, *, turn_rad: float, aside: float = 0.0) -> Array:
+    """Return the corners, (3, 4), of a bar of length 1 along z, moved along x, then turned."""
+    x = np.array([-0.5, -0.5, 0.5, 0.5]) * width + aside
+    z = np.array([-0.5, 0.5, 0.5, -0.5])
+    cosine, sine = math.cos(turn_rad), math.sin(turn_rad)
+    return np.array([cosine * x + sine * z, np.zeros(4), cosine * z - sine * x])

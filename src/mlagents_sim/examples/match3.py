@@ -1,0 +1,459 @@
+"""Match-3: swap neighbouring gems so that three or more of a colour lie in a line."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlagents_envs.base_env import (
+    ActionSpec,
+    ActionTuple,
+    BehaviorSpec,
+    BoolArray,
+    DimensionProperty,
+    ObservationSpec,
+    ObservationType,
+)
+from mlagents_sim.world import ALL, Agents, World
+
+Gems = NDArray[np.int8]
+"""One property of the gems of n boards, (9, 8, n): row 0 is the bottom, column 0 the left. Boards
+come last because NumPy is fast along the last axis."""
+
+ROWS, COLUMNS = 9, 8
+SMALLEST = 6
+"""Least rows, and least columns, of a board."""
+COLOURS, SPECIALS = 6, 3
+NO_GEM = -1
+RARITY = (0.7, 0.9)
+"""Below the first, a number drawn between 0 and 1 makes a plain gem, below the second a special."""
+REWARD_PER_POINT = 0.01
+MOVES_PER_EPISODE = 499
+"""Of 500 that are asked for; Unity drops the last request."""
+
+TO_THE_RIGHT, UPWARD = ROWS * (COLUMNS - 1), (ROWS - 1) * COLUMNS
+N_MOVES = TO_THE_RIGHT + UPWARD
+
+
+def _cells_of_moves() -> NDArray[np.intp]:
+    """Return row and column of the two gems that each move swaps: (2, 2, 127)."""
+    right, up = np.arange(TO_THE_RIGHT), np.arange(UPWARD)
+    first = np.concatenate([np.divmod(right, COLUMNS - 1), np.divmod(up, COLUMNS)], axis=1)
+    step = np.repeat([[0, 1], [1, 0]], [TO_THE_RIGHT, UPWARD], axis=1)
+    return np.array([first, first + step])
+
+
+CELLS = _cells_of_moves()
+
+
+def _sensor(name: str, *shape: int) -> ObservationSpec:
+    """Describe a vector of numbers, or planes of 8 bit."""
+    name = f"Match3 Sensor ({name})"
+    if len(shape) == 1:
+        return ObservationSpec.vector(*shape, name)
+    alike = DimensionProperty.TRANSLATIONAL_EQUIVARIANCE
+    properties = (DimensionProperty.NONE, alike, alike)
+    return ObservationSpec(shape, properties, ObservationType.DEFAULT, name, np.dtype(np.uint8))
+
+
+class Match3VectorObs(World):
+    """Four boards of gems; a move swaps two neighbours, and lines of three or more vanish.
+
+    Observations, for each cell of the largest board, row by row from the bottom left:
+        432 numbers: which of 6 colours its gem has, 1 for that and 0 for the others;
+        216 numbers: in the same way, which of 3 kinds it is. Cells outside of the board are 0.
+    Action: one branch of 127 swaps: 0 to 62 of a gem with its right neighbour, row by row in
+        sevens; 63 to 126 with its upper neighbour, row by row in eights. Masked unless both are on
+        the board and one comes to lie in a line; what is masked does nothing.
+    Decisions: every step.
+    Reward: 0.01 per point. Each gem that vanishes is worth 1, 2 or 3 points by its kind, those of
+        chain reactions included. What lies above falls down, and new gems come from above.
+    Interrupts: after 500 moves, the last of which is not asked for, so 499. The agent is away for
+        a step.
+    Start: a board of 6 to 9 rows and 6 to 8 columns without lines. Seven gems of ten are of the
+        first kind, two of the second, one of the third. There is no parameter. A board on which
+        no move is left is dealt anew.
+    A good policy reaches 38.5 on boards of 9 by 8, where playing any move that is not masked
+    reaches 34.2, and the best at sight 37.0; on boards of varying size it is 1.8 less.
+
+    Source: example environments, section 2, task 17.
+
+    Attributes:
+        colour: Of each gem, 0 to 5; `NO_GEM` outside of a board.
+        special: Kind of each gem, 0 to 2; `NO_GEM` outside of a board.
+        valid: (127, N) which moves are not masked.
+    """
+
+    behavior_name = "Match3VectorObs?team=0"
+    behavior_spec = BehaviorSpec(
+        [
+            _sensor("cells", ROWS * COLUMNS * COLOURS),
+            _sensor("special", ROWS * COLUMNS * SPECIALS),
+        ],
+        ActionSpec.create_discrete((N_MOVES,)),
+    )
+    agents_per_area = 4
+
+    def __init__(
+        self, *, num_areas: int = 1, seed: int = 0, parameters: Mapping[str, float] | None = None
+    ) -> None:
+        super().__init__(num_areas=num_areas, seed=seed, parameters=parameters)
+        n = self.n_agents
+        self.colour = np.full((ROWS, COLUMNS, n), NO_GEM, np.int8)
+        self.special = np.full((ROWS, COLUMNS, n), NO_GEM, np.int8)
+        self.valid = np.zeros((N_MOVES, n), np.bool_)
+        self._move = np.zeros(n, np.intp)
+        self._n_moves = np.zeros(n, np.intp)
+        self._is_away = np.zeros(n, np.bool_)
+
+    def begin(self, agents: Agents) -> None:
+        """Deal boards of new sizes."""
+        n = len(self.agent_id[agents])
+        rows, columns = self.draw_sizes(n)
+        is_inside = (np.arange(ROWS)[:, None, None] < rows) & (
+            np.arange(COLUMNS)[:, None] < columns
+        )
+        self.colour[:, :, agents] = np.where(is_inside, 0, NO_GEM)
+        self._deal(np.arange(self.n_agents)[agents])
+        self._n_moves[agents] = 0
+        self._is_away[agents] = False
+
+    def draw_sizes(self, n: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Return how many rows and columns n boards shall have."""
+        rows, columns = self.rng.integers(SMALLEST, [[ROWS + 1], [COLUMNS + 1]], (2, n))
+        return rows, columns
+
+    def observe(self, agents: Agents) -> list[NDArray[Any]]:
+        """Return what the class describes."""
+        return [
+            _one_hot(gems[:, :, agents], size)
+            for gems, size in ((self.colour, COLOURS), (self.special, SPECIALS))
+        ]
+
+    def requests(self) -> Agents | None:
+        """Return everyone who is here."""
+        if not self._is_away.any():
+            return ALL
+        here = np.flatnonzero(~self._is_away)
+        return here if len(here) else None
+
+    def masks(self, agents: Agents) -> list[BoolArray]:
+        """Forbid what completes no line."""
+        return [~self.valid[:, agents].T]
+
+    def command(self, agents: Agents, action: ActionTuple) -> None:
+        """Note which gems to swap."""
+        self._move[agents] = action.discrete[:, 0]
+
+    def choose(self) -> NDArray[np.intp]:
+        """Return the moves of all boards, (N,)."""
+        return self._move
+
+    def act(self) -> None:
+        """Swap them; let lines vanish until there are none; see who has made all moves."""
+        move, is_here = self.choose(), ~self._is_away
+        boards = np.flatnonzero(self.valid[move, np.arange(self.n_agents)] & is_here)
+        (row, column), (other_row, other_column) = CELLS[:, :, move[boards]]
+        for gems in (self.colour, self.special):
+            swapped = gems[row, column, boards]
+            gems[row, column, boards] = gems[other_row, other_column, boards]
+            gems[other_row, other_column, boards] = swapped
+        self.reward += np.float32(REWARD_PER_POINT) * self._settle(boards)
+        self.valid = valid_moves(self.colour)
+        self._deal(np.flatnonzero(~self.valid.any(axis=0)))
+
+        self._n_moves += is_here
+        done = np.flatnonzero(self._n_moves == MOVES_PER_EPISODE)
+        self._is_away[:] = False
+        self.end(done, interrupted=True)
+        self._is_away[done] = True
+
+    def _settle(self, boards: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Clear boards of lines until none is left; return the points of all N boards."""
+        points = np.zeros(self.n_agents, np.intp)
+        while len(boards):
+            gone = lines(self.colour[:, :, boards])
+            has_lines = gone.any(axis=(0, 1))
+            boards, gone = boards[has_lines], gone[:, :, has_lines]
+            points[boards] += ((self.special[:, :, boards] + 1) * gone).sum(axis=(0, 1))
+            self._refill(boards, gone)
+        return points
+
+    def _refill(self, boards: NDArray[np.intp], gone: BoolArray) -> None:
+        """Let what lies above gems that are gone, (9, 8, n), fall; put new ones on top."""
+        column, which = np.nonzero(gone.any(axis=0))
+        place = slice(None), column, boards[which]
+        colour, special = self.colour[place], self.special[place]  # (9, columns with gaps)
+        gone = gone[:, column, which]
+        is_outside = colour == NO_GEM
+        # What stays comes first, then what is gone, then what was never on the board.
+        order = (gone + 2 * is_outside).argsort(axis=0, kind="stable")
+        colour = np.take_along_axis(colour, order, axis=0)
+        special = np.take_along_axis(special, order, axis=0)
+        is_new = np.take_along_axis(gone, order, axis=0)
+        colour[is_new], special[is_new] = self._draw_gems(int(is_new.sum()))
+        self.colour[place], self.special[place] = colour, special
+
+    def _deal(self, boards: NDArray[np.intp]) -> None:
+        """Fill boards anew, without lines and so that there is a move."""
+        while len(boards):
+            colour, special = self.colour[:, :, boards], self.special[:, :, boards]
+            is_inside = colour != NO_GEM
+            special[:] = NO_GEM
+            colour[is_inside], special[is_inside] = self._draw_gems(int(is_inside.sum()))
+            self.colour[:, :, boards], self.special[:, :, boards] = colour, special
+            self._settle(boards)
+            self.valid[:, boards] = valid_moves(self.colour[:, :, boards])
+            boards = boards[~self.valid[:, boards].any(axis=0)]
+
+    def _draw_gems(self, n: int) -> tuple[Gems, Gems]:
+        """Return the colours and the kinds of n gems."""
+        colour = self.rng.integers(0, COLOURS, n, np.int8)
+        special = np.searchsorted(RARITY, self.rng.random(n), side="right").astype(np.int8)
+        return colour, special
+
+    def render(self) -> NDArray[np.uint8]:
+        """Draw the boards; a ring marks gems worth 2 points, a disc those worth 3."""
+        return _picture(self.colour, self.special)
+
+
+class Match3VisualObs(Match3VectorObs):
+    """Match-3 for agents that see the board as pictures of 9 by 8 pixels.
+
+    Observations, of 8 bit: (6, 9, 8), a plane for each colour, 255 where the gem has it and 0
+    elsewhere, the bottom row of the board first; and (3, 9, 8), a plane for each kind of gem.
+    A good policy reaches 39.5 on boards of 9 by 8.
+
+    All else is as for `Match3VectorObs`.
+    """
+
+    behavior_name = "Match3VisualObs?team=0"
+    behavior_spec = BehaviorSpec(
+        [
+            _sensor("cells", COLOURS, ROWS, COLUMNS),
+            _sensor("special", SPECIALS, ROWS, COLUMNS),
+        ],
+        Match3VectorObs.behavior_spec.action_spec,
+    )
+
+    def observe(self, agents: Agents) -> list[NDArray[Any]]:
+        """Return what the class describes."""
+        return [
+            _planes(gems[:, :, agents], size)
+            for gems, size in ((self.colour, COLOURS), (self.special, SPECIALS))
+        ]
+
+
+class Match3SimpleHeuristic(Match3VectorObs):
+    """Match-3 played by rule, two boards: any move that completes a line.
+
+    Actions are ignored; all else is as for `Match3VectorObs`. The rule reaches 34.2 on boards of 9
+    by 8, and 32.4 on those of varying size.
+    """
+
+    behavior_name = "Match3SimpleHeuristic?team=0"
+    agents_per_area = 2
+
+    def choose(self) -> NDArray[np.intp]:
+        """Draw among the valid moves."""
+        return _best(self.valid, self.rng)
+
+
+class Match3SmartHeuristic(Match3VectorObs):
+    """Match-3 played by rule, two boards: the move that is worth most at sight.
+
+    Actions are ignored; all else is as for `Match3VectorObs`. The rule reaches 37.0 on boards of 9
+    by 8, and 35.2 on those of varying size.
+    """
+
+    behavior_name = "Match3SmartHeuristic?team=0"
+    agents_per_area = 2
+
+    def choose(self) -> NDArray[np.intp]:
+        """Draw among the valid moves worth most."""
+        return _best(move_points(self.colour, self.special), self.rng)
+
+
+def _best(worth: NDArray[Any], rng: np.random.Generator) -> NDArray[np.intp]:
+    """Return which row of the whole numbers (127, N) is greatest in each column; of equals, any."""
+    best: NDArray[np.intp] = (worth + rng.random(worth.shape, np.float32)).argmax(axis=0)
+    return best
+
+
+# The rules.
+
+
+def lines(colour: Gems) -> BoolArray:
+    """Return which gems lie in a line of three or more, (9, 8, n)."""
+    found = np.zeros(colour.shape, np.bool_)
+    # Once along the rows, once along the columns.
+    for gems, marks in ((colour, found), (colour.swapaxes(0, 1), found.swapaxes(0, 1))):
+        alike = (gems[1:] == gems[:-1]) & (gems[1:] != NO_GEM)
+        three = alike[1:] & alike[:-1]
+        marks[:-2] |= three
+        marks[1:-1] |= three
+        marks[2:] |= three
+    return found
+
+
+def valid_moves(colour: Gems) -> BoolArray:
+    """Return which moves complete a line, (127, n), on boards without any."""
+    return _by_number(_completes_line, colour)
+
+
+def move_points(colour: Gems, special: Gems) -> Gems:
+    """Return what vanishes at once by each move is worth, (127, n), on boards without a line."""
+    return _by_number(_points, colour, special)
+
+
+def _by_number(judge: Callable[..., NDArray[Any]], *gems: Gems) -> NDArray[Any]:
+    """Judge all swaps along the second axis, then, with the axes exchanged, the others."""
+    right = judge(*gems)
+    up = judge(*(of_one.swapaxes(0, 1) for of_one in gems)).swapaxes(0, 1)
+    return np.concatenate([right.reshape(TO_THE_RIGHT, -1), up.reshape(UPWARD, -1)])
+
+
+class _Arrival(NamedTuple):
+    """One property of a gem that is swapped, and of those it comes to lie next to.
+
+    In all swaps along the second axis at once, so each is (R, C - 1, n).
+    """
+
+    gem: Gems
+    ahead: Gems
+    second_ahead: Gems
+    left: Gems
+    second_left: Gems
+    right: Gems
+    second_right: Gems
+
+
+def _arrivals(gems: Gems) -> Iterator[_Arrival]:
+    """Yield the arrival of the first gem of each swap, and that of the second."""
+    rows, columns, n = gems.shape
+    padded = np.full((rows + 4, columns + 4, n), NO_GEM, np.int8)
+    padded[2:-2, 2:-2] = gems
+
+    def beside(row: int, column: int) -> Gems:
+        return padded[2 + row : 2 + row + rows, 2 + column : 1 + column + columns]
+
+    for start, target in ((0, 1), (1, 0)):
+        way = target - start
+        yield _Arrival(
+            beside(0, start),
+            *(beside(0, target + way * far) for far in (1, 2)),
+            *(beside(far, target) for far in (1, 2)),
+            *(beside(-far, target) for far in (1, 2)),
+        )
+
+
+class _Lines(NamedTuple):
+    """Which lines a gem completes, and which of those beside it belong to the line across."""
+
+    straight: BoolArray
+    across: BoolArray
+    left: BoolArray
+    second_left: BoolArray
+    right: BoolArray
+    second_right: BoolArray
+
+
+def _lines_of(colour: _Arrival) -> _Lines:
+    # Where there was no line, at most two on each side are alike.
+    gem = colour.gem
+    is_gem = gem != NO_GEM
+    left, right = gem == colour.left, gem == colour.right
+    second_left = left & (gem == colour.second_left)
+    second_right = right & (gem == colour.second_right)
+    return _Lines(
+        is_gem & (gem == colour.ahead) & (gem == colour.second_ahead),
+        is_gem & ((left & right) | second_left | second_right),
+        left,
+        second_left,
+        right,
+        second_right,
+    )
+
+
+def _completes_line(colour: Gems) -> BoolArray:
+    first, second = (_lines_of(arrival) for arrival in _arrivals(colour))
+    return first.straight | first.across | second.straight | second.across
+
+
+def _points(colour: Gems, special: Gems) -> Gems:
+    one, other = (
+        _points_of(_lines_of(arrival), worth)
+        for arrival, worth in zip(_arrivals(colour), _arrivals(special + np.int8(1)), strict=True)
+    )
+    return one + other
+
+
+def _points_of(lines: _Lines, worth: _Arrival) -> Gems:
+    """Return what a gem and its lines are worth; 0 where it completes none."""
+    sides = (
+        lines.left * worth.left
+        + lines.second_left * worth.second_left
+        + lines.right * worth.right
+        + lines.second_right * worth.second_right
+    )
+    points: Gems = (
+        (lines.straight | lines.across) * worth.gem
+        + lines.straight * (worth.ahead + worth.second_ahead)
+        + lines.across * sides
+    )
+    return points
+
+
+# What is seen.
+
+
+def _one_hot(gems: Gems, size: int) -> NDArray[np.float32]:
+    """Return (n, 72 * size)."""
+    rows = np.vstack([np.eye(size, dtype=np.float32), np.zeros(size, np.float32)])
+    by_board = gems.reshape(ROWS * COLUMNS, -1).T
+    return rows[by_board].reshape(len(by_board), -1)  # no gem, -1, is the last row
+
+
+def _planes(gems: Gems, size: int) -> NDArray[np.uint8]:
+    """Return (n, size, 9, 8)."""
+    has_it = gems.transpose(2, 0, 1)[:, None] == np.arange(size, dtype=np.int8)[:, None, None]
+    return np.where(has_it, np.uint8(255), np.uint8(0))
+
+
+TILE = 24
+"""Edge of a cell, in pixels."""
+BOARD_COLOUR, EMPTY_COLOUR = (44, 50, 62), (24, 27, 34)
+GEM_COLOURS = np.array(
+    [(229, 78, 72), (72, 168, 92), (70, 130, 224), (242, 196, 62), (168, 96, 204), (240, 140, 60)]
+)
+MARK_COLOUR = (250, 250, 250)
+
+
+def _picture(colour: Gems, special: Gems) -> NDArray[np.uint8]:
+    """Draw boards beside each other, about as many above each other."""
+    n = colour.shape[-1]
+    columns = math.ceil(math.sqrt(n))
+    rows = math.ceil(n / columns)
+    cells = np.full((rows * columns, ROWS + 1, COLUMNS + 1), NO_GEM)  # a gap above and at the right
+    codes = np.where(colour == NO_GEM, NO_GEM, colour * SPECIALS + special)
+    cells[:n, 1:, :-1] = codes[::-1].transpose(2, 0, 1)
+    cells = cells.reshape(rows, columns, ROWS + 1, COLUMNS + 1).swapaxes(1, 2)
+    tiles = _tiles()[cells.reshape(rows * (ROWS + 1), -1)]
+    return tiles.swapaxes(1, 2).reshape(len(tiles) * TILE, -1, 3)
+
+
+def _tiles() -> NDArray[np.uint8]:
+    """Draw a cell with each gem, (colours * kinds, TILE, TILE, 3), and last an empty one."""
+    away = np.arange(TILE) - (TILE - 1) / 2
+    radius = np.hypot(away, away[:, None])[..., None]
+    tiles = np.empty((COLOURS * SPECIALS + 1, TILE, TILE, 3))
+    for code, tile in enumerate(tiles[:-1]):
+        gem, kind = divmod(code, SPECIALS)
+        tile[:] = np.where(radius < 10.5, GEM_COLOURS[gem], BOARD_COLOUR)
+        if kind:
+            inner = 3.0 if kind == 1 else 0.0
+            tile[:] = np.where((radius >= inner) & (radius < 5.0), MARK_COLOUR, tile)
+    tiles[-1] = EMPTY_COLOUR
+    return tiles.astype(np.uint8)

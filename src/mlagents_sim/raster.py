@@ -1,0 +1,215 @@
+"""Pictures of many scenes at once: convex shapes, painted from the farthest to the nearest.
+
+A convex shape covers one run of pixels in each row of a picture. Where the runs begin and end is
+all that is computed of it, by rows instead of by pixels:
+
+    places ──Camera──► outline ──► Runs ──paint──► images
+
+Letters in shapes: N scenes, F shapes in each, K corners, H W rows and columns of a picture, row 0
+at the top. A pixel belongs to a shape if its centre does. Points of a picture are homogeneous:
+(column, row, 1) times a depth, so nothing needs to be cut off where it reaches behind the eye.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Pixels = NDArray[np.uint8]
+
+
+class Camera(NamedTuple):
+    """What takes places of a scene to points of a picture.
+
+    Attributes:
+        matrix: (3, 4, N) that makes a point of (x, y, z, 1); N is 1 if all scenes are seen alike.
+        height: H.
+        width: W.
+    """
+
+    matrix: Array
+    height: int
+    width: int
+
+    @staticmethod
+    def perspective(
+        position: Array, axes: Array, *, field_of_view_rad: float, height: int, width: int
+    ) -> "Camera":
+        """Make a camera that sees what is near larger.
+
+        Args:
+            position: (3, N) of the eye.
+            axes: (3, 3, N) whose columns point to the right, up and forward.
+            field_of_view_rad: Angle between top and bottom of the picture.
+            height: H.
+            width: W.
+        """
+        scale = height / 2 / math.tan(field_of_view_rad / 2)
+        lens = [[scale, 0.0, (width - 1) / 2], [0.0, -scale, (height - 1) / 2], [0.0, 0.0, 1.0]]
+        return Camera(np.einsum("rk,kcn->rcn", lens, _view(position, axes)), height, width)
+
+    @staticmethod
+    def orthographic(
+        position: Array, axes: Array, *, extent_m: float, height: int, width: int
+    ) -> "Camera":
+        """Make a camera that sees everything in one scale.
+
+        Args:
+            position: (3, N) of what is in the middle of the picture.
+            axes: (3, 3, N) whose columns point to the right, up and forward.
+            extent_m: Between top and bottom of the picture.
+            height: H.
+            width: W.
+        """
+        scale = height / extent_m
+        lens = np.diag([scale, -scale, 0.0])
+        matrix = np.einsum("rk,kcn->rcn", lens, _view(position, axes))
+        matrix[:, 3] += [[(width - 1) / 2], [(height - 1) / 2], [1.0]]
+        return Camera(matrix, height, width)
+
+    def points(self, places: Array) -> Array:
+        """Take places, (3, ..., N), to points of the picture, (3, ..., N)."""
+        linear, shift = self.matrix[:, :3], self.matrix[:, 3]
+        turned: Array = np.einsum("rcn,c...n->r...n", linear, places)
+        return turned + shift.reshape(3, *[1] * (places.ndim - 2), -1)
+
+
+def _view(position: Array, axes: Array) -> Array:
+    """Return (3, 4, N) that takes (x, y, z, 1) to the distance right, up and ahead of a camera."""
+    turn = axes.swapaxes(0, 1)
+    shift = -np.einsum("rcn,cn->rn", turn, position)
+    return np.concatenate([turn, shift[:, None]], axis=1)
+
+
+class Runs(NamedTuple):
+    """The pixels that shapes cover: one run in each row of a picture.
+
+    Attributes:
+        first: (F, N, H) column of the first pixel, 0 where there is none.
+        end: (F, N, H) column after the last, 0 where there is none.
+    """
+
+    first: NDArray[np.int16]
+    end: NDArray[np.int16]
+
+    def mask(self, width: int) -> NDArray[np.bool_]:
+        """Return which pixels of pictures so wide are covered, (F, N, H, W)."""
+        column = np.arange(width)
+        return (column >= self.first[..., None]) & (column < self.end[..., None])
+
+
+def polygon(camera: Camera, corners: Array) -> Runs:
+    """Find the pixels of flat convex polygons, each seen where its corners are clockwise.
+
+    Args:
+        camera: Which sees them.
+        corners: (3, K, F, N) in order.
+    """
+    point = camera.points(corners)
+    # A pixel is inside if it is on the inner side of every edge: a column + b row + c >= 0.
+    (u, v, w), (next_u, next_v, next_w) = point, np.roll(point, -1, axis=1)
+    edge = np.array([v * next_w - w * next_v, w * next_u - u * next_w, u * next_v - v * next_u])
+    is_seen = (edge[:, 0] * point[:, 2]).sum(axis=0) > 0.0
+    a, b, c = edge[..., None]  # each (K, F, N, 1)
+    row = np.arange(camera.height)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        crossing = -(b * row + c) / (a + 0.0)  # (K, N, H); + 0.0 because -0.0 has the wrong sign
+    first = np.fmax.reduce(np.where(a >= 0.0, crossing, -np.inf))
+    last = np.fmin.reduce(np.where(a < 0.0, crossing, np.inf))
+    return _runs(camera, first, last, is_seen[..., None])
+
+
+def sphere(camera: Camera, centre: Array, radius: Array) -> Runs:
+    """Find the pixels of spheres; none of one that reaches behind the eye.
+
+    Args:
+        camera: Which sees them.
+        centre: (3, F, N).
+        radius: (F, N).
+    """
+    # The planes p that touch a sphere: p' D p = 0, D = centre centre' - radius^2 (1, 1, 1, 0). The
+    # lines that touch its outline: the same with M D M'; its points: with the inverse of that.
+    point = camera.points(centre)
+    linear = camera.matrix[:, :3]
+    spread = radius**2 * np.einsum("rkn,ckn->rcn", linear, linear)[:, :, None]
+    (p, q, r), (_, s, t), (_, _, u) = (point[:, None] * point - spread)[..., None]
+    # The adjugate of the symmetric matrix, which is its inverse but for a factor.
+    a, b, d = s * u - t * t, r * t - q * u, q * t - r * s
+    c, e, f = p * u - r * r, q * r - p * t, p * s - q * q
+    # In a row, A column^2 + 2 B column + C >= 0, where A < 0.
+    row = np.arange(camera.height)
+    half = b * row + d
+    square = half**2 - a * (c * row**2 + 2.0 * e * row + f)
+    is_before_the_eye = (point[2] > 0.0) & (point[2] ** 2 > spread[2, 2])
+    root = np.sqrt(np.maximum(square, 0.0))
+    with np.errstate(divide="ignore", invalid="ignore"):  # an eye inside a sphere sees nothing
+        first, last = (root - half) / a, (-root - half) / a
+    return _runs(camera, first, last, is_before_the_eye[..., None] & (square >= 0.0))
+
+
+def _runs(camera: Camera, first: Array, last: Array, is_seen: NDArray[np.bool_]) -> Runs:
+    """Round and cut to the picture what lies between two columns, (..., H), if it is seen."""
+    begin = np.minimum(np.maximum(np.ceil(first), 0.0), camera.width)
+    end = np.where(is_seen, np.minimum(np.floor(last) + 1.0, camera.width), 0.0)
+    is_filled = begin < end
+    return Runs(
+        np.where(is_filled, begin, 0.0).astype(np.int16),
+        np.where(is_filled, end, 0.0).astype(np.int16),
+    )
+
+
+def box_faces(centre: Array, axes: Array, half_edges: Array) -> tuple[Array, Array]:
+    """Return the corners, (3, 4, 6, N), and the outward normals, (3, 6, N), of a box's faces.
+
+    The corners are clockwise as seen from outside.
+
+    Args:
+        centre: (3, N).
+        axes: (3, 3, N) whose columns are the box's own axes.
+        half_edges: (3,) half its length along each of them.
+    """
+    arm = axes * half_edges[:, None]  # (3, 3, N), from the centre to the middles of three faces
+    offsets = np.einsum("kfa,ran->rkfn", _FACE_CORNERS, arm)
+    normals = np.concatenate([axes, -axes], axis=1)
+    return centre[:, None, None] + offsets, normals
+
+
+def _face_corners() -> Array:
+    """Return on which side of the centre, 1 or -1 along each axis, the corners are: (4, 6, 3)."""
+    corners = np.zeros((4, 6, 3))
+    for face in range(6):
+        axis, side = face % 3, 1 - face // 3 * 2
+        # The axes are left-handed: seen against one of them, the next two turn clockwise, and
+        # counterclockwise seen along it.
+        across, up = (axis + 1) % 3, (axis + 2) % 3
+        corners[:, face, axis] = side
+        corners[:, face, across] = np.array([-1, 1, 1, -1]) * side
+        corners[:, face, up] = [-1, -1, 1, 1]
+    return corners
+
+
+_FACE_CORNERS = _face_corners()
+
+
+def paint(images: Pixels, runs: Runs, colours: Pixels) -> None:
+    """Paint shapes over each other, in the order in which they come.
+
+    Args:
+        images: (N, 3, H, W), written to.
+        runs: Which pixels of each shape.
+        colours: (F, N, 3), or what can be broadcast to it.
+    """
+    colours = np.broadcast_to(colours, (*runs.first.shape[:2], 3))
+    for first, end, colour in zip(*runs, colours, strict=True):
+        is_filled = first < end
+        rows = np.flatnonzero(is_filled.any(axis=0))
+        if len(rows) == 0:
+            continue
+        # Only the window that holds the shape in any of the scenes.
+        window = slice(rows[0], rows[-1] + 1)
+        left, right = first[is_filled].min(), end.max()
+        column = np.arange(left, right)
+        mask = (column >= first[:, window, None]) & (column < end[:, window, None])
+        np.copyto(images[:, :, window, left:right], colour[..., None, None], where=mask[:, None])
