@@ -8,6 +8,7 @@ path of its key, what came and what is allowed; all problems are reported at onc
 """
 
 import copy
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,19 @@ def load_run_options(command_line: CommandLine) -> RunOptions:
         written: Written = {"default_settings": {}}
     else:
         written = read_configuration(file)
+    return check_run_options(written, command_line)
+
+
+def check_run_options(written: Written, command_line: CommandLine) -> RunOptions:
+    """Return the settings of a run from what stands in its file; what was typed goes over it.
+
+    Args:
+        written: What `command_line.config_path`, for which errors name it, holds; it is changed.
+        command_line: What was typed.
+
+    Raises:
+        TrainerConfigError: Something in either cannot be used.
+    """
     try:
         _replace_old_spellings(written)
         _put_flags_over(written, command_line)
@@ -56,7 +70,7 @@ def load_run_options(command_line: CommandLine) -> RunOptions:
         raise TrainerConfigError(_report(error, command_line)) from None
     except RecursionError:
         raise TrainerConfigError(
-            f"{file}: nested too deeply, or an alias that refers to itself"
+            f"{command_line.config_path}: nested too deeply, or an alias that refers to itself"
         ) from None
     _warn_of_last_lessons(options)
     _warn_of_large_batches(options)
@@ -99,14 +113,29 @@ class _Loader(yaml.SafeLoader):
         return node
 
 
+def _without_repeats(pairs: list[tuple[str, Any]]) -> Written:
+    """Make a mapping of a JSON object, as strictly as `_Loader` does of a YAML one."""
+    written = dict(pairs)
+    if len(written) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the key {twice!r} appears a second time")
+    return written
+
+
 def read_configuration(file: Path) -> Written:
-    """Read a YAML file, as written.
+    """Read a YAML file, or a JSON one if its name ends so, as written.
 
     Raises:
-        TrainerConfigError: There is no such file, or it is not a YAML mapping in UTF-8.
+        TrainerConfigError: There is no such file, or it is not a mapping in UTF-8.
     """
+    is_json = file.suffix == ".json"  # some of which, indented by tabs, is not YAML
     try:
-        written = yaml.load(file.read_text(encoding="utf-8-sig"), Loader=_Loader)
+        text = file.read_text(encoding="utf-8-sig")
+        if is_json:
+            written = json.loads(text, object_pairs_hook=_without_repeats)
+        else:
+            written = yaml.load(text, Loader=_Loader)
     except OSError as error:
         siblings = [path.name for path in file.parent.glob("*.y*ml")]
         hint = did_you_mean(file.name, siblings)
@@ -118,7 +147,8 @@ def read_configuration(file: Path) -> Written:
         line = f" line {mark.line + 1}, column {mark.column + 1}:" if mark else ""
         raise TrainerConfigError(f"{file}:{line} {error.problem or error.context}") from error
     except (yaml.YAMLError, ValueError) as error:
-        raise TrainerConfigError(f"{file}: is not YAML: {error}") from error
+        kind = "JSON" if is_json else "YAML"
+        raise TrainerConfigError(f"{file}: is not {kind}: {error}") from error
     except RecursionError as error:
         raise TrainerConfigError(f"{file}: is nested too deeply") from error
     if written is None:

@@ -1,0 +1,215 @@
+"""`mlagents-push-to-hf` and `mlagents-load-from-hf`: a run to the Hugging Face Hub and back.
+
+Needs the extra `hub`. Which hub (`HF_ENDPOINT`) and who is asking (`HF_TOKEN`, or `hf auth login`)
+are the business of its client library.
+"""
+
+import argparse
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mlagents import __version__
+from mlagents.trainers.exception import TrainerConfigError
+from mlagents.trainers.settings.load import read_configuration
+from mlagents_envs.logging_util import get_logger
+
+if TYPE_CHECKING:
+    from huggingface_hub import HfApi
+
+logger = get_logger(__name__)
+
+
+class HubError(Exception):
+    """A folder cannot be pushed or loaded; the text says why and what to do."""
+
+
+def push(argv: Sequence[str] | None = None) -> int:
+    """Run `mlagents-push-to-hf`; return its exit status, 1 when it failed."""
+    parser = argparse.ArgumentParser(
+        prog="mlagents-push-to-hf",
+        description="Upload the folder of a run to the Hugging Face Hub, with a model card.",
+    )
+    parser.add_argument("--run-id", required=True, help="name of the run, the card's title")
+    parser.add_argument("--repo-id", required=True, metavar="USER/NAME", help="where to put it")
+    parser.add_argument(
+        "--local-dir", type=Path, default=Path(), help="folder of the run (default: ./)"
+    )
+    parser.add_argument("--commit-message", default="Push to Hub", help="(default: %(default)s)")
+    parser.add_argument(
+        "--configfile-name",
+        default="configuration.yaml",
+        help="the run's options within its folder (default: %(default)s)",
+    )
+    arguments = parser.parse_args(argv)
+    return _status_of(
+        lambda: push_run(
+            arguments.local_dir,
+            arguments.repo_id,
+            run_id=arguments.run_id,
+            commit_message=arguments.commit_message,
+            configuration=arguments.configfile_name,
+        )
+    )
+
+
+def load(argv: Sequence[str] | None = None) -> int:
+    """Run `mlagents-load-from-hf`; return its exit status, 1 when it failed."""
+    parser = argparse.ArgumentParser(
+        prog="mlagents-load-from-hf",
+        description="Download a run from the Hugging Face Hub into a folder of its name.",
+    )
+    parser.add_argument("--repo-id", required=True, metavar="USER/NAME", help="what to download")
+    parser.add_argument(
+        "--local-dir", type=Path, default=Path(), help="folder to put it in (default: ./)"
+    )
+    arguments = parser.parse_args(argv)
+    return _status_of(lambda: load_run(arguments.repo_id, arguments.local_dir))
+
+
+def _status_of(command: Callable[[], object]) -> int:
+    try:
+        command()
+    except KeyboardInterrupt:
+        logger.info("Interrupted.")
+        return 1
+    except (HubError, TrainerConfigError, OSError) as error:
+        logger.error(str(error))
+        return 1
+    return 0
+
+
+def push_run(
+    folder: Path, repo_id: str, *, run_id: str, commit_message: str, configuration: str
+) -> str:
+    """Upload everything in a run's folder, making the repository where there is none.
+
+    Adds two files to the folder first: `config.json`, the run's options, and, unless there is one,
+    a model card `README.md`.
+
+    Args:
+        folder: Of the run.
+        repo_id: `<user>/<name>`.
+        run_id: The card's title.
+        commit_message: Of the upload.
+        configuration: Name of the file of options within the folder.
+
+    Returns:
+        The address of the repository.
+
+    Raises:
+        HubError: The folder is not one of a run, or the hub refuses or cannot be reached.
+        TrainerConfigError: The file of options cannot be read.
+    """
+    _split(repo_id)
+    options_file = folder / configuration
+    if not options_file.is_file():
+        below = sorted(path.parent for path in folder.glob(f"*/{configuration}"))
+        hint = f" Runs below it: {', '.join(map(str, below))}." if below else ""
+        raise HubError(
+            f"{options_file} does not exist: --local-dir must be the folder of a run, with its "
+            f"options in the file that --configfile-name names.{hint}"
+        )
+    options = read_configuration(options_file)
+    (folder / "config.json").write_text(json.dumps(options, indent=2), encoding="utf-8")
+    card = folder / "README.md"
+    if not card.exists():
+        behaviors = list(options.get("behaviors") or {})
+        behaviors += sorted(path.stem for path in folder.glob("*.onnx"))  # of default_settings
+        card.write_text(model_card(run_id, repo_id, list(dict.fromkeys(behaviors))), "utf-8")
+
+    api = _api()
+    logger.info(f"Pushing run {run_id} from {folder} to {repo_id}.")
+    with _hub_errors(repo_id):
+        address = str(api.create_repo(repo_id, exist_ok=True))
+        api.upload_folder(repo_id=repo_id, folder_path=folder, commit_message=commit_message)
+    logger.info(f"Pushed: {address}")
+    return address
+
+
+def load_run(repo_id: str, into: Path) -> Path:
+    """Download a repository into the folder `<into>/<name>` and return that.
+
+    Raises:
+        HubError: The folder holds something else, or the hub refuses or cannot be reached.
+    """
+    _, name = _split(repo_id)
+    folder = into / name
+    is_from_hub = (folder / ".cache" / "huggingface").exists()
+    if not is_from_hub and folder.exists() and any(folder.iterdir()):
+        raise HubError(
+            f"{folder} holds files that did not come from the hub and would be overwritten. "
+            "Choose another --local-dir."
+        )
+    api = _api()
+    with _hub_errors(repo_id):
+        # Asked for a branch, the client takes an old copy for an answer when the hub is away.
+        revision = api.model_info(repo_id).sha
+        api.snapshot_download(repo_id, revision=revision, local_dir=folder)
+    logger.info(f"Loaded {repo_id} to {folder}.")
+    return folder
+
+
+def model_card(run_id: str, repo_id: str, behaviors: Sequence[str]) -> str:
+    """Return the page that the hub shows: metadata to be found by, and how to use the run."""
+    tags = ["deep-reinforcement-learning", "reinforcement-learning"]
+    if behaviors:
+        tags = [behaviors[0], *tags, f"ML-Agents-{behaviors[0]}"]
+    _, name = _split(repo_id)
+    # A JSON text is YAML too, whatever characters a behavior's name has.
+    lines = ["---", "library_name: ml-agents", "tags:", *(f"- {json.dumps(tag)}" for tag in tags)]
+    models = ", ".join(f"`{behavior}.onnx`" for behavior in behaviors) or "`<behavior>.onnx`"
+    return (
+        "\n".join(lines)
+        + f"""
+---
+
+# {run_id}
+
+Policies for {", ".join(behaviors) or "a Unity environment"}, trained with ML-Agents
+(mlagents-next {__version__}).
+
+Download the run:
+
+    mlagents-load-from-hf --repo-id {repo_id} --local-dir results
+
+Put {models} on an agent in Unity to let it act, or train on from these weights:
+
+    mlagents-learn results/{name}/configuration.yaml --run-id new --initialize-from {name}
+"""
+    )
+
+
+def _split(repo_id: str) -> tuple[str, str]:
+    user, slash, name = repo_id.partition("/")
+    if not (user and slash and name) or "/" in name:
+        raise HubError(f"--repo-id must be <user>/<name>, with one slash, got {repo_id!r}.")
+    return user, name
+
+
+def _api() -> "HfApi":
+    try:
+        from huggingface_hub import HfApi
+    except ModuleNotFoundError as error:
+        raise HubError(f'{error}. Install the client: pip install "mlagents-next[hub]"') from error
+    return HfApi(library_name="mlagents-next", library_version=__version__)
+
+
+@contextmanager
+def _hub_errors(repo_id: str) -> Iterator[None]:
+    """Say in one line what went wrong between us and the hub."""
+    try:
+        yield
+    except Exception as error:  # the client's HTTP library, hence its errors, vary by version
+        response: Any = getattr(error, "response", None)
+        status = getattr(response, "status_code", None)
+        says = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        if status in (401, 403):
+            advice = "Log in with `hf auth login`, or set HF_TOKEN to a token with write access."
+        elif status == 404 or isinstance(error, ValueError):
+            advice = "Check --repo-id."
+        else:
+            advice = "Check the network and HF_ENDPOINT, and try again."
+        raise HubError(f"{repo_id}: {advice} ({says:.500})") from error

@@ -1,0 +1,10 @@
+"""`python -m mlagents.trainers.upgrade_config`, at the import path it always had."""
+
+import sys
+
+from mlagents.tools.upgrade_config import main
+
+__all__ = ["main"]
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Where the commands of the hub have always been imported from."""
