@@ -32,10 +32,12 @@ LAYERS = {
         "trainers.settings.load trainers.networks",
         "trainers.algorithms trainers.rollout",
         "trainers.training",
-        "trainers.plots trainers.progress",
+        "trainers.plots trainers.progress plugins",
         "trainers.summaries",
         "trainers.controller",
         "trainers.learn",
+        "trainers.run_experiment tools",
+        "trainers.upgrade_config utils",
     ],
     "mlagents_sim": [
         "parameters channels client recorder raster",
@@ -78,6 +80,7 @@ IMPORTED_ONLY_BY = {
         "mlagents_envs.handshake",
     },
     "grpc": set(),
+    "huggingface_hub": {"mlagents.tools.hub"},
     "mlagents_envs.codec": {"mlagents_envs", "mlagents_sim"},
     "mlagents_envs.messages": {"mlagents_envs", "mlagents_sim"},
     "torch": {
@@ -89,7 +92,7 @@ IMPORTED_ONLY_BY = {
         "mlagents.trainers.controller",
         "mlagents.trainers.learn",
     },
-    "yaml": {"mlagents.trainers.settings", "mlagents_envs.registry.manifest"},
+    "yaml": {"mlagents.trainers.settings", "mlagents.tools", "mlagents_envs.registry.manifest"},
 }
 
 ROWS = {

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mlagents import __version__
-from mlagents.trainers.cli_args import parse_command_line
+from mlagents import __version__, plugins
+from mlagents.trainers.cli_args import CommandLine, parse_command_line
 from mlagents.trainers.exception import TrainerConfigError, TrainerError
 from mlagents.trainers.settings.load import dump_configuration, load_run_options, refuse_unbuilt
 from mlagents.trainers.settings.run_options import RunOptions
@@ -28,12 +28,17 @@ logger = get_logger(__name__)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; return its exit status.
+    """Run the command; return its exit status. A command line not understood exits with 2."""
+    return run(parse_command_line(sys.argv[1:] if argv is None else argv))
+
+
+def run(command_line: CommandLine) -> int:
+    """Train as the command line and its file say; return an exit status.
 
     0 when the run finished or was interrupted, 1 when it failed, 130 when it was interrupted twice
-    and so ended at once. A command line that cannot be understood exits with 2.
+    and so ended at once.
     """
-    status = _command(argv)
+    status = _status_of(command_line)
     try:
         sys.stdout.flush()
     except OSError:  # a full disk or a closed pipe; the log has said so, and the status matters
@@ -41,14 +46,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     return status
 
 
-def _command(argv: Sequence[str] | None) -> int:
-    command_line = parse_command_line(sys.argv[1:] if argv is None else argv)
+def _status_of(command_line: CommandLine) -> int:
     debug = command_line.settings.get("debug", False)
     try:
+        trainer_types = plugins.trainer_types()  # before they are named in a file
         options = load_run_options(command_line)
         debug = options.debug
         refuse_unbuilt(options)
-        run_training(options)
+        run_training(options, trainer_types=trainer_types)
         if not options.checkpoint_settings.inference:
             logger.info(next_commands(command_line, options))
     except Interrupted:
@@ -133,6 +138,7 @@ def _run(
         folder.write_configuration(dump_configuration(options))
         writers.append(TensorBoardWriter(folder.path, resume=settings.resume))
         writers.append(CurveWriter(folder, resume=settings.resume))
+    writers += plugins.stats_writers(options)
 
     started = time.perf_counter()
     try:
