@@ -8,12 +8,10 @@ graph and the names of the tensors that go in, adds its nodes and names the tens
 import math
 from collections.abc import Sequence
 from functools import singledispatch
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto
 from torch import Tensor, nn
 
 from mlagents.trainers.networks.actions import CONTINUOUS_LIMIT, MASKED_LOGIT, ActionHeads
@@ -28,14 +26,11 @@ from mlagents.trainers.networks.attention import (
 from mlagents.trainers.networks.body import NetworkBody, ObservationEncoder
 from mlagents.trainers.networks.encoders import ImageEncoder, Residual, VectorEncoder
 from mlagents.trainers.networks.layers import GoalLayer, Memory, Normalizer
-from mlagents_envs import __version__
+from mlagents.trainers.training.onnx_graph import Graph
 from mlagents_envs.base_env import BehaviorSpec
 
 MODEL_API_VERSION = 3
 """What the engine calls the present names and meanings of inputs and outputs."""
-
-OPSET = 9
-IR_VERSION = 4
 
 
 def export_onnx(actor: Actor, spec: BehaviorSpec) -> bytes:
@@ -67,7 +62,7 @@ def export_onnx(actor: Actor, spec: BehaviorSpec) -> bytes:
     Returns:
         The content of an `.onnx` file: opset 9, IR version 4.
     """
-    graph = _Graph(actor)
+    graph = Graph(actor)
     body = actor.body
     obs = [
         graph.input(f"obs_{i}", observation.shape)
@@ -87,103 +82,14 @@ def export_onnx(actor: Actor, spec: BehaviorSpec) -> bytes:
     return graph.serialize()
 
 
-class _Graph:
-    """An ONNX graph that grows. Tensors are known by their names.
-
-    Args:
-        module: Whose weights the graph will hold, under the names they have in its `state_dict`.
-
-    Attributes:
-        input_shapes: Of one agent's observations, by name.
-    """
-
-    def __init__(self, module: nn.Module) -> None:
-        self._module_names = {part: name for name, part in module.named_modules()}
-        self.input_shapes: dict[str, Sequence[int]] = {}
-        self._inputs: list[Any] = []
-        self._outputs: list[Any] = []
-        self._initializers: dict[str, Any] = {}
-        self._nodes: list[Any] = []
-
-    def input(self, name: str, shape: Sequence[int]) -> str:
-        """Add an input, (batch, *shape) float32."""
-        self._inputs.append(
-            helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", *shape])
-        )
-        self.input_shapes[name] = shape
-        return name
-
-    def weight(self, module: nn.Module, attribute: str) -> str:
-        """Add a parameter or a buffer of one of the modules."""
-        return self.constant(self.name_of(module, attribute), getattr(module, attribute))
-
-    def name_of(self, module: nn.Module, attribute: str) -> str:
-        """Return the name that something of one of the modules goes by."""
-        return f"{self._module_names[module]}.{attribute}"
-
-    def constant(self, name: str, value: ArrayLike | Tensor, dtype: type = np.float32) -> str:
-        """Add a constant."""
-        array = value.detach().cpu().numpy() if isinstance(value, Tensor) else value
-        self._initializers[name] = numpy_helper.from_array(np.asarray(array, dtype), name)
-        return name
-
-    def node(self, operator: str, *inputs: str, output: str = "", **attributes: Any) -> str:
-        """Add a node with one output, which gets a name of its own if it is given none."""
-        output = output or f"{operator}_{len(self._nodes)}"
-        self.node_of_many(operator, inputs, [output], **attributes)
-        return output
-
-    def node_of_many(
-        self, operator: str, inputs: Sequence[str], outputs: Sequence[str], **attributes: Any
-    ) -> None:
-        """Add a node with several outputs."""
-        self._nodes.append(helper.make_node(operator, inputs, outputs, **attributes))
-
-    def reshape(self, tensor: str, *shape: int) -> str:
-        """Add a change of shape; -1 stands for what is left, the batch."""
-        sizes = self.constant(f"shape_{'_'.join(map(str, shape))}", shape, np.int64)
-        return self.node("Reshape", tensor, sizes)
-
-    def columns(self, tensor: str, start: int, end: int, *, axis: int = 1) -> str:
-        """Add a slice along one axis."""
-        return self.node("Slice", tensor, axes=[axis], starts=[start], ends=[end])
-
-    def concat(self, tensors: Sequence[str], *, axis: int = 1) -> str:
-        """Add a concatenation, unless there is only one tensor."""
-        return self.node("Concat", *tensors, axis=axis) if len(tensors) > 1 else tensors[0]
-
-    def output(self, name: str, shape: Sequence[int | str], *, dtype: int) -> None:
-        """Make the tensor `name` an output."""
-        self._outputs.append(helper.make_tensor_value_info(name, dtype, shape))
-
-    def constant_output(self, name: str, value: ArrayLike) -> None:
-        """Add an output that always has the same value, as float32: the engine reads no other."""
-        self.node("Identity", self.constant(f"{name}.value", value), output=name)
-        self.output(name, np.shape(value), dtype=TensorProto.FLOAT)
-
-    def serialize(self) -> bytes:
-        """Return the model as bytes."""
-        graph = helper.make_graph(
-            self._nodes, "policy", self._inputs, self._outputs, list(self._initializers.values())
-        )
-        model = helper.make_model(
-            graph,
-            opset_imports=[helper.make_opsetid("", OPSET)],
-            ir_version=IR_VERSION,
-            producer_name="mlagents-next",
-            producer_version=__version__,
-        )
-        return model.SerializeToString()
-
-
 @singledispatch
-def _add(module: nn.Module, graph: _Graph, *inputs: str) -> str:
+def _add(module: nn.Module, graph: Graph, *inputs: str) -> str:
     """Add the nodes of a module; return the name of the tensor that comes out of it."""
     raise NotImplementedError(f"{type(module).__name__} has no ONNX form yet")
 
 
 @_add.register
-def _(body: NetworkBody, graph: _Graph, *obs: str) -> str:
+def _(body: NetworkBody, graph: Graph, *obs: str) -> str:
     """All of the body but its memory."""
     encoding, goal = _add_observations(body.observations, graph, obs)
     hidden = _add(body.dense, graph, encoding)
@@ -191,7 +97,7 @@ def _(body: NetworkBody, graph: _Graph, *obs: str) -> str:
 
 
 def _add_observations(
-    observations: ObservationEncoder, graph: _Graph, obs: Sequence[str]
+    observations: ObservationEncoder, graph: Graph, obs: Sequence[str]
 ) -> tuple[str, str]:
     encoded = [
         _add(encoder, graph, obs[index])
@@ -208,25 +114,25 @@ def _add_observations(
 
 
 @_add.register
-def _(encoder: VectorEncoder, graph: _Graph, vector: str) -> str:
+def _(encoder: VectorEncoder, graph: Graph, vector: str) -> str:
     return vector if encoder.normalizer is None else _add(encoder.normalizer, graph, vector)
 
 
 @_add.register
-def _(normalizer: Normalizer, graph: _Graph, vector: str) -> str:
+def _(normalizer: Normalizer, graph: Graph, vector: str) -> str:
     centred = graph.node("Sub", vector, graph.weight(normalizer, "shift"))
     scaled = graph.node("Mul", centred, graph.weight(normalizer, "scale"))
     return graph.node("Clip", scaled, min=-normalizer.limit, max=normalizer.limit)
 
 
 @_add.register
-def _(encoder: ImageEncoder, graph: _Graph, image: str) -> str:
+def _(encoder: ImageEncoder, graph: Graph, image: str) -> str:
     features = _add(encoder.convolutions, graph, image)
     return _add(encoder.dense, graph, graph.reshape(features, -1, encoder.n_features))
 
 
 @_add.register
-def _(attention: EntityAttention, graph: _Graph, *obs: str) -> str:
+def _(attention: EntityAttention, graph: Graph, *obs: str) -> str:
     entities = obs[: len(attention.encoders)]
     x_self = []
     if attention.encode_self is not None:
@@ -247,7 +153,7 @@ def _(attention: EntityAttention, graph: _Graph, *obs: str) -> str:
 
 
 @_add.register
-def _(encoder: EntityEncoder, graph: _Graph, entities: str, *x_self: str) -> str:
+def _(encoder: EntityEncoder, graph: Graph, entities: str, *x_self: str) -> str:
     n_entities, n_in = graph.input_shapes[entities][0], encoder.dense.in_features
     if x_self:
         size = n_in - encoder.n_features
@@ -258,7 +164,7 @@ def _(encoder: EntityEncoder, graph: _Graph, entities: str, *x_self: str) -> str
 
 
 def _add_attention(
-    attention: SelfAttention, graph: _Graph, embedded: str, is_there: str, n_entities: int
+    attention: SelfAttention, graph: Graph, embedded: str, is_there: str, n_entities: int
 ) -> str:
     """(batch, N, size) and (batch, N), 1 where an entity is there, to (batch, size)."""
     size = attention.size
@@ -292,7 +198,7 @@ def _add_attention(
     return graph.node("Div", total, graph.node("Clip", count, min=1.0, max=float(n_entities)))
 
 
-def _add_norm(norm: nn.LayerNorm, graph: _Graph, x: str, *, axis: int) -> str:
+def _add_norm(norm: nn.LayerNorm, graph: Graph, x: str, *, axis: int) -> str:
     centred = graph.node("Sub", x, graph.node("ReduceMean", x, axes=[axis], keepdims=1))
     squares = graph.node("Mul", centred, centred)
     variance = graph.node("ReduceMean", squares, axes=[axis], keepdims=1)
@@ -300,7 +206,7 @@ def _add_norm(norm: nn.LayerNorm, graph: _Graph, x: str, *, axis: int) -> str:
     return graph.node("Div", centred, graph.node("Sqrt", variance))
 
 
-def _add_mask(graph: _Graph, scores: str, is_allowed: str, name: str, otherwise: float) -> str:
+def _add_mask(graph: Graph, scores: str, is_allowed: str, name: str, otherwise: float) -> str:
     """Add `scores * is_allowed + otherwise * (1 - is_allowed)`."""
     penalty = graph.node("Mul", is_allowed, graph.constant(f"{name}_negated", [-otherwise]))
     penalty = graph.node("Add", penalty, graph.constant(name, [otherwise]))
@@ -308,7 +214,7 @@ def _add_mask(graph: _Graph, scores: str, is_allowed: str, name: str, otherwise:
 
 
 @_add.register
-def _(layer: GoalLayer, graph: _Graph, x: str, goal: str) -> str:
+def _(layer: GoalLayer, graph: Graph, x: str, goal: str) -> str:
     hidden = _add_norm(layer.norm, graph, _add(layer.hidden, graph, goal), axis=1)
     weights = graph.reshape(_add(layer.weights, graph, hidden), -1, layer.n_in, layer.n_out)
     product = graph.node("MatMul", graph.reshape(x, -1, 1, layer.n_in), weights)
@@ -317,7 +223,7 @@ def _(layer: GoalLayer, graph: _Graph, x: str, goal: str) -> str:
 
 
 @_add.register
-def _(memory: Memory, graph: _Graph, x: str) -> str:
+def _(memory: Memory, graph: Graph, x: str) -> str:
     """One step, which takes `recurrent_in` to `recurrent_out`."""
     lstm, size = memory.lstm, memory.output_size
 
@@ -353,25 +259,25 @@ def _(memory: Memory, graph: _Graph, x: str) -> str:
 
 
 @_add.register
-def _(residual: Residual, graph: _Graph, image: str) -> str:
+def _(residual: Residual, graph: Graph, image: str) -> str:
     return graph.node("Add", image, _add(residual.layers, graph, image))
 
 
 @_add.register
-def _(layers: nn.Sequential, graph: _Graph, x: str) -> str:
+def _(layers: nn.Sequential, graph: Graph, x: str) -> str:
     for layer in layers:
         x = _add(layer, graph, x)
     return x
 
 
 @_add.register
-def _(layer: nn.Linear, graph: _Graph, x: str) -> str:
+def _(layer: nn.Linear, graph: Graph, x: str) -> str:
     weights, bias = graph.weight(layer, "weight"), graph.weight(layer, "bias")
     return graph.node("Gemm", x, weights, bias, transB=1)
 
 
 @_add.register
-def _(layer: nn.Conv2d, graph: _Graph, image: str) -> str:
+def _(layer: nn.Conv2d, graph: Graph, image: str) -> str:
     weights, bias = graph.weight(layer, "weight"), graph.weight(layer, "bias")
     assert not isinstance(layer.padding, str)
     top, left = layer.padding
@@ -385,39 +291,39 @@ def _(layer: nn.Conv2d, graph: _Graph, image: str) -> str:
 
 
 @_add.register
-def _(layer: nn.MaxPool2d, graph: _Graph, image: str) -> str:
+def _(layer: nn.MaxPool2d, graph: Graph, image: str) -> str:
     return graph.node(
         "MaxPool", image, kernel_shape=[layer.kernel_size] * 2, strides=[layer.stride] * 2
     )
 
 
 @_add.register
-def _(layer: nn.LeakyReLU, graph: _Graph, x: str) -> str:
+def _(layer: nn.LeakyReLU, graph: Graph, x: str) -> str:
     return graph.node("LeakyRelu", x, alpha=layer.negative_slope)
 
 
 @_add.register
-def _(_relu: nn.ReLU, graph: _Graph, x: str) -> str:
+def _(_relu: nn.ReLU, graph: Graph, x: str) -> str:
     return graph.node("Relu", x)
 
 
 @_add.register
-def _(_swish: nn.SiLU, graph: _Graph, x: str) -> str:
+def _(_swish: nn.SiLU, graph: Graph, x: str) -> str:
     return _add_swish(graph, x)
 
 
-def _add_swish(graph: _Graph, x: str) -> str:
+def _add_swish(graph: Graph, x: str) -> str:
     return graph.node("Mul", x, graph.node("Sigmoid", x))
 
 
-def _add_heads(heads: ActionHeads, graph: _Graph, encoding: str) -> None:
+def _add_heads(heads: ActionHeads, graph: Graph, encoding: str) -> None:
     if heads.mean is not None:
         _add_continuous(heads, graph, _add(heads.mean, graph, encoding))
     if heads.logits is not None:
         _add_discrete(heads, graph, _add(heads.logits, graph, encoding))
 
 
-def _add_continuous(heads: ActionHeads, graph: _Graph, mean: str) -> None:
+def _add_continuous(heads: ActionHeads, graph: Graph, mean: str) -> None:
     n_actions = heads.spec.continuous_size
     limit = graph.constant("continuous_limit", [CONTINUOUS_LIMIT])
 
@@ -433,7 +339,7 @@ def _add_continuous(heads: ActionHeads, graph: _Graph, mean: str) -> None:
     add_output("deterministic_continuous_actions", mean)
 
 
-def _add_discrete(heads: ActionHeads, graph: _Graph, logits: str) -> None:
+def _add_discrete(heads: ActionHeads, graph: Graph, logits: str) -> None:
     branches = heads.spec.discrete_branches
     logits = _add_mask(graph, logits, "action_masks", "masked_logit", MASKED_LOGIT)
     sampled, likeliest = [], []
