@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from actors import behavior, network_settings
-from mlagents.trainers.algorithms.ppo import deal_sequences
+from mlagents.trainers.algorithms.minibatches import deal_sequences
 from mlagents.trainers.data.segments import Segments, cut_into
 from mlagents.trainers.networks.actor_critic import ActorCritic
 from mlagents.trainers.networks.layers import Memory, Sequences
@@ -133,38 +133,6 @@ def test_actor_and_critic_remember_side_by_side(shared: bool, size: int) -> None
     changed_log_probs, changed_values = evaluate(others)
     assert (changed_values != values).all()
     assert torch.equal(changed_log_probs, log_probs) == (not shared)
-
-
-# ------------------------------------------------------------------------------------------ dealing
-
-
-@settings(deadline=None, max_examples=60)
-@given(
-    st.lists(st.integers(1, 9), min_size=1, max_size=8),
-    st.integers(1, 4),
-    st.integers(1, 4),
-)
-def test_whole_sequences_are_dealt_once_each(
-    segment_lengths: list[int], longest: int, size: int
-) -> None:
-    length = cut_into(longest, np.array(segment_lengths))
-    starts = np.cumsum(length) - length
-    size = min(size, len(length))
-    dealt = list(
-        deal_sequences(
-            torch.from_numpy(length), size, longest, torch.Generator(), torch.device("cpu")
-        )
-    )
-    assert len(dealt) == len(length) // size
-    all_starts = np.concatenate([first.numpy() for _, first, _ in dealt])
-    assert len(set(all_starts)) == len(all_starts)
-    assert set(all_starts) <= set(starts)
-    for rows, first, place in dealt:
-        found = iter(zip(rows.tolist(), place.tolist(), strict=True))
-        for sequence, start in enumerate(first.tolist()):
-            for t in range(length[list(starts).index(start)]):
-                assert next(found) == (start + t, sequence * longest + t)
-        assert next(found, None) is None
 
 
 # ------------------------------------------------------------------------------------------ rollout

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from mlagents.trainers.algorithms.losses import clipped_policy_loss
+from mlagents.trainers.algorithms.minibatches import deal, deal_sequences
 from mlagents.trainers.algorithms.returns import gae
 from mlagents.trainers.algorithms.reward_signals import make_reward_signals
 from mlagents.trainers.algorithms.schedules import (
@@ -231,39 +232,3 @@ class PPO:
         """(N, signals) value of N steps."""
         parts = zip(*(batch.split(ROWS_AT_ONCE) for batch in (memory, *obs)), strict=True)
         return torch.cat([self.network.values(part, m) for m, *part in parts]).cpu().numpy()
-
-
-def deal(n: int, size: int, generator: torch.Generator) -> Tensor:
-    """Shuffle n things into (minibatches, size); what does not fill one is left."""
-    return torch.randperm(n, generator=generator)[: n // size * size].view(-1, size)
-
-
-def deal_sequences(
-    length: Tensor, size: int, longest: int, generator: torch.Generator, device: torch.device
-) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Shuffle sequences into minibatches of `size` sequences.
-
-    Args:
-        length: (S,) steps of the sequences, which lie one after the other.
-        size: Sequences in a minibatch.
-        longest: At least the largest of `length`.
-        generator: Source of the order.
-        device: Where the indices are wanted.
-
-    Yields:
-        Of each minibatch: the rows of its steps (B,), the first row of each sequence (size,), and
-        the `Sequences.place` of each step (B,).
-    """
-    dealt = deal(len(length), size, generator)
-    starts = (length.cumsum(0) - length)[dealt]  # (minibatches, size)
-    position = torch.arange(longest)
-    is_there = position < length[dealt].unsqueeze(2)  # (minibatches, size, longest)
-    rows = (starts.unsqueeze(2) + position)[is_there]
-    place = torch.arange(size * longest).view(size, longest).expand_as(is_there)[is_there]
-    n_steps = is_there.sum((1, 2)).tolist()
-    yield from zip(
-        rows.to(device).split(n_steps),
-        starts.to(device),
-        place.to(device).split(n_steps),
-        strict=True,
-    )

@@ -1,0 +1,45 @@
+import numpy as np
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mlagents.trainers.algorithms.minibatches import deal, deal_sequences
+from mlagents.trainers.data.segments import cut_into
+
+
+def test_everything_is_dealt_once_but_for_what_does_not_fill_a_minibatch() -> None:
+    dealt = deal(11, 3, torch.Generator().manual_seed(0))
+    assert dealt.shape == (3, 3)
+    assert len(set(dealt.flatten().tolist())) == 9
+    assert set(dealt.flatten().tolist()) <= set(range(11))
+    again = deal(11, 3, torch.Generator().manual_seed(1))
+    assert not torch.equal(dealt, again)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.lists(st.integers(1, 9), min_size=1, max_size=8),
+    st.integers(1, 4),
+    st.integers(1, 4),
+)
+def test_whole_sequences_are_dealt_once_each(
+    segment_lengths: list[int], longest: int, size: int
+) -> None:
+    length = cut_into(longest, np.array(segment_lengths))
+    starts = np.cumsum(length) - length
+    size = min(size, len(length))
+    dealt = list(
+        deal_sequences(
+            torch.from_numpy(length), size, longest, torch.Generator(), torch.device("cpu")
+        )
+    )
+    assert len(dealt) == len(length) // size
+    all_starts = np.concatenate([first.numpy() for _, first, _ in dealt])
+    assert len(set(all_starts)) == len(all_starts)
+    assert set(all_starts) <= set(starts)
+    for rows, first, place in dealt:
+        found = iter(zip(rows.tolist(), place.tolist(), strict=True))
+        for sequence, start in enumerate(first.tolist()):
+            for t in range(length[list(starts).index(start)]):
+                assert next(found) == (start + t, sequence * longest + t)
+        assert next(found, None) is None
