@@ -209,6 +209,7 @@ def terminate_twice(run: Run, rng: random.Random) -> int:
 
 def fill_disk(run: Run, rng: random.Random) -> int:
     """Let no file grow beyond some size, its log included, and perhaps later let them again."""
+    run.wait_until(lambda: run.saved_step() > 0, "it had saved")  # so that there is more to lose
     room = rng.choice((0, 2_000))
     no_limit = resource.RLIM_INFINITY
     resource.prlimit(run.process.pid, resource.RLIMIT_FSIZE, (room, no_limit))
