@@ -115,7 +115,7 @@ def polygon(camera: Camera, corners: Array) -> Runs:
     a, b, c = edge[..., None]  # each (K, F, N, 1)
     row = np.arange(camera.height)
     with np.errstate(divide="ignore", invalid="ignore"):
-        crossing = -(b * row + c) / (a + 0.0)  # (K, N, H); + 0.0 because -0.0 has the wrong sign
+        crossing = -(b * row + c) / (a + 0.0)  # (K, F, N, H); + 0.0 as -0.0 has the wrong sign
     first = np.fmax.reduce(np.where(a >= 0.0, crossing, -np.inf))
     last = np.fmin.reduce(np.where(a < 0.0, crossing, np.inf))
     return _runs(camera, first, last, is_seen[..., None])
