@@ -40,9 +40,9 @@ LAYERS = {
         "trainers.upgrade_config utils",
     ],
     "mlagents_sim": [
-        "parameters channels client recorder raster",
+        "parameters planar channels client recorder raster",
         "world",
-        "frame_stack",
+        "frame_stack sensors top_view",
         "examples player",
         "catalog",
         "__main__",

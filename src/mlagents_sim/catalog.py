@@ -128,6 +128,55 @@ CATALOG = {
             factory="visual_3d_ball:Visual3DBall",
             tags=("image", "continuous"),
         ),
+        WorldEntry(
+            "PushBlock",
+            expected_reward=4.5,
+            description="Push a block into the goal.",
+            factory="push_block:PushBlock",
+            tags=("rays", "discrete"),
+        ),
+        WorldEntry(
+            "Hallway",
+            expected_reward=0.7,
+            description="Remember a symbol; go to the goal that bears it.",
+            factory="hallway:Hallway",
+            tags=("rays", "vector", "discrete", "memory"),
+        ),
+        WorldEntry(
+            "Sorter",
+            expected_reward=10.0,
+            description="Visit numbered tiles in ascending order.",
+            factory="sorter:Sorter",
+            tags=("buffer", "vector", "discrete"),
+        ),
+        WorldEntry(
+            "SmallWallJump",
+            expected_reward=0.8,
+            description="Get over a low wall.",
+            factory="wall_jump:SmallWallJump",
+            tags=("rays", "vector", "discrete"),
+        ),
+        WorldEntry(
+            "BigWallJump",
+            expected_reward=0.8,
+            description="Get over a high wall by way of a block.",
+            factory="wall_jump:BigWallJump",
+            tags=("rays", "vector", "discrete"),
+        ),
+        WorldEntry(
+            "GridFoodCollector",
+            expected_reward=10.0,
+            description="Gather good food, leave bad food, freeze the others.",
+            factory="food_collector:GridFoodCollector",
+            tags=("grid", "continuous", "discrete"),
+        ),
+        WorldEntry(
+            "FoodCollector",
+            expected_reward=10.0,
+            description="Gather good food by sight along rays.",
+            factory="food_collector:RayFoodCollector",
+            tags=("rays", "vector", "discrete"),
+        ),
     )
 }
 

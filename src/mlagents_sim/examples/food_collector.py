@@ -1,0 +1,382 @@
+"""Food Collector: gather good food, leave bad food, freeze the others."""
+
+from collections.abc import Mapping
+from itertools import combinations
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlagents_envs.base_env import (
+    ActionSpec,
+    ActionTuple,
+    BehaviorSpec,
+    FloatArray,
+    ObservationSpec,
+)
+from mlagents_sim import top_view
+from mlagents_sim.planar import (
+    FRICTION,
+    Array,
+    Bodies,
+    Body,
+    Rays,
+    X,
+    along,
+    gap_to_point,
+    in_frame,
+    radius_at_edge,
+    turned,
+)
+from mlagents_sim.sensors import GridSensor, Marks, RaySensor
+from mlagents_sim.top_view import TopView
+from mlagents_sim.world import Agents, World
+
+AREAS, AGENTS = 4, 5
+"""Areas of a scene, and agents in each of them."""
+FOODS = 50
+GOOD = np.arange(FOODS) < FOODS // 2
+"""Which of the pieces of food in an area are good."""
+
+GOOD_TAG, AGENT_TAG, WALL_TAG, BAD_TAG, FROZEN_TAG = range(5)
+GRID = GridSensor(n_cells=40, cell_m=1.0, n_tags=5)
+GRID_HALF_HEIGHT_M = 0.01
+RAYS = RaySensor(per_side=3, max_degrees=70.0, length=50.0, n_tags=5)
+RAY_RADIUS_M = 0.5
+
+WALLS_M, WALL_THICKNESS_M = 50.0, 1.0
+START_M = 45.0
+GRAVITY_M_S2 = 9.81
+AGENT_HALF_M = 0.5
+FOOD_RADIUS_M = 0.75
+TOUCH_M = FOOD_RADIUS_M + 0.02
+FALL_STEPS = 34
+"""Steps that a piece of food takes to drop from 3 m, of which nobody sees or eats it."""
+
+PUSH_M_S = 2.0
+TURN_RAD = np.radians(6.0)
+SHOOTING_PUSH, SHOOTING_SPEED = 0.5, 0.75
+FAST_M_S, FAST_SPEED = 5.0, 0.95
+"""Whoever is faster than the first loses speed by the second in every step."""
+LASER_M, LASER_RADIUS_M = 25.0, 2.0
+FROZEN_STEPS = 200
+
+STRAIGHT_AHEAD = np.array([[0.0], [1.0]])
+SIDES = np.array([[-1.0, 1.0, 0.0, 0.0], [0.0, 0.0, -1.0, 1.0]])
+"""(2, 4) directions of the walls."""
+
+
+class _FoodCollector(World):
+    """What both worlds share: everything but what agents observe and how their actions are given.
+
+    Attributes:
+        bodies: The five agents of every area.
+        food: (2, 50, areas) places of all food, good before bad.
+        falling: (50, areas) steps until it has come down.
+        frozen: (5, areas) steps until an agent thaws.
+        is_shooting: (5, areas) whether the last step was spent shooting.
+    """
+
+    agents_per_area = AREAS * AGENTS
+    decision_period_steps = 5
+    max_steps = 5000
+    default_parameters: ClassVar[Mapping[str, float]] = {"agent_scale": 1.0, "laser_length": 1.0}
+
+    def __init__(
+        self, *, num_areas: int = 1, seed: int = 0, parameters: Mapping[str, float] | None = None
+    ) -> None:
+        super().__init__(num_areas=num_areas, seed=seed, parameters=parameters)
+        n_areas = self.n_agents // AGENTS
+        agent = Body(
+            (AGENT_HALF_M, AGENT_HALF_M), mass=10.0, drag=0.5, braking=FRICTION * GRAVITY_M_S2
+        )
+        self.bodies = Bodies(
+            n_areas,
+            [agent] * AGENTS,
+            low=(-WALLS_M, -WALLS_M),
+            high=(WALLS_M, WALLS_M),
+            pairs=list(combinations(range(AGENTS), 2)),
+        )
+        self.food = np.zeros((2, FOODS, n_areas))
+        self.falling = np.zeros((FOODS, n_areas), np.intp)
+        self.frozen = np.zeros((AGENTS, n_areas), np.intp)
+        self.is_shooting = np.zeros((AGENTS, n_areas), np.bool_)
+        # Agents are numbered area by area; (5, areas) arrays have them in columns.
+        self._area, self._member = np.divmod(np.arange(self.n_agents), AGENTS)
+        self._laser_m = np.zeros((AGENTS, n_areas))  # as drawn
+        self._push = np.zeros((2, AGENTS, n_areas))  # to the right, ahead
+        self._turn_rad = np.zeros((AGENTS, n_areas))
+        self._shoots = np.zeros((AGENTS, n_areas), np.bool_)
+
+    # The task.
+
+    def reset(self) -> None:
+        """Begin all episodes anew, with new food."""
+        self.food = self.rng.uniform(-START_M, START_M, self.food.shape)
+        self.falling[:] = 0
+        super().reset()
+
+    def begin(self, agents: Agents) -> None:
+        """Put the agents anywhere."""
+        area, member = self._area[agents], self._member[agents]
+        bodies = self.bodies
+        n = len(area)
+        bodies.position[:, member, area] = self.rng.uniform(-START_M, START_M, (2, n))
+        bodies.velocity[:, member, area] = 0.0
+        yaw = np.radians(self.rng.integers(0, 360, n))
+        bodies.heading[:, member, area] = np.sin(yaw), np.cos(yaw)
+        bodies.half[:, member, area] = AGENT_HALF_M * self.parameters["agent_scale"]
+        self._laser_m[member, area] = LASER_M * self.parameters["laser_length"]
+        self.frozen[member, area] = 0
+        self.is_shooting[member, area] = False
+
+    def _command(
+        self, agents: Agents, ahead: Array, right: Array, left_turn: Array, shoot: NDArray[np.int32]
+    ) -> None:
+        """Note how these agents shall push and turn, in parts of the most, and whether to shoot."""
+        area, member = self._area[agents], self._member[agents]
+        self._push[:, member, area] = right, ahead
+        self._turn_rad[member, area] = -TURN_RAD * left_turn
+        self._shoots[member, area] = shoot == 1
+
+    def act(self) -> None:
+        """Push where they face, then turn and shoot, except who is frozen."""
+        bodies = self.bodies
+        self.frozen = np.maximum(self.frozen - 1, 0)
+        is_free = self.frozen == 0
+        self.is_shooting = self._shoots & is_free
+        bodies.velocity *= np.where(self.is_shooting, SHOOTING_SPEED, 1.0)
+        is_fast = np.einsum("kba,kba->ba", bodies.velocity, bodies.velocity) > FAST_M_S**2
+        bodies.velocity *= np.where(is_fast, FAST_SPEED, 1.0)
+        strength = PUSH_M_S * is_free * np.where(self.is_shooting, SHOOTING_PUSH, 1.0)
+        right, ahead = self._push * strength
+        bodies.velocity += along(bodies.heading, ahead, right)
+        angle = self._turn_rad * is_free
+        bodies.heading = turned(bodies.heading, np.sin(angle), np.cos(angle))
+        if np.count_nonzero(self.is_shooting):
+            self._shoot()
+
+    def physics(self) -> None:
+        """Let the agents move and eat."""
+        bodies = self.bodies
+        bodies.move()
+        self.falling = np.maximum(self.falling - 1, 0)
+        apart = np.abs(self.food[:, None] - bodies.position[:, :, None])
+        reach = bodies.extent()[:, :, None] + TOUCH_M
+        is_near = np.logical_and(*(apart < reach)) & (self.falling == 0)  # (agents, foods, areas)
+        member, food, area = np.nonzero(is_near)
+        if member.size == 0:
+            return
+        gap = gap_to_point(
+            bodies.position[:, member, area],
+            bodies.heading[:, member, area],
+            bodies.half[:, member, area],
+            self.food[:, food, area],
+        )
+        is_eaten = gap < TOUCH_M
+        member, food, area = member[is_eaten], food[is_eaten], area[is_eaten]
+        np.add.at(self.reward, area * AGENTS + member, np.where(GOOD[food], 1.0, -1.0))
+        self.food[:, food, area] = self.rng.uniform(-START_M, START_M, (2, len(food)))
+        self.falling[food, area] = FALL_STEPS
+
+    def _shoot(self) -> None:
+        """Freeze whoever is hit first by a laser, unless frozen already."""
+        bodies = self.bodies
+        member, area = np.nonzero(self.is_shooting)
+        position, heading = bodies.position[:, member, area], bodies.heading[:, member, area]
+        right, ahead = in_frame(heading[:, None], bodies.position[:, :, area] - position[:, None])
+        reach = LASER_RADIUS_M + np.sqrt(2.0) * bodies.half[X][:, area]
+        is_near = (np.abs(right) < reach) & (ahead > 0.0) & (ahead < LASER_M + reach)
+        other, shot = np.nonzero(is_near)
+        if other.size == 0:
+            return
+        # One ray for each agent that a shot may hit.
+        area = area[shot]
+        rays = Rays.cast(position[:, shot], heading[:, shot], STRAIGHT_AHEAD)
+        seen = rays.seen_from(bodies.position[:, other, area], bodies.heading[:, other, area])
+        half = bodies.half[:, other, area]
+        to_agent = seen.to_boxes(np.zeros((2, 1, 1)), half[:, None], LASER_RADIUS_M)[0, 0]
+        above = np.abs(bodies.half[X, member[shot], area] - FOOD_RADIUS_M)
+        together = radius_at_edge(LASER_RADIUS_M + FOOD_RADIUS_M, above)
+        to_food = rays.to_discs(self.food[:, :, area], together)[:, 0]
+        to_food[self.falling[:, area] > 0] = np.inf
+        nearest = np.full(len(member), LASER_M)
+        np.minimum.at(nearest, shot, to_agent)
+        np.minimum.at(nearest, shot, to_food.min(axis=0))
+        is_hit = (to_agent == nearest[shot]) & (self.frozen[other, area] == 0)
+        self.frozen[other[is_hit], area[is_hit]] = FROZEN_STEPS
+
+    def render(self) -> NDArray[np.uint8]:
+        """Draw every area from above in a tile of its own, together about (720, 960, 3).
+
+        Good food is green and bad food red; frozen agents are light, lasers orange.
+        """
+        bodies = self.bodies
+        edge = WALLS_M + WALL_THICKNESS_M
+        view = TopView(
+            bodies.position.shape[2], (-edge, -edge), (edge, edge), background=top_view.WALL
+        )
+        view.box((0.0, 0.0), (WALLS_M, WALLS_M), top_view.FLOOR)
+        shown = np.where(self.falling == 0, self.food, np.nan)
+        for food in range(FOODS):
+            view.disc(shown[:, food], FOOD_RADIUS_M, top_view.GREEN if GOOD[food] else top_view.RED)
+        for agent in range(AGENTS):
+            position, heading = bodies.position[:, agent], bodies.heading[:, agent]
+            half = bodies.half[0, agent].max()
+            length = np.where(self.is_shooting[agent], self._laser_m[agent], 0.0) / 2.0
+            width = np.full_like(length, 0.2)
+            view.box(position + heading * length, [width, length], top_view.BLOCK, heading)
+            is_frozen = self.frozen[agent] > 0
+            view.agent(np.where(is_frozen, np.nan, position), heading, half)
+            view.agent(np.where(is_frozen, position, np.nan), heading, half, top_view.GREY)
+        return view.picture()
+
+
+class GridFoodCollector(_FoodCollector):
+    """Agents that share areas with food, good and bad, and with each other.
+
+    Observation: a grid of 40 x 40 cells of 1 m around the agent, which turns with it: (5, 40, 40),
+        1 for the nearest thing in a cell, by channel: good food, agent, wall, bad food, frozen
+        agent. Rows run from right to left, columns from back to ahead.
+    Actions: 3 continuous, clipped to -1..1: push ahead, push to the right, by 2 m/s each step; turn
+        left, by 6 degrees. One branch of 2: nothing, shoot.
+    Decisions: every 5 steps of 0.02 s.
+    Reward: +1 for good food touched, -1 for bad.
+    Ends: never.
+    Interrupts: after 5000 steps, that is 1000 decisions. The food stays as it is.
+    Parameters: `agent_scale` 1 (0.5 to 5), size of the agents; `laser_length` 1 (0.2 to 7), by
+        which the laser is drawn longer, but reaches no farther.
+    Start: anywhere but near the walls, looking anywhere, to a whole degree.
+    A good policy reaches 10 and more.
+
+    A laser of 25 m freezes the agent that it hits first, for 4 s: a frozen agent neither pushes
+    nor turns nor shoots, but slides and eats. Who shoots pushes half as much and is slower. What is
+    eaten comes back somewhere else, after a fall of 0.7 s.
+
+    Source: example environments, section 2, task 10.
+    """
+
+    behavior_name = "GridFoodCollector?team=0"
+    behavior_spec = BehaviorSpec([GRID.spec("GridSensor")], ActionSpec.create_hybrid(3, (2,)))
+
+    def observe(self, agents: Agents) -> list[FloatArray]:
+        """Return what the class describes."""
+        area, member = self._area[agents], self._member[agents]
+        marks = [
+            self._food_seen(area, member),
+            self._agents_seen(area, member),
+            self._walls_seen(area, member),
+        ]
+        return [GRID.observe(len(area), marks)]
+
+    def command(self, agents: Agents, action: ActionTuple) -> None:
+        """Note what to do in each of the coming steps."""
+        ahead, right, left_turn = np.clip(action.continuous.T, -1.0, 1.0).astype(np.float64)
+        self._command(agents, ahead, right, left_turn, action.discrete[:, 0])
+
+    def _food_seen(self, area: NDArray[np.intp], member: NDArray[np.intp]) -> Marks:
+        bodies = self.bodies
+        apart = self.food[:, :, area] - bodies.position[:, None, member, area]  # (2, foods, n)
+        heading = bodies.heading[:, None, member, area]
+        place = in_frame(heading, apart)
+        height = bodies.half[X, member, area]  # of the grid above the floor
+        below = np.abs(height - FOOD_RADIUS_M)
+        radius = radius_at_edge(FOOD_RADIUS_M, below - GRID_HALF_HEIGHT_M)
+        is_near = (np.abs(place) < GRID.reach_m + radius).all(axis=0)
+        is_near &= self.falling[:, area] == 0
+        food, agent = np.nonzero(is_near & (radius > 0.0))
+        place = place[:, food, agent]
+        distance = np.sqrt((place * place).sum(axis=0) + below[agent] ** 2) - FOOD_RADIUS_M
+        tag = np.where(GOOD[food], GOOD_TAG, BAD_TAG)
+        return GRID.discs(agent, place, radius[agent], tag, distance)
+
+    def _agents_seen(self, area: NDArray[np.intp], member: NDArray[np.intp]) -> Marks:
+        bodies = self.bodies
+        position, own_heading = (
+            bodies.position[:, None, member, area],
+            bodies.heading[:, None, member, area],
+        )
+        place = in_frame(own_heading, bodies.position[:, :, area] - position)  # (2, agents, n)
+        half = bodies.half[X][:, area]
+        is_near = (np.abs(place) < GRID.reach_m + np.sqrt(2.0) * half).all(axis=0)
+        is_near &= np.arange(AGENTS)[:, None] != member
+        other, agent = np.nonzero(is_near)
+        other_area = area[agent]
+        heading = bodies.heading[:, other, other_area]
+        half = half[other, agent]
+        distance = gap_to_point(
+            bodies.position[:, other, other_area], heading, half, position[:, 0, agent]
+        )
+        tag = np.where(self.frozen[other, other_area] > 0, FROZEN_TAG, AGENT_TAG)
+        seen_heading = in_frame(own_heading[:, 0, agent], heading)
+        return GRID.squares(agent, place[:, other, agent], seen_heading, half, tag, distance)
+
+    def _walls_seen(self, area: NDArray[np.intp], member: NDArray[np.intp]) -> Marks:
+        position = self.bodies.position[:, member, area]
+        heading = self.bodies.heading[:, member, area]
+        distance = WALLS_M - SIDES.T @ position  # (4, n)
+        normal = in_frame(heading[:, None], SIDES[:, :, None])  # (2, 4, n)
+        agent = np.tile(np.arange(len(area)), len(SIDES.T))
+        return GRID.walls(
+            agent, normal.reshape(2, -1), distance.ravel(), WALL_THICKNESS_M, WALL_TAG
+        )
+
+
+class RayFoodCollector(_FoodCollector):
+    """Agents as those of `GridFoodCollector`, who see by rays and choose among few actions.
+
+    Observations: two sensors.
+        1. 49 numbers: 7 rays, straight ahead and up to 70 degrees to the right and left, by turns.
+           A ray is 50 m long and has 7 numbers: good food, agent, wall, bad food, frozen agent,
+           nothing, distance by length.
+        2. 4 numbers: velocity to the right and ahead in m/s; 1 if frozen, 1 if shooting, else 0.
+    Actions: four branches: nothing, forward, back; nothing, right, left, which takes the place of
+        forward and back; nothing, turn left, turn right; nothing, shoot.
+    All else is as there.
+
+    Source: example environments, section 2, task 10. Unity's scenes have it no more.
+    """
+
+    behavior_name = "FoodCollector?team=0"
+    behavior_spec = BehaviorSpec(
+        [RAYS.spec("RayPerceptionSensor"), ObservationSpec.vector(4, "VectorSensor_size4")],
+        ActionSpec.create_discrete((3, 3, 3, 2)),
+    )
+
+    def observe(self, agents: Agents) -> list[FloatArray]:
+        """Return what the class describes."""
+        area, member = self._area[agents], self._member[agents]
+        bodies = self.bodies
+        position, heading = bodies.position[:, member, area], bodies.heading[:, member, area]
+        rays = Rays.cast(position, heading, RAYS.directions)
+        above = np.abs(bodies.half[X, member, area] - FOOD_RADIUS_M)
+        together = radius_at_edge(RAY_RADIUS_M + FOOD_RADIUS_M, above)
+        to_food = rays.to_discs(self.food[:, :, area], together)  # (foods, rays, n)
+        to_food = np.where(self.falling[:, None, area] == 0, to_food, np.inf)
+        travels = [
+            rays.to_room((-WALLS_M, -WALLS_M), (WALLS_M, WALLS_M), RAY_RADIUS_M),
+            to_food[GOOD].min(axis=0),
+            to_food[~GOOD].min(axis=0),
+        ]
+        tags = [WALL_TAG, GOOD_TAG, BAD_TAG]
+        for other in range(AGENTS):
+            seen = rays.seen_from(bodies.position[:, other, area], bodies.heading[:, other, area])
+            half = bodies.half[:, other, area]
+            (to_other,) = seen.to_boxes(np.zeros((2, 1, 1)), half[:, None], RAY_RADIUS_M)
+            is_frozen = self.frozen[other, area] > 0
+            for tag, is_seen in ((AGENT_TAG, ~is_frozen), (FROZEN_TAG, is_frozen)):
+                travels.append(np.where(is_seen & (member != other), to_other, np.inf))
+                tags.append(tag)
+        own = np.empty((len(area), 4), np.float32)
+        own[:, :2] = in_frame(heading, bodies.velocity[:, member, area]).T
+        own[:, 2] = self.frozen[member, area] > 0
+        own[:, 3] = self.is_shooting[member, area]
+        return [RAYS.observe(travels, tags), own]
+
+    def command(self, agents: Agents, action: ActionTuple) -> None:
+        """Note what to do in each of the coming steps."""
+        ahead, right, turn, shoot = action.discrete.T
+        ways = np.array([0.0, 1.0, -1.0])
+        self._command(
+            agents, np.where(right == 0, ways[ahead], 0.0), ways[right], ways[turn], shoot
+        )

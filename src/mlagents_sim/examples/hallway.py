@@ -1,0 +1,199 @@
+"""Hallway: remember the symbol, go to the goal that bears it."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlagents_envs.base_env import (
+    ActionSpec,
+    ActionTuple,
+    BehaviorSpec,
+    FloatArray,
+    ObservationSpec,
+)
+from mlagents_sim import top_view
+from mlagents_sim.frame_stack import FrameStack, stacked
+from mlagents_sim.planar import (
+    FRICTION,
+    Bodies,
+    Body,
+    Rays,
+    X,
+    Z,
+    radius_at_edge,
+    turned,
+)
+from mlagents_sim.sensors import RaySensor
+from mlagents_sim.top_view import TopView
+from mlagents_sim.world import Agents, World
+
+AGENT, SYMBOL, O_GOAL, X_GOAL = range(4)
+
+# By action: nothing, forward, back, turn right, turn left.
+FORWARD_M_S = np.array([0.0, 1.5, -1.5, 0.0, 0.0])
+TURN_RAD = np.radians([0.0, 0.0, 0.0, 3.0, -3.0])
+TURN_SINE, TURN_COSINE = np.sin(TURN_RAD), np.cos(TURN_RAD)
+
+ROOM_LOW, ROOM_HIGH = (-9.5, -24.75), (9.5, 24.75)
+AGENT_HALF_M = 0.5
+SYMBOL_HALF = (2.0, 0.5)
+GOAL_HALF = (2.0, 2.0)
+GOAL_X_M, GOAL_Z_M = 7.0, 22.29
+START_Z_M = -15.0
+SPREAD_X_M, SPREAD_Z_M = 3.0, 5.0
+
+RAYS = RaySensor(per_side=2, max_degrees=70.0, length=12.0, n_tags=5)
+RAY_RADIUS_M = 0.5
+HALVES = np.transpose([SYMBOL_HALF, GOAL_HALF, GOAL_HALF])[..., None]
+# Of symbol and goals. The rays are 0.5 m above the floor; a goal is 0.1 m high.
+RAY_RADII_M = radius_at_edge(RAY_RADIUS_M, [[[-1.0]], [[0.4]], [[0.4]]])
+O_GOAL_TAG, X_GOAL_TAG, O_SYMBOL_TAG, X_SYMBOL_TAG, WALL_TAG = range(5)
+STEPS = ObservationSpec.vector(1, "VectorSensor_size1")
+STACKED = 3
+
+
+class Hallway(World):
+    """Agents that see a symbol, O or X, and must go to the goal of this symbol at the far end.
+
+    The rays reach neither goal from the symbol, so an agent must remember what it saw.
+
+    Observations: two sensors, three frames each, oldest first.
+        1. 105 numbers: a frame has 5 rays 0.5 m above the floor, straight ahead, 35 and 70 degrees
+           to the right and left, by turns. A ray is 12 m long and has 7 numbers: O goal, X goal,
+           O symbol, X symbol, wall, nothing, distance by length.
+        2. 3 numbers: a frame is the number of steps by 3000.
+    Actions: one branch of 5: nothing, forward, back, turn right, turn left. A push is 1.5 m/s each
+        step, a turn 3 degrees.
+    Decisions: every 6 steps of 0.02 s.
+    Reward: -1/3000 per step; on touching a goal, in place of what has accrued since the last
+        decision, +1 if it bears the symbol and -0.1 if not.
+    Ends: when the agent touches either goal.
+    Interrupts: after 3000 steps, that is 500 decisions.
+    Parameters: `gravity` 19.62 m/s2, which makes the floor brake.
+    Start: the agent in the rear of the hall, looking anywhere; the symbol in the middle; the goals
+        on either side of the far end.
+    A good policy with a memory reaches 0.7 and more.
+
+    Source: example environments, section 2, task 11.
+
+    Attributes:
+        bodies: Agent, symbol and the goals of O and X of every area.
+        is_x: (N,) whether the symbol is X.
+    """
+
+    behavior_name = "Hallway?team=0"
+    behavior_spec = BehaviorSpec(
+        [stacked(RAYS.spec("RayPerceptionSensor"), STACKED), stacked(STEPS, STACKED)],
+        ActionSpec.create_discrete((5,)),
+    )
+    agents_per_area = 16
+    decision_period_steps = 6
+    max_steps = 3000
+    default_parameters: ClassVar[Mapping[str, float]] = {"gravity": 19.62}
+
+    def __init__(
+        self, *, num_areas: int = 1, seed: int = 0, parameters: Mapping[str, float] | None = None
+    ) -> None:
+        super().__init__(num_areas=num_areas, seed=seed, parameters=parameters)
+        n = self.n_agents
+        self.bodies = Bodies(
+            n,
+            [
+                Body((AGENT_HALF_M, AGENT_HALF_M), mass=25.0, drag=2.0),
+                Body(SYMBOL_HALF),
+                Body(GOAL_HALF),
+                Body(GOAL_HALF),
+            ],
+            low=ROOM_LOW,
+            high=ROOM_HIGH,
+            pairs=[(AGENT, SYMBOL), (AGENT, O_GOAL), (AGENT, X_GOAL)],
+        )
+        self.is_x = np.zeros(n, np.bool_)
+        self._age = np.zeros(n)
+        self._action = np.zeros(n, np.intp)
+        self._seen = FrameStack(RAYS.spec(""), STACKED, n)
+        self._steps = FrameStack(STEPS, STACKED, n)
+
+    def begin(self, agents: Agents) -> None:
+        """Show a symbol, put the goals on either side and the agent far from them."""
+        bodies = self.bodies
+        n = len(self.agent_id[agents])
+        is_x, is_left = self.rng.random((2, n)) < 0.5
+        drawn = self.rng.uniform(-1.0, 1.0, (2, 2, n))
+        drawn *= np.reshape([SPREAD_X_M, SPREAD_Z_M], (2, 1, 1))
+        yaw = self.rng.uniform(0.0, 2.0 * np.pi, n)
+
+        position = np.zeros((2, 4, n))
+        position[:, AGENT] = drawn[:, 0]
+        position[Z, AGENT] += START_Z_M
+        position[:, SYMBOL] = drawn[:, 1]
+        position[X, SYMBOL, is_x] = 0.0
+        position[X, O_GOAL] = np.where(is_left, -GOAL_X_M, GOAL_X_M)
+        position[X, X_GOAL] = -position[X, O_GOAL]
+        position[Z, O_GOAL:] = GOAL_Z_M
+        bodies.position[:, :, agents] = position
+        bodies.velocity[:, AGENT, agents] = 0.0
+        bodies.heading[:, AGENT, agents] = np.sin(yaw), np.cos(yaw)
+        bodies.braking[AGENT, agents] = FRICTION * self.parameters["gravity"]
+        self.is_x[agents] = is_x
+        self._age[agents] = 0.0
+        self._seen.clear(agents)
+        self._steps.clear(agents)
+
+    def observe(self, agents: Agents) -> list[FloatArray]:
+        """Return what the class describes."""
+        position = self.bodies.position[:, :, agents]
+        heading = self.bodies.heading[:, AGENT, agents]
+        rays = Rays.cast(position[:, AGENT], heading, RAYS.directions)
+        to_symbol, to_o, to_x = rays.to_boxes(position[:, SYMBOL:], HALVES, RAY_RADII_M)
+        is_x = self.is_x[agents]
+        seen = RAYS.observe(
+            [
+                rays.to_room(ROOM_LOW, ROOM_HIGH, RAY_RADIUS_M),
+                to_o,
+                to_x,
+                np.where(is_x, np.inf, to_symbol),
+                np.where(is_x, to_symbol, np.inf),
+            ],
+            [WALL_TAG, O_GOAL_TAG, X_GOAL_TAG, O_SYMBOL_TAG, X_SYMBOL_TAG],
+        )
+        steps = (self._age[agents, None] / self.max_steps).astype(np.float32)
+        return [self._seen.add(agents, seen), self._steps.add(agents, steps)]
+
+    def command(self, agents: Agents, action: ActionTuple) -> None:
+        """Note what to do in each of the coming steps."""
+        self._action[agents] = action.discrete[:, 0]
+
+    def act(self) -> None:
+        """Turn; time costs."""
+        self.reward -= 1.0 / self.max_steps
+        heading, action = self.bodies.heading[:, AGENT], self._action
+        heading[:] = turned(heading, TURN_SINE[action], TURN_COSINE[action])
+
+    def physics(self) -> None:
+        """Let the agents move; see who touches a goal."""
+        bodies = self.bodies
+        bodies.velocity[:, AGENT] += bodies.heading[:, AGENT] * FORWARD_M_S[self._action]
+        bodies.move()
+        _, at_o, at_x = bodies.touching
+        arrived = np.flatnonzero(at_o | at_x)
+        self.reward[arrived] = np.where((at_x == self.is_x)[arrived], 1.0, -0.1)
+        self.end(arrived)
+        self._age += 1.0
+
+    def render(self) -> NDArray[np.uint8]:
+        """Draw every hall from above in a tile of its own, together about (720, 960, 3).
+
+        O is red and X is green; so are their goals.
+        """
+        position = self.bodies.position
+        view = TopView(self.n_agents, ROOM_LOW, ROOM_HIGH)
+        view.box(position[:, O_GOAL], GOAL_HALF, top_view.RED)
+        view.box(position[:, X_GOAL], GOAL_HALF, top_view.GREEN)
+        hidden = np.full_like(position[:, SYMBOL], np.nan)
+        view.box(np.where(self.is_x, hidden, position[:, SYMBOL]), SYMBOL_HALF, top_view.RED)
+        view.box(np.where(self.is_x, position[:, SYMBOL], hidden), SYMBOL_HALF, top_view.GREEN)
+        view.agent(position[:, AGENT], self.bodies.heading[:, AGENT], AGENT_HALF_M)
+        return view.picture()

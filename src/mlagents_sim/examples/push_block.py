@@ -1,0 +1,197 @@
+"""Push Block: push a block into the goal."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlagents_envs.base_env import (
+    ActionSpec,
+    ActionTuple,
+    BehaviorSpec,
+    FloatArray,
+)
+from mlagents_sim import top_view
+from mlagents_sim.frame_stack import FrameStack, stacked
+from mlagents_sim.planar import LOW, Bodies, Body, Rays, X, Z, along, turned
+from mlagents_sim.sensors import RaySensor
+from mlagents_sim.top_view import TopView
+from mlagents_sim.world import Agents, World
+
+AGENT, BLOCK = range(2)
+
+# By action: nothing, forward, back, turn right, turn left, left, right.
+FORWARD_M_S = np.array([0.0, 3.0, -3.0, 0.0, 0.0, 0.0, 0.0])
+RIGHT_M_S = np.array([0.0, 0.0, 0.0, 0.0, 0.0, -2.25, 2.25])
+TURN_RAD = np.radians([0.0, 0.0, 0.0, 4.0, -4.0, 0.0, 0.0])
+TURN_SINE, TURN_COSINE = np.sin(TURN_RAD), np.cos(TURN_RAD)
+
+ROOM_LOW, ROOM_HIGH = (-12.5, -12.5), (12.5, 12.5)
+GOAL_FRONT_M = -8.35
+"""The goal fills the room from here to the wall."""
+GOAL_CENTRE, GOAL_HALF = (0.0, GOAL_FRONT_M - 2.15), (12.5, 2.15)
+AGENT_HALF_M = 0.5
+START_M = 6.25
+CLEAR_M = 2.5
+"""Half the edge of the square in which nothing else may stand where a body is put."""
+
+# The agent has no friction of its own. Where two surfaces meet, their mean counts.
+AGENT_FRICTION, BLOCK_FRICTION = 0.0, 0.6
+
+RAY_RADIUS_M = 0.5
+BLOCK_TAG, GOAL_TAG, WALL_TAG = range(3)
+RAYS = RaySensor(per_side=3, max_degrees=90.0, length=12.0, n_tags=3)
+STACKED = 3
+
+
+class PushBlock(World):
+    """Agents that push a block, each in a room of its own, against the goal along one wall.
+
+    Observations: two ray sensors, three frames each, oldest first: 105 numbers each. A frame has
+        7 rays, straight ahead and up to 90 degrees to the right and left, by turns. A ray is 12 m
+        long and has 5 numbers: block, goal, wall, nothing, distance by length.
+        1. Rays 2 m above the floor: they pass over all but the walls.
+        2. Rays 0.5 m above the floor.
+    Actions: one branch of 7: nothing, forward, back, turn right, turn left, left, right. A push is
+        3 m/s each step, 2.25 m/s sideways; a turn is 4 degrees a step.
+    Decisions: every 5 steps of 0.02 s.
+    Reward: -0.0002 per step; +5 when the block touches the goal.
+    Ends: when the block touches the goal.
+    Interrupts: after 5000 steps, that is 1000 decisions.
+    Parameters: `block_scale` length and width of the block 2 m (0.5 to 4); `dynamic_friction` and
+        `static_friction` of the floor 0 (0 to 1); `block_drag` 0.5 (0 to 2000); `gravity`
+        24.525 m/s2.
+    Start: block and agent, at rest, anywhere in the middle half of the room such that 2.5 m around
+        there is nothing else. The agent keeps its heading.
+    A good policy reaches 4.5 and more; 5 is all there is.
+
+    Source: example environments, section 2, task 5, and `ExpertPushBlock.demo`, recorded in Unity.
+    There, an episode begins with a turn of the whole room, which nobody in it can see; here the
+    room stays as it is.
+    """
+
+    behavior_name = "PushBlock?team=0"
+    behavior_spec = BehaviorSpec(
+        [
+            stacked(RAYS.spec(name), STACKED)
+            for name in ("OffsetRayPerceptionSensor", "RayPerceptionSensor")
+        ],
+        ActionSpec.create_discrete((7,)),
+    )
+    agents_per_area = 32
+    decision_period_steps = 5
+    max_steps = 5000
+    default_parameters: ClassVar[Mapping[str, float]] = {
+        "block_scale": 2.0,
+        "dynamic_friction": 0.0,
+        "static_friction": 0.0,
+        "block_drag": 0.5,
+        "gravity": 24.525,
+    }
+
+    def __init__(
+        self, *, num_areas: int = 1, seed: int = 0, parameters: Mapping[str, float] | None = None
+    ) -> None:
+        super().__init__(num_areas=num_areas, seed=seed, parameters=parameters)
+        n = self.n_agents
+        self.bodies = Bodies(
+            n,
+            [Body((AGENT_HALF_M, AGENT_HALF_M), mass=10.0, drag=4.0), Body((1.0, 1.0), mass=10.0)],
+            low=(ROOM_LOW[X], GOAL_FRONT_M),
+            high=ROOM_HIGH,
+            pairs=[(AGENT, BLOCK)],
+            friction=(AGENT_FRICTION + BLOCK_FRICTION) / 2,
+        )
+        self._raised, self._level = (FrameStack(RAYS.spec(""), STACKED, n) for _ in range(2))
+        self._action = np.zeros(n, np.intp)
+        self._static_braking = np.zeros((2, n))  # of agent and block, in m/s2
+        self._dynamic_braking = np.zeros((2, n))
+
+    # The task.
+
+    def begin(self, agents: Agents) -> None:
+        """Put block, then agent, where there is room."""
+        bodies = self.bodies
+        bodies.velocity[:, :, agents] = 0.0
+        bodies.half[:, BLOCK, agents] = self.parameters["block_scale"] / 2.0
+        bodies.drag[BLOCK, agents] = self.parameters["block_drag"]
+        own = np.array([[AGENT_FRICTION], [BLOCK_FRICTION]])
+        weight = self.parameters["gravity"] / 2.0
+        self._static_braking[:, agents] = (own + self.parameters["static_friction"]) * weight
+        self._dynamic_braking[:, agents] = (own + self.parameters["dynamic_friction"]) * weight
+        for body in (BLOCK, AGENT):
+            self._place(body, agents)
+        self._raised.clear(agents)
+        self._level.clear(agents)
+
+    def observe(self, agents: Agents) -> list[FloatArray]:
+        """Return what the class describes."""
+        position = self.bodies.position[:, :, agents]
+        heading = self.bodies.heading[:, AGENT, agents]
+        rays = Rays.cast(position[:, AGENT], heading, RAYS.directions)
+        to_wall = rays.to_room(ROOM_LOW, ROOM_HIGH, 0.0)
+        raised = RAYS.observe([to_wall], [WALL_TAG])
+
+        half = self.bodies.half[:, BLOCK, agents]
+        goal, goal_half = (
+            np.broadcast_to(np.reshape(value, (2, 1)), half.shape)
+            for value in (GOAL_CENTRE, GOAL_HALF)
+        )
+        to_wall = rays.to_room(ROOM_LOW, ROOM_HIGH, RAY_RADIUS_M)
+        to_goal, to_block = rays.to_boxes(
+            np.stack([goal, position[:, BLOCK]], axis=1),
+            np.stack([goal_half, half], axis=1),
+            RAY_RADIUS_M,
+        )
+        level = RAYS.observe([to_wall, to_goal, to_block], [WALL_TAG, GOAL_TAG, BLOCK_TAG])
+        return [self._raised.add(agents, raised), self._level.add(agents, level)]
+
+    def command(self, agents: Agents, action: ActionTuple) -> None:
+        """Note what to do in each of the coming steps."""
+        self._action[agents] = action.discrete[:, 0]
+
+    def act(self) -> None:
+        """Turn and push; time costs."""
+        self.reward -= 1.0 / self.max_steps
+        heading, action = self.bodies.heading[:, AGENT], self._action
+        heading[:] = turned(heading, TURN_SINE[action], TURN_COSINE[action])
+
+    def physics(self) -> None:
+        """Let agents and blocks move; see which block is in the goal."""
+        bodies = self.bodies
+        is_moving = bodies.velocity.any(axis=0)
+        bodies.braking = np.where(is_moving, self._dynamic_braking, self._static_braking)
+        heading = bodies.heading[:, AGENT]
+        bodies.velocity[:, AGENT] += along(
+            heading, FORWARD_M_S[self._action], RIGHT_M_S[self._action]
+        )
+        bodies.move()
+        scored = bodies.touching_walls[LOW, Z, BLOCK].nonzero()[0]  # for it, the goal is a wall
+        self.reward[scored] += 5.0
+        self.end(scored)
+
+    def _place(self, body: int, agents: Agents) -> None:
+        """Put these agents' agent or block anywhere free, as seen at 1 m above the floor.
+
+        There, a block is too low to be seen, and an agent just high enough.
+        """
+        bodies = self.bodies
+        waiting = np.arange(self.n_agents)[agents]
+        while waiting.size:
+            place = self.rng.uniform(-START_M, START_M, (2, waiting.size))
+            is_free = place[Z] - CLEAR_M > GOAL_FRONT_M
+            if body == BLOCK:
+                apart = np.abs(bodies.position[:, AGENT, waiting] - place)
+                is_free &= (apart > CLEAR_M + bodies.extent()[:, AGENT, waiting]).any(axis=0)
+            bodies.position[:, body, waiting[is_free]] = place[:, is_free]
+            waiting = waiting[~is_free]
+
+    def render(self) -> NDArray[np.uint8]:
+        """Draw every room from above in a tile of its own, together about (720, 960, 3)."""
+        position, heading = self.bodies.position, self.bodies.heading
+        view = TopView(self.n_agents, ROOM_LOW, ROOM_HIGH)
+        view.box(GOAL_CENTRE, GOAL_HALF, top_view.GREEN)
+        view.box(position[:, BLOCK], self.bodies.half[:, BLOCK], top_view.BLOCK)
+        view.agent(position[:, AGENT], heading[:, AGENT], AGENT_HALF_M)
+        return view.picture()

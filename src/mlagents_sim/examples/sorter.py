@@ -1,0 +1,237 @@
+"""Sorter: visit numbered tiles in ascending order."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlagents_envs.base_env import (
+    ActionSpec,
+    ActionTuple,
+    BehaviorSpec,
+    DimensionProperty,
+    FloatArray,
+    ObservationSpec,
+    ObservationType,
+)
+from mlagents_sim import top_view
+from mlagents_sim.frame_stack import FrameStack, stacked
+from mlagents_sim.planar import FRICTION, Bodies, Body, Z, along, in_frame, turned
+from mlagents_sim.top_view import TopView
+from mlagents_sim.world import Agents, World
+
+AGENT, WALL, TILE = range(3)
+
+# By action of each branch: ahead (nothing, forward, back), aside (nothing, right, left) and turn
+# (nothing, left, right).
+FORWARD_M_S = np.array([0.0, 2.0, -2.0])
+RIGHT_M_S = np.array([0.0, 2.0, -2.0])
+TURN_RAD = np.radians([0.0, -4.0, 4.0])
+TURN_SINE, TURN_COSINE = np.sin(TURN_RAD), np.cos(TURN_RAD)
+
+SLOTS = 20
+HIGHEST = 20
+RADIUS_M = 20.3
+TILE_AT_M = 20.5
+"""From the middle of the arena to that of a tile."""
+TILE_HALF = (1.75, 0.76)
+WALL_HALF = (3.0, 1.0)
+"""Of the piece of wall next to an agent."""
+AGENT_HALF_M = 0.5
+SCALE_M = 20.0
+"""By which places are divided where they are observed."""
+FAR_M = 1e3
+"""Where a tile is that is not there."""
+
+_ANGLES = np.arange(SLOTS) * (2 * np.pi / SLOTS)
+TILES_AT = np.stack([np.sin(_ANGLES), np.cos(_ANGLES)])
+"""(2, slots) unit vectors from the middle."""
+
+TILES = ObservationSpec(
+    (SLOTS, HIGHEST + 3),
+    (DimensionProperty.VARIABLE_SIZE, DimensionProperty.NONE),
+    ObservationType.DEFAULT,
+    "BufferSensor",
+)
+POSE = ObservationSpec.vector(4, "VectorSensor_size4")
+STACKED = 2
+
+
+class Sorter(World):
+    """Agents in round arenas, with numbered tiles along the wall to be touched in their order.
+
+    Observations: three sensors.
+        1. Up to 20 tiles in ascending order, (20, 23): a 1 at the index of the number; at 20 and 21
+           how far the tile is from the agent in x and z, by 20 m, which leaves no 1 for the tile
+           of number 20; at 22 whether it was visited. Rows of no tile are zero.
+        2. 10 numbers: three 0, the quaternion 0, 0, 0, 1, then the agent's velocity in m/s, to its
+           right, up and ahead.
+        3. 4 numbers in two frames, oldest first: the agent's place (x, z) by 20 m, and the
+           direction it faces (x, z).
+    Actions: three branches of 3: nothing, forward, back; nothing, right, left, which takes the
+        place of forward and back; nothing, turn left, turn right. A push is 2 m/s each step, a
+        turn 4 degrees.
+    Decisions: every 5 steps of 0.02 s.
+    Reward: -0.0002 per step; +1 for touching the next tile in order, -1 for touching another that
+        was not visited yet.
+    Ends: when a wrong tile was touched, or all tiles are visited.
+    Interrupts: after 5000 steps, that is 1000 decisions.
+    Parameters: `num_tiles` 20 (1 to 20), the most tiles an episode may have; `gravity` 24.525
+        m/s2, which makes the floor brake.
+    Start: the agent in the middle, at rest, with the heading it had; from 1 to `num_tiles` tiles,
+        of different numbers, at random slots of 20 along the wall.
+    A good policy reaches nearly the number of tiles, on average (`num_tiles` + 1) / 2.
+
+    Source: example environments, section 2, task 18.
+
+    Attributes:
+        bodies: Of every area the agent, and the piece of wall and the tile that it may touch.
+        number: (20, N) of the tiles in ascending order, 0 for none.
+        slot: (20, N) where these are.
+        n_tiles: (N,) how many there are.
+        n_visited: (N,) how many of them were visited: the first ones.
+    """
+
+    behavior_name = "Sorter?team=0"
+    behavior_spec = BehaviorSpec(
+        [TILES, ObservationSpec.vector(10, "PhysicsBodySensor:Agent"), stacked(POSE, STACKED)],
+        ActionSpec.create_discrete((3, 3, 3)),
+    )
+    agents_per_area = 8
+    decision_period_steps = 5
+    max_steps = 5000
+    default_parameters: ClassVar[Mapping[str, float]] = {"num_tiles": 20.0, "gravity": 24.525}
+
+    def __init__(
+        self, *, num_areas: int = 1, seed: int = 0, parameters: Mapping[str, float] | None = None
+    ) -> None:
+        super().__init__(num_areas=num_areas, seed=seed, parameters=parameters)
+        n = self.n_agents
+        self.bodies = Bodies(
+            n,
+            [
+                Body((AGENT_HALF_M, AGENT_HALF_M), mass=10.0, drag=4.0),
+                Body(WALL_HALF),
+                Body(TILE_HALF),
+            ],
+            low=(-np.inf, -np.inf),
+            high=(np.inf, np.inf),
+            pairs=[(AGENT, WALL), (AGENT, TILE)],
+        )
+        self.number = np.zeros((SLOTS, n), np.intp)
+        self.slot = np.zeros((SLOTS, n), np.intp)
+        self.n_tiles = np.zeros(n, np.intp)
+        self.n_visited = np.zeros(n, np.intp)
+        self._tile_at = np.zeros((SLOTS, n), np.intp)  # which tile is at a slot, -1 for none
+        self._poses = FrameStack(POSE, STACKED, n)
+        self._forward = np.zeros(n)
+        self._right = np.zeros(n)
+        self._turn = np.zeros(n, np.intp)
+
+    def begin(self, agents: Agents) -> None:
+        """Put the agents in the middle and tiles around them."""
+        n = len(self.agent_id[agents])
+        most = int(np.clip(self.parameters["num_tiles"], 1, SLOTS))
+        n_tiles = self.rng.integers(1, most, n, endpoint=True)
+        order = np.arange(SLOTS)[:, None]
+        is_tile = order < n_tiles
+        numbers, slots = self.rng.permuted(np.tile(order, (2, 1, n)), axis=1)
+        number = np.sort(np.where(is_tile, numbers + 1, HIGHEST + 1), axis=0)
+        tile_at = np.full((SLOTS, n), -1)
+        np.put_along_axis(tile_at, slots, np.where(is_tile, order, -1), axis=0)
+        self.number[:, agents] = np.where(is_tile, number, 0)
+        self.slot[:, agents] = slots
+        self.n_tiles[agents] = n_tiles
+        self.n_visited[agents] = 0
+        self._tile_at[:, agents] = tile_at
+        self._poses.clear(agents)
+
+        self.bodies.position[:, AGENT, agents] = 0.0
+        self.bodies.velocity[:, AGENT, agents] = 0.0
+        self.bodies.braking[AGENT, agents] = FRICTION * self.parameters["gravity"]
+
+    def observe(self, agents: Agents) -> list[FloatArray]:
+        """Return what the class describes."""
+        place = self.bodies.position[:, AGENT, agents]
+        heading = self.bodies.heading[:, AGENT, agents]
+        n = place.shape[1]
+        number, slot = self.number[:, agents], self.slot[:, agents]
+        row, agent = np.nonzero(number)
+        tiles = np.zeros((n, *TILES.shape), np.float32)
+        tiles[agent, row, number[row, agent]] = 1.0
+        apart = TILE_AT_M * TILES_AT[:, slot[row, agent]] - place[:, agent]
+        tiles[agent, row, HIGHEST : HIGHEST + 2] = (apart / SCALE_M).T
+        tiles[agent, row, HIGHEST + 2] = row < self.n_visited[agents][agent]
+
+        body = np.zeros((n, 10), np.float32)
+        body[:, 6] = 1.0
+        body[:, 7::2] = in_frame(heading, self.bodies.velocity[:, AGENT, agents]).T
+        pose = np.concatenate([place / SCALE_M, heading]).T.astype(np.float32)
+        return [tiles, body, self._poses.add(agents, pose)]
+
+    def command(self, agents: Agents, action: ActionTuple) -> None:
+        """Note what to do in each of the coming steps."""
+        ahead, aside, turn = action.discrete.T
+        self._forward[agents] = np.where(aside == 0, FORWARD_M_S[ahead], 0.0)
+        self._right[agents] = RIGHT_M_S[aside]
+        self._turn[agents] = turn
+
+    def act(self) -> None:
+        """Push where they face, then turn; time costs."""
+        self.reward -= 1.0 / self.max_steps
+        heading = self.bodies.heading[:, AGENT]
+        self.bodies.velocity[:, AGENT] += along(heading, self._forward, self._right)
+        heading[:] = turned(heading, TURN_SINE[self._turn], TURN_COSINE[self._turn])
+
+    def physics(self) -> None:
+        """Let the agents move; see who touches a tile, and which."""
+        bodies = self.bodies
+        tile = self._put_wall_and_tile()
+        bodies.move()
+        at_new = np.flatnonzero(bodies.touching[1] & (tile >= self.n_visited))
+        if at_new.size == 0:
+            return
+        is_next = tile[at_new] == self.n_visited[at_new]
+        self.reward[at_new] += np.where(is_next, 1.0, -1.0)
+        self.n_visited[at_new] += is_next
+        is_done = self.n_visited[at_new] == self.n_tiles[at_new]
+        self.end(at_new[~is_next | is_done])
+
+    def _put_wall_and_tile(self) -> NDArray[np.intp]:
+        """Put next to each agent what it may touch; return (N,) which tile, -1 for none.
+
+        No agent reaches beyond the sector of a slot far enough to touch a tile of the next.
+        """
+        angle = np.arctan2(*self.bodies.position[:, AGENT])
+        outward = np.array([np.sin(angle), np.cos(angle)])
+        self.bodies.heading[:, WALL] = outward
+        self.bodies.position[:, WALL] = outward * (RADIUS_M + WALL_HALF[Z])
+        slot = np.rint(angle * (SLOTS / (2 * np.pi))).astype(np.intp) % SLOTS
+        tile: NDArray[np.intp] = self._tile_at[slot, np.arange(self.n_agents)]
+        self.bodies.heading[:, TILE] = TILES_AT[:, slot]
+        self.bodies.position[:, TILE] = TILES_AT[:, slot] * np.where(tile < 0, FAR_M, TILE_AT_M)
+        return tile
+
+    def render(self) -> NDArray[np.uint8]:
+        """Draw every arena from above in a tile of its own, together about (720, 960, 3).
+
+        Numbered tiles are grey before they are visited and green then.
+        """
+        bodies = self.bodies
+        edge = TILE_AT_M + 1.0
+        view = TopView(self.n_agents, (-edge, -edge), (edge, edge), background=top_view.WALL)
+        view.disc((0.0, 0.0), RADIUS_M, top_view.FLOOR)
+        for row in range(SLOTS):
+            outward = TILES_AT[:, self.slot[row]]
+            for is_visited, colour in ((False, top_view.GREY), (True, top_view.GREEN)):
+                is_shown = (row < self.n_tiles) & ((row < self.n_visited) == is_visited)
+                centre = np.where(is_shown, outward * TILE_AT_M, np.nan)
+                view.box(centre, TILE_HALF, colour, outward)
+        for agent, n_tiles in enumerate(self.n_tiles):
+            for number, slot in zip(
+                self.number[:n_tiles, agent], self.slot[:n_tiles, agent], strict=True
+            ):
+                view.number(agent, TILES_AT[:, slot] * (TILE_AT_M - 2.5), number)
+        view.agent(bodies.position[:, AGENT], bodies.heading[:, AGENT], AGENT_HALF_M)
+        return view.picture()

@@ -1,0 +1,467 @@
+"""Boxes and discs on a floor: how they move, touch and are met by rays, in many areas at once.
+
+Seen from above. An array of vectors starts with an axis of two, x to the right and z ahead, and
+ends with an axis of N areas, so that one operation serves all of them. A body's heading is the
+unit vector it faces, (sin yaw, cos yaw); what is to its right is (cos yaw, -sin yaw).
+
+    bodies = Bodies(n_areas, [Body(half=(0.5, 0.5), mass=10.0)], low=..., high=...)
+    bodies.velocity[:, 0] += what the agent wants
+    bodies.move()
+    rays = Rays.cast(bodies.position[:, 0], heading, angles_rad)
+    travel = rays.to_room(low, high, radius)
+
+Letters in shapes: N areas, B bodies of an area, P pairs of them, R rays of an area.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+X, Z = 0, 1
+LOW, HIGH = 0, 1
+
+STEP_S = 0.02
+FRICTION = 0.6
+"""Of all surfaces that nobody says otherwise of."""
+
+CONTACT_OFFSET_M = 0.02
+"""Gap between two surfaces at which they begin to touch."""
+CORRECTION = 0.8
+"""Part of a gap or of an overlap that one step closes."""
+MAX_PUSH_OUT_M_S = 10.0
+"""Fastest way out of an overlap."""
+ITERATIONS = 3
+"""Times that all contacts of a step are settled, since settling one may upset another."""
+
+_TINY = 1e-30
+"""Keeps a quotient finite where the divisor may be 0."""
+
+
+def turned(heading: Array, sine: ArrayLike, cosine: ArrayLike) -> Array:
+    """Turn (2, ..., N) headings to the right by an angle."""
+    x, z = heading
+    return np.array([x * cosine + z * sine, z * cosine - x * sine])
+
+
+def along(heading: Array, forward: ArrayLike, right: ArrayLike) -> Array:
+    """Return (2, ..., N) vectors of so much forward and so much to the right of a heading."""
+    x, z = heading
+    return np.array([x * forward + z * right, z * forward - x * right])
+
+
+def in_frame(heading: Array, vector: Array) -> Array:
+    """Return (2, ..., N) how far vectors go to the right of a heading, and how far forward."""
+    (x, z), (v_x, v_z) = heading, vector
+    return np.array([v_x * z - v_z * x, v_x * x + v_z * z])
+
+
+class Body(NamedTuple):
+    """A box that stands upright and turns only when it is told to.
+
+    Attributes:
+        half: Half its length in x and in z, in m.
+        mass: In kg; infinite for what never moves.
+        drag: Part of its velocity that is lost in a second.
+        braking: Speed that the floor's friction takes in a second, in m/s2.
+    """
+
+    half: tuple[float, float]
+    mass: float = np.inf
+    drag: float = 0.0
+    braking: float = 0.0
+
+
+class Bodies:
+    """The boxes of N areas, which slide over the floor, push each other and stop at walls.
+
+    Contact is that of Unity's physics engine. Surfaces touch within a small gap; two velocities
+    are found for each body. One moves it in this step, and closes most of a gap or overlap
+    besides; the other remains, so that being pushed out of an overlap gives no speed. Nothing
+    bounces. Friction between two surfaces is at most `friction` of what presses them together.
+
+    Args:
+        n_areas: N.
+        bodies: What stands in each of them, B.
+        low: (x, z) of the walls around an area, or (2, B, 1) where they differ by body.
+        high: Likewise.
+        pairs: Indices of bodies that may touch, P pairs of them.
+        friction: Between bodies, and between bodies and walls.
+
+    Attributes:
+        position: (2, B, N) of the centres, in m.
+        velocity: (2, B, N) in m/s.
+        heading: (2, B, N) unit vectors.
+        half: (2, B, N) half lengths to the right and ahead, in m.
+        drag: (B, N) part of the velocity lost in a second.
+        braking: (B, N) deceleration by the floor's friction, in m/s2.
+        is_solid: (P, N) which pairs can touch; not where one stands above the other.
+        touching: (P, N) which pairs touched in the last step.
+        touching_walls: (2, 2, B, N) which bodies touched the walls at `low` and at `high`, in x
+            and in z.
+    """
+
+    def __init__(
+        self,
+        n_areas: int,
+        bodies: Sequence[Body],
+        *,
+        low: ArrayLike,
+        high: ArrayLike,
+        pairs: Sequence[tuple[int, int]] = (),
+        friction: float = FRICTION,
+    ) -> None:
+        shape = (len(bodies), n_areas)
+        self.position = np.zeros((2, *shape))
+        self.velocity = np.zeros((2, *shape))
+        self.heading = np.zeros((2, *shape))
+        self.heading[Z] = 1.0
+        self.half = np.repeat(np.transpose([body.half for body in bodies])[..., None], n_areas, 2)
+        self.drag = np.repeat(np.array([[body.drag] for body in bodies]), n_areas, 1)
+        self.braking = np.repeat(np.array([[body.braking] for body in bodies]), n_areas, 1)
+        self.is_solid = np.ones((len(pairs), n_areas), np.bool_)
+        self.touching = np.zeros((len(pairs), n_areas), np.bool_)
+        self.touching_walls = np.zeros((2, 2, *shape), np.bool_)
+        self._low, self._high = (
+            np.broadcast_to(np.reshape(bound, (2, -1, 1)), (2, len(bodies), 1))
+            for bound in (low, high)
+        )
+        self._friction = friction
+        self._pairs = list(pairs)
+        self._first = np.array([first for first, _ in pairs], np.intp)
+        self._second = np.array([second for _, second in pairs], np.intp)
+        lightness = np.array([1.0 / body.mass for body in bodies])
+        self._shares = [
+            lightness[[first, second]] / lightness[[first, second]].sum() for first, second in pairs
+        ]
+
+    def extent(self) -> Array:
+        """Return (2, B, N) how far the bodies reach from their centres in x and z."""
+        heading = np.abs(self.heading)
+        extent: Array = heading[::-1] * self.half[0] + heading * self.half[1]
+        return extent
+
+    def move(self) -> None:
+        """Let a step pass."""
+        self.velocity *= np.maximum(1.0 - self.drag * STEP_S, 0.0)
+        speed = np.hypot(*self.velocity) + _TINY
+        self.velocity *= np.maximum(1.0 - self.braking * STEP_S / speed, 0.0)
+
+        extent = self.extent()
+        wall_gaps = np.array(
+            [self.position - extent - self._low, self._high - self.position - extent]
+        )  # (2 sides, 2, B, N)
+        self.touching_walls = wall_gaps < CONTACT_OFFSET_M
+        at_walls = np.count_nonzero(self.touching_walls) > 0
+        contacts = self._contacts(extent) if self._pairs else []
+
+        # Of the motion in this step, and what remains: (2, 2, B, N).
+        velocities = np.array([self.velocity, self.velocity])
+        if at_walls:
+            limits = np.where(self.touching_walls, -_least_speeds(wall_gaps), np.inf)
+        # What touches one thing alone is settled at once.
+        n_touched = np.count_nonzero(self.touching, axis=0) + self.touching_walls.any(
+            axis=(0, 1, 2)
+        )
+        is_crowded = n_touched > 1
+        for _ in range(ITERATIONS):
+            for contact in contacts:
+                self._settle(contact, velocities)
+            if at_walls:
+                self._stop(velocities, limits)
+            contacts = [crowded for c in contacts if len((crowded := c.only(is_crowded)).areas)]
+            if not contacts:
+                break
+        self.position += velocities[0] * STEP_S
+        self.velocity = velocities[1]
+
+    def _contacts(self, extent: Array) -> list["_Contact"]:
+        """Find which pairs touch, of bodies that reach (2, B, N) so far in x and z."""
+        apart = self.position[:, self._second] - self.position[:, self._first]
+        reach = extent[:, self._first] + extent[:, self._second] + CONTACT_OFFSET_M
+        is_near = self.is_solid & (np.abs(apart) < reach).all(axis=0)
+        self.touching[:] = False
+        contacts = []
+        for pair in np.flatnonzero(is_near.any(axis=1)).tolist():
+            areas = np.flatnonzero(is_near[pair])
+            gap, normal = self._across(pair, areas, apart[:, pair, areas])
+            is_touching = gap < CONTACT_OFFSET_M
+            if np.count_nonzero(is_touching):
+                areas = areas[is_touching]
+                self.touching[pair, areas] = True
+                wanted = _least_speeds(gap[is_touching])
+                contacts.append(_Contact(pair, areas, normal[:, is_touching], wanted))
+        return contacts
+
+    def _across(self, pair: int, areas: NDArray[np.intp], apart: Array) -> tuple[Array, Array]:
+        """Return (n,) gaps, negative in overlaps, and (2, n) unit vectors across them.
+
+        Of the four directions in which the faces of two boxes look, the gap is widest, or the
+        overlap least, in one; that is where they touch.
+
+        Args:
+            pair: Index of the pair.
+            areas: Indices of n areas.
+            apart: (2, n) from the first body's centre to the second's.
+        """
+        (first, half_first), (second, half_second) = (
+            (self.heading[:, body][:, areas], self.half[:, body][:, areas])
+            for body in self._pairs[pair]
+        )
+        crossed, parallel = np.abs(in_frame(second, first))
+        # What a box reaches in the directions of the other's faces.
+        reach_second = half_second * parallel + half_second[::-1] * crossed
+        reach_first = half_first * parallel + half_first[::-1] * crossed
+        gaps = np.concatenate(
+            [
+                np.abs(in_frame(first, apart)) - half_first - reach_second,
+                np.abs(in_frame(second, apart)) - half_second - reach_first,
+            ]
+        )  # (4, n): right and ahead of the first, then of the second
+        widest = gaps.argmax(axis=0)
+        ahead = widest % 2
+        normal = along(np.where(widest < 2, first, second), ahead, 1 - ahead)
+        normal *= np.where(np.einsum("kn,kn->n", normal, apart) < 0.0, -1.0, 1.0)
+        return gaps.max(axis=0), normal
+
+    def _settle(self, contact: "_Contact", velocities: Array) -> None:
+        """Push the bodies of a pair apart, and let them rub; changes (2, 2, B, N) velocities."""
+        pair, areas, (n_x, n_z), wanted = contact
+        first, second = (velocities[:, :, body] for body in self._pairs[pair])
+        x, z = (second[:, :, areas] - first[:, :, areas]).swapaxes(0, 1)
+        push = np.maximum(wanted - (x * n_x + z * n_z), 0.0)
+        limit = self._friction * push
+        brake = np.minimum(np.maximum(z * n_x - x * n_z, -limit), limit)
+        change = np.array([push * n_x + brake * n_z, push * n_z - brake * n_x]).swapaxes(0, 1)
+        share_first, share_second = self._shares[pair]
+        first[:, :, areas] -= change * share_first
+        second[:, :, areas] += change * share_second
+
+    def _stop(self, velocities: Array, limits: Array) -> None:
+        """Stop, in place, (2, 2, B, N) velocities at walls; what that takes presses and rubs.
+
+        Args:
+            velocities: Changed in place.
+            limits: (2, 2 sides, 2, B, N) highest speed towards either wall.
+        """
+        low, high = -limits[:, LOW], limits[:, HIGH]
+        stopped = np.minimum(np.maximum(velocities, low), high)
+        limit = self._friction * np.abs(stopped - velocities)[:, ::-1]
+        stopped -= np.minimum(np.maximum(stopped, -limit), limit)
+        # In a corner, what rubs at one wall must not keep a body inside the other.
+        velocities[:] = np.minimum(np.maximum(stopped, low), high)
+
+
+class _Contact(NamedTuple):
+    """How the bodies of a pair touch.
+
+    Attributes:
+        pair: Its index.
+        areas: (n,) indices of the areas in which they do.
+        normal: (2, n) unit vector from the first body to the second.
+        wanted: (2, n) least speed of parting, in this step and after it.
+    """
+
+    pair: int
+    areas: NDArray[np.intp]
+    normal: Array
+    wanted: Array
+
+    def only(self, chosen: Mask) -> "_Contact":
+        """Return the same for those of the areas that are chosen of all N."""
+        is_chosen = chosen[self.areas]
+        return _Contact(
+            self.pair, self.areas[is_chosen], self.normal[:, is_chosen], self.wanted[:, is_chosen]
+        )
+
+
+def _least_speeds(gap: Array) -> Array:
+    """Return (2, ...) speeds at which surfaces must part at least: in this step, and after it."""
+    in_step = np.minimum(gap * (-CORRECTION / STEP_S), MAX_PUSH_OUT_M_S)
+    speeds: Array = np.array([in_step, np.minimum(in_step, 0.0)])
+    return speeds
+
+
+def gap_to_point(position: Array, heading: Array, half: Array, point: Array) -> Array:
+    """Return how far boxes are from points, 0 inside; all but the result (2, ...), broadcast."""
+    beyond = np.maximum(np.abs(in_frame(heading, point - position)) - half, 0.0)
+    gap: Array = np.hypot(*beyond)
+    return gap
+
+
+class Rays(NamedTuple):
+    """Spheres sent off from where agents are, seen from above.
+
+    Each is asked how far it travels until it touches something. A sphere of radius r at a height
+    where it passes over an edge is, seen from above, a smaller disc: see `radius_at_edge`. What a
+    sphere overlaps where it starts, it does not meet.
+
+    Attributes:
+        origin: (2, 1, N) where they start.
+        direction: (2, R, N) unit vectors.
+        inverse: (2, R, N) one by the direction.
+    """
+
+    origin: Array
+    direction: Array
+    inverse: Array
+
+    @classmethod
+    def cast(cls, origin: Array, heading: Array, local: Array) -> Self:
+        """Make rays from (2, N) places in directions (2, R), right and ahead of (2, N) headings."""
+        return cls.of(
+            origin[:, None], along(heading[:, None], local[Z, :, None], local[X, :, None])
+        )
+
+    @classmethod
+    def of(cls, origin: Array, direction: Array) -> Self:
+        """Make rays from where they start and where they go."""
+        return cls(origin, direction, 1.0 / (direction + np.copysign(_TINY, direction)))
+
+    def seen_from(self, centre: Array, heading: Array) -> "Rays":
+        """Return the rays in the frames of boxes at (2, N) centres with (2, N) headings."""
+        heading = heading[:, None]
+        origin = in_frame(heading, self.origin - centre[:, None])
+        return Rays.of(origin, in_frame(heading, self.direction))
+
+    def to_room(self, low: ArrayLike, high: ArrayLike, radius: ArrayLike) -> Array:
+        """Return (R, N) how far it is to the walls around, whose faces are at low and high (x, z).
+
+        Args:
+            low: Two numbers, or (2, 1, N).
+            high: Likewise.
+            radius: Of the spheres.
+        """
+        low, high = (np.reshape(bound, (2, 1, -1)) for bound in (low, high))
+        face = np.where(self.direction > 0.0, high - radius, low + radius)
+        travel = (face - self.origin) * self.inverse
+        travel[travel < 0.0] = np.inf
+        nearest: Array = np.minimum(*travel)
+        return nearest
+
+    def to_boxes(self, centre: Array, half: Array, radius: ArrayLike) -> Array:
+        """Return (K, R, N) how far it is to K boxes along the axes; infinite where it misses.
+
+        Args:
+            centre: (2, K, N), or (2, K, 1) where they are alike in all areas.
+            half: Half their lengths, likewise.
+            radius: Of the spheres, or (K, 1, 1) where that differs by box.
+        """
+        near, course = self._near(centre, half, radius)
+        travel = np.full((centre.shape[1], *self.direction.shape[1:]), np.inf)
+        travel[near] = _enter_box(course, np.broadcast_to(radius, travel.shape)[near])
+        return travel
+
+    def to_solids(
+        self,
+        centre: Array,
+        half: Array,
+        low: Array,
+        high: Array,
+        radius: float,
+        height: Array,
+        slope: float = 0.0,
+    ) -> Array:
+        """Return (K, R, N) how far it is to K boxes that have a lower and an upper edge.
+
+        Args:
+            centre: As for `to_boxes`.
+            half: As for `to_boxes`.
+            low: (K, N) heights of the lower edges.
+            high: (K, N) heights of the upper edges.
+            radius: Of the spheres.
+            height: (N,) at which they start.
+            slope: By how much they rise in a metre. Those that start below a box miss it.
+        """
+        near, course = self._near(centre, half, radius)
+        box, _, area = near
+        low, high, height = low[box, area], high[box, area], height[area]
+        found = np.zeros(len(box))
+        # Farther on, a sphere is higher, and what it meets is narrower. As slopes are small, two
+        # more looks find where.
+        for _ in range(3 if slope else 1):
+            at = height + slope * found
+            beside = np.maximum(low - at, at - high)
+            found = _enter_box(course, radius_at_edge(radius, beside))
+            found[beside >= radius] = np.inf
+        travel = np.full((centre.shape[1], *self.direction.shape[1:]), np.inf)
+        travel[near] = found
+        return travel
+
+    def _near(
+        self, centre: Array, half: Array, radius: ArrayLike
+    ) -> tuple[tuple[NDArray[np.intp], ...], Array]:
+        """Find which rays meet boxes that are larger by the radius, with sharp corners.
+
+        Returns:
+            Indices of box, ray and area, n of each; and for `_enter_box` (3, 2, n).
+        """
+        offset = self.origin[:, None] - centre[:, :, None]  # (2, K, 1, N)
+        half = half[:, :, None]
+        inverse = self.inverse[:, None]
+        middle = -offset * inverse
+        span = (half + np.asarray(radius, np.float64)) * np.abs(inverse)
+        leave = np.minimum(*(middle + span))
+        near = np.nonzero((np.maximum(*(middle - span)) <= leave) & (leave >= 0.0))
+        box, ray, area = near
+        offset, half = (
+            np.broadcast_to(value, middle.shape)[:, box, ray, area] for value in (offset, half)
+        )
+        return near, np.stack([offset, self.direction[:, ray, area], half])
+
+    def to_discs(self, centre: Array, radius: ArrayLike) -> Array:
+        """Return (K, R, N) how far it is to K discs; infinite where it misses.
+
+        Args:
+            centre: (2, K, N).
+            radius: Of a sphere and a disc together, or (N,).
+        """
+        apart = centre[:, :, None] - self.origin[:, None]  # (2, K, 1, N)
+        closest = np.einsum("xkrn,xrn->krn", apart, self.direction)
+        square = closest**2 - np.einsum("xkrn,xkrn->krn", apart, apart) + np.square(radius)
+        with np.errstate(invalid="ignore"):
+            travel: Array = closest - np.sqrt(square)
+        travel[~(travel >= 0.0)] = np.inf
+        return travel
+
+
+def _enter_box(course: Array, radius: Array) -> Array:
+    """Return (n,) how far spheres travel until they meet boxes, infinite where they never do.
+
+    A sphere's centre meets a box where a point meets the box made larger by the sphere's radius,
+    with round corners.
+
+    Args:
+        course: (3, 2, n): where the spheres start, seen from the centres of the boxes; the unit
+            vectors of where they go; half the lengths of the boxes.
+        radius: (n,) of the spheres.
+    """
+    offset, direction, half = course
+    inverse = 1.0 / (direction + np.copysign(_TINY, direction))
+    middle, span = -offset * inverse, (half + radius) * np.abs(inverse)
+    enter, leave = np.maximum(*(middle - span)), np.minimum(*(middle + span))
+    start = np.maximum(enter, 0.0)
+    point = offset + direction * start
+    beyond = np.abs(point) - half
+    approach = -np.einsum("kn,kn->n", beyond * np.sign(point), direction)
+    square = approach**2 - np.einsum("kn,kn->n", beyond, beyond) + radius**2
+    to_arc = approach - np.sqrt(np.maximum(square, 0.0))
+    at_corner = (beyond > 0.0).all(axis=0)
+    is_met = np.where(at_corner, (square >= 0.0) & (to_arc >= 0.0), enter >= 0.0)
+    is_met &= enter <= leave
+    return np.where(is_met, np.where(at_corner, start + to_arc, enter), np.inf)
+
+
+def radius_at_edge(radius: float, height: ArrayLike) -> Array:
+    """Return the radius that a sphere has where its centre is so far above an edge.
+
+    Above by more than its radius, or exactly that, it is as thin as a line: it passes over, or
+    just grazes; who asks must know which.
+    """
+    above = np.minimum(np.maximum(height, 0.0), radius)
+    result: Array = np.sqrt(radius**2 - above**2)
+    return result

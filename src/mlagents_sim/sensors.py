@@ -1,0 +1,195 @@
+"""What agents sense, encoded as Unity's sensors do: rays and grids.
+
+Source: example environments, sections 1.4 and 1.5.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlagents_envs.base_env import (
+    DimensionProperty,
+    FloatArray,
+    ObservationSpec,
+    ObservationType,
+)
+from mlagents_sim.planar import Array, Mask, X, Z, in_frame
+
+Indices = NDArray[np.intp]
+
+
+class RaySensor:
+    """Rays on either side of where an agent looks, and what each of them meets first.
+
+    A ray's part of the observation is a 1 for the tag that was hit, of T, then a 1 if there was
+    nothing, then the distance as a fraction of the length, 1 for nothing.
+
+    Args:
+        per_side: Rays to the left, and as many to the right; there is one more straight ahead.
+        max_degrees: Of the outermost from the one ahead.
+        length: Of each ray, in m.
+        n_tags: T.
+
+    Attributes:
+        directions: (2, R) unit vectors to the right of the agent and ahead, in the order of the
+            observation: ahead, then right and left by turns, ever farther out.
+        size: Numbers in an observation.
+    """
+
+    def __init__(self, *, per_side: int, max_degrees: float, length: float, n_tags: int) -> None:
+        aside = np.arange(1, per_side + 1) * (max_degrees / per_side)
+        angles = np.concatenate([[0.0], np.stack([aside, -aside], axis=1).ravel()])
+        self.directions = np.empty((2, len(angles)))
+        self.directions[X], self.directions[Z] = (
+            np.sin(np.radians(angles)),
+            np.cos(np.radians(angles)),
+        )
+        self.size = len(angles) * (n_tags + 2)
+        self._length = length
+        self._n_tags = n_tags
+
+    def spec(self, name: str) -> ObservationSpec:
+        """Describe the observation."""
+        return ObservationSpec.vector(self.size, name)
+
+    def observe(self, travels: Sequence[Array], tags: Sequence[int]) -> FloatArray:
+        """Encode how far it is to things, each (R, N), of these tags: (N, size)."""
+        n_rays, n = travels[0].shape
+        nearest, tag = travels[0], np.full((n_rays, n), tags[0])
+        for travel, its_tag in zip(travels[1:], tags[1:], strict=True):
+            is_nearer = travel < nearest
+            nearest = np.where(is_nearer, travel, nearest)
+            tag[is_nearer] = its_tag
+        tag[nearest > self._length] = self._n_tags
+        seen = np.zeros((n, n_rays, self._n_tags + 2), np.float32)
+        seen[:, :, -1] = np.minimum(nearest / self._length, 1.0).T
+        np.put_along_axis(seen, tag.T[..., None], 1.0, axis=2)
+        return seen.reshape(n, self.size)
+
+
+class Marks(NamedTuple):
+    """Which cells of which grids something covers; several things may cover the same.
+
+    Attributes:
+        cell: (n,) indices of agent, column and row: to the right and ahead, from left and back.
+        tag: (n,) of what is there.
+        distance: (n,) from the agent to the nearest point of that, in m.
+    """
+
+    cell: tuple[Indices, Indices, Indices]
+    tag: Indices
+    distance: Array
+
+
+class GridSensor:
+    """A square grid that an agent carries around, and the tag of the nearest thing in each cell.
+
+    Things are seen from the agent: `place` is how far to its right and how far ahead they are.
+
+    Args:
+        n_cells: Along either side.
+        cell_m: Length of a cell.
+        n_tags: Number of tags, of one channel each.
+
+    Attributes:
+        reach_m: How far to the right and ahead the grid goes.
+    """
+
+    def __init__(self, *, n_cells: int, cell_m: float, n_tags: int) -> None:
+        self.reach_m = n_cells * cell_m / 2
+        self._n_cells, self._cell_m, self._n_tags = n_cells, cell_m, n_tags
+
+    def spec(self, name: str) -> ObservationSpec:
+        """Describe the observation."""
+        neighbours = DimensionProperty.TRANSLATIONAL_EQUIVARIANCE
+        return ObservationSpec(
+            (self._n_tags, self._n_cells, self._n_cells),
+            (DimensionProperty.NONE, neighbours, neighbours),
+            ObservationType.DEFAULT,
+            name,
+        )
+
+    def discs(
+        self, agent: Indices, place: Array, radius: Array, tag: Indices, distance: Array
+    ) -> Marks:
+        """Mark what n discs cover: agent, radius, tag and distance are (n,), place is (2, n)."""
+        cells, offset = self._around(place, radius)
+        aside = np.maximum(np.abs(offset) - self._cell_m / 2, 0.0)
+        is_covered = (aside * aside).sum(axis=0) < np.square(radius)[:, None]
+        return self._marks(agent, cells, is_covered, tag, distance)
+
+    def squares(
+        self,
+        agent: Indices,
+        place: Array,
+        heading: Array,
+        half: Array,
+        tag: Indices,
+        distance: Array,
+    ) -> Marks:
+        """Mark what n squares cover: half their edges are (n,), headings as seen are (2, n)."""
+        spread = np.abs(heading).sum(axis=0)  # how far a turned square reaches, by half its edge
+        cells, offset = self._around(place, half * spread)
+        by_cell = np.abs(offset) < (half * spread + self._cell_m / 2)[:, None]
+        by_square = np.abs(in_frame(heading[..., None], offset))
+        by_square = by_square < (half + self._cell_m / 2 * spread)[:, None]
+        is_covered = (by_cell & by_square).all(axis=0)
+        return self._marks(agent, cells, is_covered, tag, distance)
+
+    def walls(
+        self, agent: Indices, normal: Array, distance: Array, thickness: float, tag: int
+    ) -> Marks:
+        """Mark what n endless walls cover that are so far away in the direction of (2, n) normals.
+
+        Only the walls that reach into a grid are looked at.
+        """
+        spread = np.abs(normal).sum(axis=0)
+        near = np.flatnonzero(distance < self.reach_m * spread)
+        normal, distance, spread = normal[:, near], distance[near, None, None], spread[near]
+        middles = (np.arange(self._n_cells) - (self._n_cells - 1) / 2) * self._cell_m
+        right, ahead = normal[..., None] * middles  # (n, columns), (n, rows)
+        depth = right[:, :, None] + ahead[:, None] - distance
+        margin = (spread * self._cell_m / 2)[:, None, None]
+        wall, column, row = np.nonzero((depth > -margin) & (depth < thickness + margin))
+        tags = np.full(len(wall), tag)
+        return Marks((agent[near][wall], column, row), tags, distance[wall, 0, 0])
+
+    def observe(self, n_agents: int, marks: Sequence[Marks]) -> FloatArray:
+        """Encode all that was marked: (n_agents, n_tags, n_cells, n_cells).
+
+        Rows run from what is on the right to what is on the left, columns from back to ahead.
+        """
+        agent, column, row = (
+            np.concatenate(parts) for parts in zip(*(m.cell for m in marks), strict=True)
+        )
+        tag = np.concatenate([m.tag for m in marks])
+        # The nearest is written last, and stays.
+        order = np.argsort(-np.concatenate([m.distance for m in marks]), kind="stable")
+        nearest = np.full((n_agents, self._n_cells, self._n_cells), -1, np.int8)
+        nearest[agent[order], self._n_cells - 1 - column[order], row[order]] = tag[order]
+        agent, column, row = np.nonzero(nearest >= 0)
+        seen = np.zeros((n_agents, *self.spec("").shape), np.float32)
+        seen[agent, nearest[agent, column, row], column, row] = 1.0
+        return seen
+
+    def _around(self, place: Array, reach: Array) -> tuple[NDArray[np.intp], Array]:
+        """Return (2, n, W) indices of all cells that n things could cover, and where they are.
+
+        The second is (2, n, W): from the things to the middles of the cells.
+        """
+        lowest = np.floor((place - reach + self.reach_m) / self._cell_m)
+        width = int(np.ceil(2 * reach.max(initial=0.0) / self._cell_m)) + 1
+        window = np.stack(np.meshgrid(range(width), range(width))).reshape(2, 1, -1)
+        cells = lowest[:, :, None] + window
+        middles = (cells - (self._n_cells - 1) / 2) * self._cell_m
+        return cells.astype(np.intp), middles - place[:, :, None]
+
+    def _marks(
+        self, agent: Indices, cells: Indices, is_covered: Mask, tag: Indices, distance: Array
+    ) -> Marks:
+        is_inside = ((cells >= 0) & (cells < self._n_cells)).all(axis=0)
+        thing, which = np.nonzero(is_covered & is_inside)
+        column, row = cells[:, thing, which]
+        return Marks((agent[thing], column, row), tag[thing], distance[thing])

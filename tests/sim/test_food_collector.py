@@ -1,0 +1,287 @@
+"""Food Collector, by hand, and with one who goes where the food is."""
+
+import numpy as np
+import pytest
+
+from mlagents_envs.base_env import ActionTuple, DecisionSteps
+from mlagents_envs.testing import check_env
+from mlagents_sim.examples.food_collector import (
+    AGENT_TAG,
+    BAD_TAG,
+    FALL_STEPS,
+    FROZEN_TAG,
+    GOOD_TAG,
+    WALL_TAG,
+    GridFoodCollector,
+    RayFoodCollector,
+)
+from mlagents_sim.planar import X, Z
+from worlds import Policy, at_random, play, set_discrete
+
+NAME = GridFoodCollector.behavior_name
+GOOD, BAD = 3, 30
+"""A piece of either kind."""
+
+
+def started(world=GridFoodCollector, **options):
+    """Make a world in which nothing is near: agents in the corners and one in the middle."""
+    env = world(**options)
+    env.reset()
+    env.bodies.velocity[:] = 0.0
+    env.bodies.heading[:] = [[[0.0]], [[1.0]]]
+    corners = np.array([[0, -40, -40, 40, 40], [0, -40, 40, -40, 40]], np.float64)
+    env.bodies.position[:] = corners[:, :, None]
+    env.food[:] = np.reshape([-45.0, 0.0], (2, 1, 1))
+    return env
+
+
+def do(env: GridFoodCollector, ahead=0.0, right=0.0, left_turn=0.0, shoot=0) -> None:
+    """Let the first agent of the first area do this for one decision; the others rest."""
+    continuous, discrete = np.zeros((env.n_agents, 3)), np.zeros((env.n_agents, 1))
+    continuous[0], discrete[0] = (ahead, right, left_turn), shoot
+    env.set_actions(NAME, ActionTuple(continuous, discrete))
+    env.step()
+
+
+def grid_of(env: GridFoodCollector) -> list[tuple[int, int, int]]:
+    """Return what the first agent sees: tag, cells to the right and ahead of the middle."""
+    seen = env.get_steps(NAME)[0].obs[0][0]
+    return [(tag, 19 - row, column - 20) for tag, row, column in np.argwhere(seen).tolist()]
+
+
+@pytest.mark.parametrize("num_areas", [1, 2])
+def test_food_collector_keeps_the_contract(num_areas: int):
+    check_env(lambda seed: GridFoodCollector(seed=seed, num_areas=num_areas), steps=25)
+
+
+def test_the_scene_is_as_published():
+    env = GridFoodCollector()
+    assert env.n_agents == 20
+    assert env.food.shape == (2, 50, 4)
+    (grid,) = env.behavior_spec.observation_specs
+    assert (grid.shape, grid.name) == ((5, 40, 40), "GridSensor")
+    assert env.behavior_spec.action_spec.continuous_size == 3
+    assert env.behavior_spec.action_spec.discrete_branches == (2,)
+
+
+def test_food_is_seen_as_a_disc():
+    # In the middle of a cell. At the grid, 0.24 m below its middle at least, it has a radius of
+    # 0.711 m, so it reaches just beyond the corners of that cell, 0.707 m away.
+    env = started()
+    env.food[:, BAD] = [[5.5], [10.5]]
+    env.food[:, GOOD] = [[-9.6], [-9.6]]
+    do(env)
+    bad = {cell for cell in grid_of(env) if cell[0] == BAD_TAG}
+    around = {(BAD_TAG, right, ahead) for right in (4, 5, 6) for ahead in (9, 10, 11)}
+    assert around <= bad
+    good = {cell for cell in grid_of(env) if cell[0] == GOOD_TAG}
+    assert (GOOD_TAG, -10, -10) in good and (GOOD_TAG, -8, -10) not in good
+
+
+def test_the_grid_turns_with_the_agent():
+    env = started()
+    env.food[:, GOOD] = [[10.5], [0.0]]
+    for _ in range(3):
+        do(env, left_turn=-1.0)
+    np.testing.assert_allclose(env.bodies.heading[:, 0, 0], [1.0, 0.0], atol=1e-9)
+    assert (GOOD_TAG, 0, 10) in grid_of(env)
+
+
+def test_others_are_seen_frozen_or_not():
+    env = started()
+    env.bodies.position[:, 1, 0] = 3.5, -6.5
+    env.frozen[2, 0] = 50
+    env.bodies.position[:, 2, 0] = -3.5, -6.5
+    do(env)
+    # Squares of 1 m, which fill one cell and just touch the next.
+    assert {(AGENT_TAG, 3, -7), (FROZEN_TAG, -4, -7)} <= set(grid_of(env))
+
+
+def test_walls_are_seen_as_bands():
+    env = started()
+    env.bodies.position[X, 0] = 40.0
+    do(env)
+    seen = {cell for cell in grid_of(env) if cell[0] == WALL_TAG}
+    assert {(WALL_TAG, 10, ahead) for ahead in range(-20, 20)} <= seen
+    assert all(right in (9, 10, 11) for _, right, _ in seen)
+
+
+@pytest.mark.parametrize(("piece", "reward"), [(GOOD, 1.0), (BAD, -1.0)])
+def test_food_pays_when_touched_and_comes_back_elsewhere(piece: int, reward: float):
+    env = started()
+    env.food[:, piece, 0] = 0.0, 1.2  # the agent's front is 0.7 m away
+    do(env)
+    decisions, terminals = env.get_steps(NAME)
+    assert len(terminals) == 0
+    assert decisions.reward.tolist() == [reward] + [0.0] * 19
+    assert env.falling[piece, 0] == FALL_STEPS - 4
+    assert not any(tag in (GOOD_TAG, BAD_TAG) for tag, _, _ in grid_of(env))
+    env.food[:, piece, 0] = 0.0, 1.2
+    do(env)
+    assert env.get_steps(NAME)[0].reward[0] == 0.0  # it is still in the air
+
+
+def test_pushes_by_hand():
+    # v = (v + 2) (1 - 0.5 * 0.02) - 0.6 * 9.81 * 0.02, at an angle: forward 0.6, right 0.8. Faster
+    # than 5 m/s, it loses 5 % before the push.
+    env = started()
+    do(env, ahead=0.6, right=0.8)
+    speed = place = 0.0
+    for _ in range(5):
+        speed *= 0.95 if speed > 5.0 else 1.0
+        speed = (speed + 2.0) * 0.99 - 0.11772
+        place += speed * 0.02
+    np.testing.assert_allclose(env.bodies.position[:, 0, 0], [0.8 * place, 0.6 * place], rtol=1e-6)
+
+
+def test_who_shoots_is_slower():
+    # v = (0.75 v + 1) (1 - 0.5 * 0.02) - 0.6 * 9.81 * 0.02.
+    env = started()
+    do(env, ahead=1.0, shoot=1)
+    speed = 0.0
+    for _ in range(5):
+        speed = (0.75 * speed + 1.0) * 0.99 - 0.11772
+    np.testing.assert_allclose(env.bodies.velocity[Z, 0, 0], speed)
+
+
+@pytest.mark.parametrize(
+    ("other", "food", "is_hit"),
+    [
+        ((0.0, 20.0), (-9.0, 9.0), True),
+        ((2.4, 20.0), (-9.0, 9.0), True),  # the laser is 2 m thick, the agent 0.5
+        ((2.6, 20.0), (-9.0, 9.0), False),
+        ((0.0, 28.0), (-9.0, 9.0), False),  # too far
+        ((0.0, -9.0), (-9.0, 9.0), False),  # behind
+        ((0.0, 20.0), (0.0, 10.0), False),  # food is in the way
+        ((0.0, 10.0), (0.0, 20.0), True),  # food is behind
+    ],
+)
+def test_the_laser_freezes_what_it_hits_first(other, food, is_hit: bool):
+    env = started()
+    env.bodies.position[:, 3, 0] = other
+    env.food[:, GOOD, 0] = food
+    do(env, shoot=1)
+    assert (env.frozen[3, 0] > 0) == is_hit
+    assert np.count_nonzero(env.frozen) == is_hit
+
+
+def test_who_is_frozen_rests_for_four_seconds():
+    env = started()
+    env.frozen[0, 0] = 200
+    place = env.bodies.position[:, 0, 0].copy()
+    for _ in range(39):
+        do(env, ahead=1.0, left_turn=1.0, shoot=1)
+        assert not env.is_shooting[0, 0]
+    np.testing.assert_array_equal(env.bodies.position[:, 0, 0], place)
+    for _ in range(2):
+        do(env, ahead=1.0)
+    assert (env.bodies.position[:, 0, 0] != place).any()
+
+
+def test_starts_are_spread_and_food_outlives_episodes():
+    env = GridFoodCollector(num_areas=10, seed=1)
+    env.reset()
+    assert (np.abs(env.bodies.position) <= 45).all() and env.bodies.position.std() > 20
+    assert (np.abs(env.food) <= 45).all() and env.food.std() > 20
+    food = env.food.copy()
+    env.end(np.arange(env.n_agents), interrupted=True)
+    np.testing.assert_array_equal(env.food, food)
+    env.reset()
+    assert (env.food != food).all()
+
+
+def test_agents_have_the_size_of_the_parameter():
+    env = GridFoodCollector(parameters={"agent_scale": 3.0})
+    env.reset()
+    assert (env.bodies.half == 1.5).all()
+
+
+def to_the_nearest(env: GridFoodCollector) -> Policy:
+    """Make a policy that turns to the nearest good food it sees, and goes on."""
+
+    def policy(decisions: DecisionSteps) -> ActionTuple:
+        seen = decisions.obs[0][:, GOOD_TAG]
+        right, ahead = 19.5 - np.arange(40)[:, None], np.arange(40) - 19.5
+        distance = np.where(seen > 0, np.hypot(right, ahead), np.inf).reshape(len(seen), -1)
+        cell = distance.argmin(axis=1)
+        aside = np.arctan2(right[cell // 40, 0], ahead[cell % 40])
+        aside = np.where(np.isfinite(distance.min(axis=1)), aside, 0.5)
+        continuous = np.stack([0.3 + 0 * aside, 0 * aside, -aside / np.radians(30)], axis=1)
+        return ActionTuple(continuous, np.zeros((len(seen), 1)))
+
+    return policy
+
+
+def test_one_who_goes_for_food_gets_it_and_chance_does_not():
+    env = GridFoodCollector(seed=2)
+    env.max_steps = 1000  # a fifth of an episode
+    gathered = play(env, to_the_nearest(env), episodes=20).returns
+    assert gathered.mean() > 5.0
+    env = GridFoodCollector(seed=2)
+    env.max_steps = 1000
+    chance = play(env, at_random(env), episodes=20).returns
+    assert np.abs(chance.mean()) < 2.0
+
+
+def test_nobody_leaves_the_area_whatever_they_do():
+    env = GridFoodCollector(seed=3)
+    policy = at_random(env)
+    env.reset()
+    for _ in range(100):
+        env.set_actions(NAME, policy(env.get_steps(NAME)[0]))
+        env.step()
+        assert (np.abs(env.bodies.position) < 50.0).all()
+        assert np.isfinite(env.bodies.velocity).all()
+
+
+# The variant with rays.
+
+
+def test_rays_keep_the_contract():
+    check_env(lambda seed: RayFoodCollector(seed=seed), steps=25)
+
+
+def test_rays_by_hand():
+    env = started(RayFoodCollector)
+    env.bodies.position[:, 2, 0] = 0.0, 30.0
+    env.frozen[2, 0] = 50
+    set_discrete(env, 0, 0, 0, 0)
+    rays, own = (batch[0] for batch in env.get_steps(env.behavior_name)[0].obs)
+    rays = rays.reshape(7, 7)
+    # The frozen agent's face is at 29.5, touched by a sphere of 0.5 at 29.
+    np.testing.assert_allclose(rays[0], [0, 0, 0, 0, 1, 0, 29 / 50], rtol=1e-6)
+    np.testing.assert_allclose(own, [0, 0, 0, 0])
+    # Food: spheres of 0.5 and 0.75 whose middles differ by 0.25 in height touch at sqrt(1.5).
+    env.food[:, BAD] = [[0.0], [12.0]]
+    env.frozen[2, 0] = 0
+    set_discrete(env, 0, 0, 0, 1)
+    rays, own = (batch[0] for batch in env.get_steps(env.behavior_name)[0].obs)
+    np.testing.assert_allclose(
+        rays.reshape(7, 7)[0], [0, 0, 0, 1, 0, 0, (12 - np.sqrt(1.5)) / 50], rtol=1e-6
+    )
+    np.testing.assert_allclose(own, [0, 0, 0, 1])
+
+
+@pytest.mark.parametrize(
+    ("action", "way"),
+    [
+        ((1, 0, 0, 0), (0, 1)),
+        ((2, 0, 0, 0), (0, -1)),
+        ((1, 1, 0, 0), (1, 0)),
+        ((0, 2, 0, 0), (-1, 0)),
+    ],
+)
+def test_choices_push_ahead_or_aside(action: tuple[int, ...], way: tuple[int, int]):
+    env = started(RayFoodCollector)
+    set_discrete(env, *action)
+    place = env.bodies.position[:, 0, 0]
+    np.testing.assert_allclose(place / np.hypot(*place), way, atol=1e-12)
+    own = env.get_steps(env.behavior_name)[0].obs[1][0]
+    np.testing.assert_allclose(own[:2], env.bodies.velocity[:, 0, 0], rtol=1e-6)
+
+
+@pytest.mark.parametrize(("turn", "degrees"), [(1, -30.0), (2, 30.0)])
+def test_choices_turn_left_and_right(turn: int, degrees: float):
+    env = started(RayFoodCollector)
+    set_discrete(env, 0, 0, turn, 0)
+    assert np.degrees(np.arctan2(*env.bodies.heading[:, 0, 0])) == pytest.approx(degrees)

@@ -1,0 +1,200 @@
+"""Push Block: by hand, with a policy trained in Unity, and against play recorded there."""
+
+import numpy as np
+import pytest
+
+from mlagents_envs.demonstration_file import read_demonstration
+from mlagents_envs.testing import check_env
+from mlagents_sim.examples.push_block import AGENT, BLOCK, PushBlock
+from mlagents_sim.planar import X, Z
+from shared_data import ROOT, require
+from worlds import at_random, of_unity, play, set_discrete
+
+NAME = PushBlock.behavior_name
+NOTHING, FORWARD, BACK, TURN_RIGHT, TURN_LEFT, LEFT, RIGHT = range(7)
+BLOCK_TAG, GOAL_TAG, WALL_TAG, NO_TAG, DISTANCE = range(5)
+
+
+def started(**options) -> PushBlock:
+    """Make a world whose agents stand in the middle and look ahead, the block far behind."""
+    env = PushBlock(**options)
+    env.reset()
+    env.bodies.position[:, AGENT] = 0.0
+    env.bodies.position[:, BLOCK] = [[9.0], [-5.0]]
+    return env
+
+
+def rays_of(env: PushBlock) -> tuple[np.ndarray, np.ndarray]:
+    """Return the newest raised and level rays of the first agent: (7, 5) each."""
+    raised, level = env.get_steps(NAME)[0].obs
+    return raised[0].reshape(3, 7, 5)[-1], level[0].reshape(3, 7, 5)[-1]
+
+
+@pytest.mark.parametrize("num_areas", [1, 2])
+def test_push_block_keeps_the_contract(num_areas: int):
+    check_env(lambda seed: PushBlock(seed=seed, num_areas=num_areas), steps=50)
+
+
+def test_the_scene_is_as_published():
+    env = PushBlock()
+    assert env.n_agents == 32
+    specs = env.behavior_spec.observation_specs
+    assert [(spec.shape, spec.name) for spec in specs] == [
+        ((105,), "StackingSensor_size3_OffsetRayPerceptionSensor"),
+        ((105,), "StackingSensor_size3_RayPerceptionSensor"),
+    ]
+
+
+def test_what_the_rays_see_by_hand():
+    env = started()
+    env.bodies.position[:, BLOCK] = [[0.0], [6.0]]
+    set_discrete(env, NOTHING)
+    raised, level = rays_of(env)
+    # Ahead: a block whose face is at 5, touched by a sphere of 0.5 at 4.5. To the right: a wall at
+    # 12.5, reached at 12, just within the ray. 30 degrees off ahead a ray passes the block by.
+    np.testing.assert_allclose(level[0], [1, 0, 0, 0, 4.5 / 12], rtol=1e-5)
+    np.testing.assert_allclose(level[5, [WALL_TAG, DISTANCE]], 1.0, rtol=1e-5)
+    np.testing.assert_allclose(level[3], [0, 0, 0, 1, 1])
+    # The raised rays pass over everything, and are too short for the wall.
+    np.testing.assert_allclose(raised, np.tile([0, 0, 0, 1, 1], (7, 1)))
+
+
+def test_the_goal_is_ahead_after_a_half_turn():
+    env = started()
+    for _ in range(9):
+        set_discrete(env, TURN_RIGHT)
+    _, level = rays_of(env)
+    np.testing.assert_allclose(env.bodies.heading[:, AGENT, 0], [0.0, -1.0], atol=1e-9)
+    np.testing.assert_allclose(level[0], [0, 1, 0, 0, 7.85 / 12], rtol=1e-5)
+    # 30 degrees to the right of it the goal is 1 / cos 30 times as far; so is it to the left.
+    np.testing.assert_allclose(level[1:3, DISTANCE] * 12, 7.85 / np.cos(np.pi / 6), rtol=1e-5)
+
+
+def test_frames_are_stacked_oldest_first_and_forgotten_at_the_end():
+    env = PushBlock()
+    env.reset()
+    seen = env.get_steps(NAME)[0].obs[1].reshape(32, 3, 35)
+    assert (seen[:, :2] == 0).all() and (seen[:, 2] != 0).any(axis=1).all()
+    set_discrete(env, FORWARD)
+    then = env.get_steps(NAME)[0].obs[1].reshape(32, 3, 35)
+    np.testing.assert_array_equal(then[:, 1], seen[:, 2])
+
+
+@pytest.mark.parametrize(
+    ("action", "expected"),
+    [(NOTHING, (0, 0)), (FORWARD, (0, 1)), (BACK, (0, -1)), (LEFT, (-0.75, 0)), (RIGHT, (0.75, 0))],
+)
+def test_pushes_move_as_recorded_in_unity(action: int, expected: tuple[float, float]):
+    # From rest 0.7448 m in one decision, then 1.6671 and 2.2749.
+    env = started()
+    env.bodies.velocity[:] = 0.0
+    places = []
+    for _ in range(3):
+        set_discrete(env, action)
+        places.append(env.bodies.position[:, AGENT, 0].copy())
+    moved = np.diff([np.zeros(2), *places], axis=0)
+    np.testing.assert_allclose(moved, np.outer([0.7448, 1.6671, 2.2749], expected), atol=2e-4)
+
+
+def test_a_block_slides_on_against_friction_and_drag():
+    # The floor's friction is (0 + 0.6) / 2: it takes 0.3 * 24.525 * 0.02 a step, after the drag.
+    env = started()
+    env.bodies.velocity[X, BLOCK] = -10.0
+    env.physics()
+    np.testing.assert_allclose(env.bodies.velocity[X, BLOCK], -(10 * 0.99 - 0.14715))
+
+
+def test_the_block_in_the_goal_pays_and_ends():
+    env = started()
+    env.bodies.position[:, BLOCK, 7] = 3.0, -7.34  # its face is 1 cm from the goal
+    set_discrete(env, NOTHING)
+    decisions, terminals = env.get_steps(NAME)
+    assert len(decisions) == 0
+    assert terminals.agent_id.tolist() == [7]
+    assert terminals.reward[0] == pytest.approx(5.0 - 0.0002)
+    assert not terminals.interrupted[0]
+    env.step()
+    # The others pay for five steps, the one that began anew for four.
+    assert env.get_steps(NAME)[0].reward[[0, 7]] == pytest.approx([-0.001, -0.0008])
+
+
+@pytest.mark.slow
+def test_time_runs_out_after_a_thousand_decisions():
+    env = PushBlock(num_areas=1, seed=2)
+    still = play(env, lambda decisions: env.behavior_spec.action_spec.empty_action(32), episodes=32)
+    np.testing.assert_allclose(still.returns, -1.0, rtol=1e-3)
+    assert (still.decisions == 1000).all()
+    assert env.get_steps(NAME)[1].interrupted.all()
+
+
+def test_starts_are_spread_and_free():
+    env = PushBlock(num_areas=20, seed=1)
+    env.reset()
+    agent, block = env.bodies.position.swapaxes(0, 1)
+    for place in (agent, block):
+        assert (np.abs(place) <= 6.25).all()
+        assert place[Z].min() > -8.35 + 2.5
+        assert (place.std(axis=1) > 3.0).all()
+
+
+def test_parameters_count_from_the_next_episode():
+    env = PushBlock(parameters={"block_scale": 4.0, "block_drag": 10.0, "dynamic_friction": 0.4})
+    env.reset()
+    assert (env.bodies.half[:, BLOCK] == 2.0).all()
+    env.bodies.velocity[X] = 3.0
+    env.bodies.position[:] = [[[0.0], [5.0]], [[0.0], [0.0]]]
+    env.physics()
+    # Agent: 3 (1 - 0.08) less (0 + 0.4) / 2 g dt; block: 3 (1 - 0.2) less (0.6 + 0.4) / 2 g dt.
+    np.testing.assert_allclose(env.bodies.velocity[X, :, 0], [2.76 - 0.0981, 2.4 - 0.24525])
+
+
+def test_nobody_leaves_the_room_whatever_they_do():
+    env = PushBlock(num_areas=4, seed=3)
+    policy = at_random(env)
+    env.reset()
+    for _ in range(300):
+        decisions, _ = env.get_steps(NAME)
+        if len(decisions):
+            env.set_actions(NAME, policy(decisions))
+        env.step()
+        # As in Unity, a step may carry the fast into a wall, which pushes them out again.
+        assert (np.abs(env.bodies.position) + env.bodies.extent() < 12.5 + 0.7).all()
+        assert env.bodies.position[Z].min() > -8.35 - 0.7
+
+
+@pytest.mark.slow
+def test_the_policy_trained_in_unity_scores_as_there():
+    policy = of_unity(require(ROOT / "models" / "PushBlock.onnx"))
+    assert play(PushBlock(seed=5), policy, episodes=200).returns.mean() >= 4.5
+
+
+@pytest.mark.slow
+def test_trained_play_looks_like_recorded_play():
+    # A person played the recording, so only the gross likeness counts.
+    recorded = read_demonstration(require(ROOT / "demonstrations" / "ExpertPushBlock.demo")).records
+    lengths = np.diff(np.flatnonzero(recorded.done))
+    env = PushBlock(seed=5)
+    policy = of_unity(require(ROOT / "models" / "PushBlock.onnx"))
+    raised, level = [], []
+
+    def watched(decisions):
+        raised.append(decisions.obs[0].reshape(-1, 3, 7, 5)[:, -1])
+        level.append(decisions.obs[1].reshape(-1, 3, 7, 5)[:, -1])
+        return policy(decisions)
+
+    ours = play(env, watched, episodes=200)
+    assert np.median(ours.decisions) == pytest.approx(np.median(lengths), rel=0.4)
+    for sensor, seen in zip(recorded.obs, (raised, level), strict=True):
+        theirs = sensor.reshape(-1, 3, 7, 5)[:, -1].mean(axis=(0, 1))
+        np.testing.assert_allclose(np.concatenate(seen).mean(axis=(0, 1)), theirs, atol=0.1)
+
+
+def test_the_picture_shows_what_moves_in_its_room():
+    env = started()
+    before = env.render()
+    assert before.dtype == np.uint8
+    assert before.shape[2] == 3 and before.shape[0] <= 720 and before.shape[1] <= 960
+    env.bodies.position[X, AGENT, 0] += 3.0
+    changed = np.argwhere((env.render() != before).any(axis=2))
+    assert len(changed)
+    assert (changed.max(axis=0) < 960 / 7).all()  # the first tile alone

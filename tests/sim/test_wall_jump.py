@@ -1,0 +1,283 @@
+"""Wall Jump, by hand, and with those who know how to get over."""
+
+import math
+
+import numpy as np
+import pytest
+
+from mlagents_envs.base_env import ActionTuple, DecisionSteps
+from mlagents_envs.testing import check_env
+from mlagents_sim.examples.wall_jump import (
+    AGENT,
+    BLOCK,
+    GOAL_AT,
+    BigWallJump,
+    SmallWallJump,
+)
+from mlagents_sim.planar import X, Z, in_frame
+from mlagents_sim.world import ALL
+from worlds import Policy, at_random, play, set_discrete
+
+WALK, JUMP = (1, 0, 0, 0), (0, 0, 0, 1)
+STAY = (0, 0, 0, 0)
+WALL_TAG, GOAL_TAG, BLOCK_TAG, NO_TAG, DISTANCE = range(5)
+
+
+def started(world=BigWallJump, **options):
+    """Make a world whose agents stand at (0, -8) and look ahead, the block aside at (-7, -7)."""
+    env = world(**options)
+    env.reset()
+    put(env, (0.0, -8.0), (-7.0, -7.0))
+    return env
+
+
+def put(env, agent: tuple[float, float], block: tuple[float, float], height: float = 0.95) -> None:
+    """Put all agents and blocks somewhere, at rest."""
+    env.bodies.position[:, AGENT] = np.reshape(agent, (2, 1))
+    env.bodies.position[:, BLOCK] = np.reshape(block, (2, 1))
+    env.bodies.velocity[:] = 0.0
+    env.bodies.heading[:, AGENT] = [[0.0], [1.0]]
+    env.height[:] = height
+    env.climb[:] = 0.0
+    env._look_down(ALL)
+
+
+def observed(env) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the newest raised rays, level rays, (7, 5), and place of the first agent."""
+    raised, level, place = env.get_steps(env.behavior_name)[0].obs
+    return raised[0].reshape(6, 7, 5)[-1], level[0].reshape(6, 7, 5)[-1], place[0, -4:]
+
+
+@pytest.mark.parametrize("world", [SmallWallJump, BigWallJump])
+def test_both_worlds_keep_the_contract(world):
+    check_env(lambda seed: world(seed=seed), steps=40)
+
+
+def test_the_scene_is_as_published():
+    env = SmallWallJump()
+    assert env.n_agents == 24
+    specs = env.behavior_spec.observation_specs
+    assert [(spec.shape, spec.name) for spec in specs] == [
+        ((210,), "StackingSensor_size6_OffsetRayPerceptionSensor"),
+        ((210,), "StackingSensor_size6_RayPerceptionSensor"),
+        ((24,), "StackingSensor_size6_VectorSensor_size4"),
+    ]
+    assert env.behavior_spec.action_spec.discrete_branches == (3, 3, 3, 2)
+
+
+def test_observations_by_hand():
+    env = started()
+    set_discrete(env, *STAY)
+    raised, level, place = observed(env)
+    # The wall's face is at -2.73, 4.77 m from the sphere's front.
+    np.testing.assert_allclose(level[0], [1, 0, 0, 0, 4.77 / 20], rtol=1e-5)
+    # The raised sphere starts at 3.45. At the wall, after t of travel, it is h = 3.45 + t / 8 - 4
+    # above the edge and has a radius of sqrt(0.25 - h^2) there: t = 5.27 - 0.48, h = 0.05 + ...
+    travel = 4.77
+    for _ in range(50):
+        above = max(3.45 + travel / 8 - 4.0, 0.0)
+        travel = 5.27 - math.sqrt(0.25 - above**2)
+    np.testing.assert_allclose(raised[0], [1, 0, 0, 0, travel / 20], rtol=1e-4)
+    # To the left the block's near side is at x = -5.5, and z = -8 is beside its middle.
+    np.testing.assert_allclose(level[6], [0, 0, 1, 0, 5.0 / 20], rtol=1e-5)
+    np.testing.assert_allclose(raised[6], [0, 0, 0, 1, 1])
+    np.testing.assert_allclose(place, [0.0, 0.95 / 20, -4.0 / 20, 1.0], atol=1e-6)
+
+
+def test_the_goal_is_seen_from_behind_the_wall():
+    env = started()
+    put(env, (0.0, 2.93), (-7.0, -7.0))
+    set_discrete(env, *STAY)
+    raised, level, _ = observed(env)
+    for rays in (raised, level):
+        np.testing.assert_allclose(rays[5], [0, 1, 0, 0, (4.37 - 0.5) / 20], rtol=1e-5)
+
+
+def test_a_jump_rises_nearly_to_its_height_and_ends_where_it_began():
+    env = started()
+    set_discrete(env, *JUMP)
+    heights = []
+    for _ in range(60):
+        env.act()
+        env.physics()
+        heights.append(env.height[0])
+        env._wants_to_jump[:] = False
+    assert 0.95 + 2.4 < max(heights) < 0.95 + 2.75
+    assert heights[-1] == pytest.approx(0.95)
+    assert (np.array(heights) > 0.949).all()
+
+
+def test_nobody_jumps_off_the_air():
+    env = started()
+    highest = 0.0
+    for _ in range(40):
+        set_discrete(env, *JUMP)
+        highest = max(highest, env.height.max())
+    assert highest < 0.95 + 2.75 + 0.6  # a jump may begin up to 0.55 m above the ground
+
+
+def test_pushes_are_halved_in_the_air():
+    env = started()
+    env._forward[:] = 1.0
+    env.act()
+    np.testing.assert_allclose(env.bodies.velocity[Z, AGENT], 3.0)
+    put(env, (0.0, -8.0), (-7.0, -7.0), height=4.0)
+    env.act()
+    np.testing.assert_allclose(env.bodies.velocity[Z, AGENT], 1.5)
+    np.testing.assert_allclose(env.climb, -2.22)  # 111 m/s2
+
+
+def test_a_step_aside_takes_the_place_of_one_ahead():
+    env = started()
+    set_discrete(env, 1, 0, 2, 0)
+    x, z = env.bodies.position[:, AGENT, 0]
+    assert x > 0.1
+    assert z == pytest.approx(-8.0)
+
+
+def test_a_step_on_the_ground_by_hand():
+    # v = (v + 3) (1 - 2 * 0.02) - 0.6 * 26.98 * 0.02; friction comes before the drag, though.
+    env = started()
+    set_discrete(env, *WALK)
+    speed, place = 0.0, -8.0
+    for _ in range(5):
+        speed = (speed + 3.0) * 0.96 - 0.32376
+        place += speed * 0.02
+    np.testing.assert_allclose(env.bodies.position[Z, AGENT, 0], place)
+
+
+def test_walls_keep_back_who_walks():
+    env = started()
+    for _ in range(30):
+        set_discrete(env, *WALK)
+        assert env.bodies.position[Z, AGENT].max() < -2.7
+    put(env, (0.0, -8.0), (0.0, -6.0))
+    for _ in range(30):
+        set_discrete(env, *WALK)
+        assert env.bodies.position[Z, BLOCK].max() < -2.73 - 1.2
+    assert env.bodies.position[Z, BLOCK].min() > -4.6
+
+
+def test_one_may_stand_on_the_block_and_ride():
+    env = started()
+    put(env, (0.0, -8.0), (0.0, -8.0), height=3.5)
+    for _ in range(10):
+        set_discrete(env, *STAY)
+    np.testing.assert_allclose(env.height, 3.0)
+    # Who brakes on the block drags it along: together they keep their momentum, but for drag.
+    env.bodies.velocity[Z, AGENT] = 2.0
+    env.physics()
+    before = 25.0 * 2.0
+    env.act()
+    agent, block = env.bodies.velocity[Z, :2, 0]
+    assert block > 0.0
+    assert 25.0 * agent + 10.0 * block == pytest.approx(before, rel=0.06)
+
+
+@pytest.mark.parametrize(
+    ("agent", "block"),
+    [((10.6, -8.0), (0.0, -6.0)), ((0.0, -14.6), (0.0, -6.0)), ((0.0, -8.0), (-10.6, -6.0))],
+)
+def test_off_the_platform_costs_and_ends(agent: tuple[float, float], block: tuple[float, float]):
+    env = started()
+    env.bodies.position[:, AGENT, 5] = agent
+    env.bodies.position[:, BLOCK, 5] = block
+    set_discrete(env, *STAY)
+    _, terminals = env.get_steps(env.behavior_name)
+    assert terminals.agent_id.tolist() == [5]
+    assert terminals.reward.tolist() == [-1.0]
+    assert not terminals.interrupted[0]
+
+
+def test_the_goal_pays_those_who_have_ground_below():
+    env = started()
+    put(env, (6.0, 2.0), (0.0, -7.0), height=3.0)
+    env.physics()
+    assert (env.reward == 0.0).all()  # in the goal, but in the air
+    put(env, (6.0, 2.0), (0.0, -7.0))
+    set_discrete(env, *STAY)
+    _, terminals = env.get_steps(env.behavior_name)
+    assert (terminals.reward == 1.0).all() and len(terminals) == 24
+    assert not terminals.interrupted.any()
+
+
+@pytest.mark.slow
+def test_time_runs_out_after_four_hundred_decisions():
+    env = SmallWallJump(seed=2)
+    still = play(env, lambda decisions: env.behavior_spec.action_spec.empty_action(24), episodes=24)
+    np.testing.assert_allclose(still.returns, -1.0, rtol=1e-3)
+    assert (still.decisions == 400).all()
+
+
+def test_walls_are_as_the_parameters_say():
+    env = SmallWallJump(num_areas=20)
+    env.reset()
+    assert set(env.wall_top.tolist()) == {0.0, 2.0}
+    assert 0.4 < (env.wall_top == 0.0).mean() < 0.6
+    env = BigWallJump(parameters={"big_wall_height": 5.0})
+    env.reset()
+    assert (env.wall_top == 2.5).all()
+
+
+def over_the_wall(env, *, by_block: bool) -> Policy:
+    """Make a policy that walks to the goal and jumps at the wall.
+
+    Or else it goes behind the block, pushes it to the wall, jumps on it and from there.
+    """
+
+    def policy(decisions: DecisionSteps) -> ActionTuple:
+        agents = decisions.agent_id
+        place, block = env.bodies.position[:, AGENT, agents], env.bodies.position[:, BLOCK, agents]
+        x, z = place
+        is_over = z > -1.0
+        jumps = (z > -4.2) & ~is_over
+        aim = np.stack([np.full(len(x), 6.37), np.zeros(len(x))])
+        if by_block:
+            is_up = env.height[agents] > 2.8
+            is_pushed = block[Z] > -4.4
+            is_beside = np.abs(x - block[X]) < 0.6
+            is_behind = z < block[Z] - 2.2
+            jumps = is_up | is_pushed & is_beside & (z > block[Z] - 3.0) & ~is_over
+            aim = np.where(is_behind, [block[X], z], [x, block[Z] - 3.5])
+            aim = np.where(is_beside & (is_behind | is_pushed), [block[X], 0.0 * z], aim)
+            aim = np.where(is_up, [x, 0.0 * z + 1.0], aim)
+        aim = np.where(is_over, GOAL_AT, aim)
+        right, ahead = in_frame(env.bodies.heading[:, AGENT, agents], aim - place)
+        aside = np.degrees(np.arctan2(right, ahead))
+        turn = np.where(np.abs(aside) > 16, np.where(aside > 0, 2, 1), 0)
+        speed = np.hypot(*env.bodies.velocity[:, AGENT, agents])
+        is_fast = (speed > 3.0 * np.hypot(*(aim - place))) & ~jumps
+        walks = (np.abs(aside) < 40) & ~is_fast
+        return ActionTuple(discrete=np.stack([walks, turn, 0 * turn, jumps], axis=1))
+
+    return policy
+
+
+def test_a_low_wall_is_jumped_over():
+    env = SmallWallJump(seed=1)
+    episodes = play(env, over_the_wall(env, by_block=False), episodes=60, max_steps=2000)
+    assert (episodes.returns > 0.9).mean() > 0.7
+
+
+def test_a_high_wall_is_got_over_by_the_block_alone():
+    env = BigWallJump(seed=1)
+    episodes = play(env, over_the_wall(env, by_block=True), episodes=30, max_steps=2000)
+    assert (episodes.returns > 0.5).mean() > 0.6
+    env = BigWallJump(seed=1)
+    put(env, (0.0, -8.0), (-7.0, -7.0))
+    episodes = play(env, over_the_wall(env, by_block=False), episodes=24, max_steps=200)
+    assert (episodes.returns < 0.0).all()
+
+
+def test_nothing_breaks_whatever_they_do():
+    env = BigWallJump(num_areas=4, seed=3)
+    policy = at_random(env)
+    env.reset()
+    for _ in range(200):
+        decisions, _ = env.get_steps(env.behavior_name)
+        if len(decisions):
+            env.set_actions(env.behavior_name, policy(decisions))
+        env.step()
+        assert np.isfinite(env.height).all()
+        assert (env.height > 0.45).all() and (env.height < 10.0).all()
+        assert (np.abs(env.bodies.position[:, AGENT]) < 16.0).all()
