@@ -1,4 +1,4 @@
-"""What a name stands for: an environment that can be made in this process.
+"""What a name stands for: a build to start, or what makes an environment in this process.
 
 factory = find_factory("3DBall")  # a registered name, gym:<id> or module:function
 env = call_factory(factory, seed=1)
@@ -10,11 +10,15 @@ import importlib
 import inspect
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from mlagents_envs.base_env import BaseEnv
+from mlagents_envs.environment import UnityEnvironment
 from mlagents_envs.exception import UnityEnvironmentException
+from mlagents_envs.launcher import find_executable
 from mlagents_envs.registry import UnityEnvRegistry, default_registry
+from mlagents_envs.registry.remote_registry_entry import RemoteRegistryEntry
 
 EnvironmentFactory = Callable[..., Any]
 """Makes a `BaseEnv` from some of the keywords that `call_factory` offers."""
@@ -25,6 +29,35 @@ _GYMNASIUM = "gym:"
 def is_factory_name(name: str) -> bool:
     """Return whether a name is `gym:<id>` or `module:function`, and nothing else."""
     return name.startswith(_GYMNASIUM) or bool(re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", name))
+
+
+def find_build(name: str) -> Callable[..., UnityEnvironment] | None:
+    """Find what starts a build; None where a name does not stand for a build.
+
+    An executable goes before a registered name, so that a build of one's own is never mistaken for
+    a world of the same name. A registered build is downloaded here, unless it has been before.
+
+    Returns:
+        What takes the arguments of `UnityEnvironment`, but for what to execute.
+
+    Raises:
+        UnityEnvironmentException: It is a path, and there is nothing to execute; or a registered
+            build cannot be downloaded.
+    """
+    if is_factory_name(name):
+        return None
+    try:
+        find_executable(name)
+    except UnityEnvironmentException:
+        if name in default_registry:
+            entry = default_registry[name]
+            if isinstance(entry, RemoteRegistryEntry):
+                entry.fetch()
+                return entry.make
+        elif Path(name).name != name or Path(name).exists():
+            raise  # a path: what is wrong with the file is the better answer
+        return None
+    return functools.partial(UnityEnvironment, name)
 
 
 def find_factory(name: str, *, registry: UnityEnvRegistry = default_registry) -> EnvironmentFactory:

@@ -16,6 +16,7 @@ from mlagents.trainers.rollout.environments import env_manager_maker
 from mlagents.trainers.rollout.simple_env_manager import SimpleEnvManager
 from mlagents.trainers.settings.load import load_run_options
 from mlagents.trainers.settings.parameters import Sampler
+from mlagents_envs import factories
 from mlagents_envs.base_env import BaseEnv
 from mlagents_envs.registry import UnityEnvRegistry
 from mlagents_envs.registry.remote_registry_entry import RemoteRegistryEntry
@@ -77,7 +78,8 @@ def start(tmp_path: Path, *arguments: str) -> None:
 @pytest.fixture
 def player(monkeypatch: pytest.MonkeyPatch) -> Noted:
     noted = Noted()
-    monkeypatch.setattr(environments, "UnityEnvironment", noted)
+    for module in (environments, factories):
+        monkeypatch.setattr(module, "UnityEnvironment", noted)
     return noted
 
 
@@ -146,7 +148,7 @@ def test_a_registered_build_is_fetched_once_and_told_what_an_executable_is(
     monkeypatch.setattr(entry, "fetch", noted.fetch)
     monkeypatch.setattr(entry, "make", noted)
     registry.register(entry)
-    monkeypatch.setattr(environments, "default_registry", registry)
+    monkeypatch.setattr(factories, "default_registry", registry)
 
     start(tmp_path, "--env", "Far", "--num-envs", "2")
 

@@ -18,12 +18,11 @@ from mlagents_envs.exception import UnityEnvironmentException
 from mlagents_envs.factories import (
     EnvironmentFactory,
     call_factory,
+    find_build,
     find_factory,
     is_factory_name,
 )
-from mlagents_envs.launcher import find_executable, player_log_file
-from mlagents_envs.registry import default_registry
-from mlagents_envs.registry.remote_registry_entry import RemoteRegistryEntry
+from mlagents_envs.launcher import player_log_file
 from mlagents_envs.side_channel.engine_configuration_channel import (
     EngineConfig,
     EngineConfigurationChannel,
@@ -38,8 +37,7 @@ def env_manager_maker(options: RunOptions, *, log_folder: Path) -> EnvManagerMak
     """Find out what `--env` names; what is returned makes its players.
 
     Nothing is the Unity Editor; else, in this order: `gym:<id>` for a Gymnasium environment,
-    `module:function`, an executable, a registered name. So a build of one's own is never mistaken
-    for a world of the same name.
+    `module:function`, an executable, a registered name.
 
     A build is a process of its own in any case. Everything else runs in this process if it is the
     only one; if there are several, each is played by `python -m mlagents_sim`.
@@ -56,20 +54,10 @@ def env_manager_maker(options: RunOptions, *, log_folder: Path) -> EnvManagerMak
     name = options.env_settings.env_path
     if name is None:
         return _players(options, UnityEnvironment)  # which listens for the Editor
-    if is_factory_name(name):
+    start = find_build(name)
+    if start is None:
         return _factory(options, name, log_folder)
-    try:
-        find_executable(name)
-    except UnityEnvironmentException:
-        if name in default_registry:
-            entry = default_registry[name]
-            if isinstance(entry, RemoteRegistryEntry):
-                entry.fetch()  # once, before several of them are started
-                return _players(options, entry.make, log_folder)
-        elif Path(name).name != name or Path(name).exists():
-            raise  # a path: what is wrong with the file is the better answer
-        return _factory(options, name, log_folder)
-    return _players(options, functools.partial(UnityEnvironment, name), log_folder)
+    return _players(options, start, log_folder)
 
 
 def _factory(options: RunOptions, name: str, log_folder: Path) -> EnvManagerMaker:
