@@ -1,5 +1,6 @@
 """A name becomes what makes an environment, and a wrong one an error that helps."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from guess_environment import GuessEnvironment
 from mlagents_envs.base_env import BaseEnv
 from mlagents_envs.exception import UnityEnvironmentException
-from mlagents_envs.factories import call_factory, find_factory, is_factory_name
+from mlagents_envs.factories import call_factory, find_build, find_factory, is_factory_name
 from mlagents_envs.registry import BaseRegistryEntry, UnityEnvRegistry
 
 
@@ -85,3 +86,23 @@ def needs_a_map(seed: int, map: str) -> BaseEnv:
 def test_what_is_no_factory_is_refused(factory: Any, text: str) -> None:
     with pytest.raises(UnityEnvironmentException, match=text):
         call_factory(factory, seed=1, num_areas=1)
+
+
+def test_a_build_goes_before_a_world_of_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert find_build("Basic") is None
+    Path("Basic").touch(mode=0o755)
+    assert find_build("Basic") is not None
+
+
+def test_what_is_made_in_this_process_is_no_build() -> None:
+    assert find_build("gym:CartPole-v1") is None
+    assert find_build("guess_environment:GuessEnvironment") is None
+    assert find_build("Unheard") is None
+
+
+def test_a_path_without_a_build_is_an_error_of_that_path(tmp_path: Path) -> None:
+    with pytest.raises(UnityEnvironmentException, match="is a folder, not an executable"):
+        find_build(str(tmp_path))
