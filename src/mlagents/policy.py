@@ -1,0 +1,427 @@
+"""`Policy`: a trained model that acts, wherever it was trained.
+
+    policy = Policy.load("results/first/3DBall.onnx")
+    policy.check(env.behavior_specs[behavior], behavior)
+    while True:
+        decisions, terminals = env.get_steps(behavior)
+        env.set_actions(behavior, policy.act(decisions, terminals))
+        env.step()
+
+A model keeps the contract between trainers and the engine (wire protocol, section 6). PyTorch is
+not needed to run one.
+
+Letters in shapes: N agents of this step, A continuous actions, K discrete branches, M memory size.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlagents.extras import needed_to_play
+from mlagents_envs.base_env import (
+    ActionTuple,
+    AgentId,
+    BehaviorName,
+    BehaviorSpec,
+    DecisionSteps,
+    FloatArray,
+    IntArray,
+    TerminalSteps,
+)
+from mlagents_envs.exception import UnityPolicyException
+from mlagents_envs.logging_util import get_logger
+
+logger = get_logger(__name__)
+
+Arrays = dict[str, NDArray[Any]]
+Runner = Callable[[Sequence[str], Arrays], Arrays]
+"""Runs a model: names of the outputs that are wanted, and all inputs, to these outputs."""
+
+_OBSERVATION = re.compile(r"obs_(\d+)")
+_MASKS, _MEMORY_IN, _MEMORY_OUT = "action_masks", "recurrent_in", "recurrent_out"
+
+# Inputs and outputs of version 2, the models of packages before 2.0.
+_VECTORS, _IMAGE = "vector_observation", re.compile(r"visual_observation_(\d+)")
+_ACTION, _IS_CONTINUOUS = "action", "is_continuous_control"
+
+_RANDOM_OPERATORS = ("Multinomial", "RandomNormalLike")
+
+
+class Policy:
+    """Acts for all agents of a behavior; keeps the memory of each if the model has any.
+
+    Models of version 3, which is the present one, and of version 2 are understood; the latter
+    without memory, as by the engine. They run on onnxruntime where that is installed, else on
+    onnx's own evaluator, which is much slower.
+
+    Args:
+        model: The content of an `.onnx` file.
+        name: What errors call it.
+        deterministic: Take the mean and the likeliest choices in place of samples.
+        seed: Of the samples: the same steps get the same actions.
+
+    Raises:
+        UnityPolicyException: It is no model, none that acts, or none that acts like this.
+        ModuleNotFoundError: onnx is not installed.
+    """
+
+    def __init__(
+        self, model: bytes, *, name: str = "model", deterministic: bool = False, seed: int = 0
+    ) -> None:
+        self.name = name
+        self._deterministic = deterministic
+        self._rng = np.random.default_rng(seed)
+        self._memories: dict[AgentId, FloatArray] = {}  # (M,) each
+        graph = _parse(model, name)
+        weights = {weight.name for weight in graph.graph.initializer}
+        self._axes = {
+            value.name: tuple(axis.dim_value for axis in value.type.tensor_type.shape.dim)
+            for value in graph.graph.input
+            if value.name not in weights
+        }  # of every input; 0 for any length
+        for key in self._axes:
+            self._require(key in (_MASKS, _MEMORY_IN) or _is_observation(key), f"takes {key!r}")
+        outputs = [value.name for value in graph.graph.output]
+        self._require("version_number" in outputs and "memory_size" in outputs, "has no version")
+        zeros = {key: np.zeros(np.maximum(axes, 1), np.float32) for key, axes in self._axes.items()}
+        try:
+            self._run = _runner(graph, self._rng, name)
+            at_zero = self._run(outputs, zeros)  # constants are outputs too
+        except Exception as error:  # the runtimes raise many kinds
+            raise UnityPolicyException(f"{name} cannot be run: {error}") from error
+        self._memory_size = int(at_zero["memory_size"].item())
+        self._continuous: str | None = None  # the outputs to act on
+        self._discrete: str | None = None
+        self._n_continuous = 0
+        self._branches: tuple[int, ...] | None = ()
+        # Of discrete actions, version 2 hands out the logarithm of each choice's probability, and
+        # not how many choices each branch has.
+        self._n_log_probs = 0
+        self._find_outputs(at_zero)
+
+    @classmethod
+    def load(cls, path: str | Path, *, deterministic: bool = False, seed: int = 0) -> Self:
+        """Read a model from its file.
+
+        Args:
+            path: Of the `.onnx` file.
+            deterministic: Take the mean and the likeliest choices in place of samples.
+            seed: Of the samples.
+
+        Raises:
+            UnityPolicyException: There is no such file, or the model is none that acts like this.
+            ModuleNotFoundError: onnx is not installed.
+        """
+        try:
+            model = Path(path).read_bytes()
+        except OSError as error:
+            raise UnityPolicyException(f"model {path} cannot be read: {error.strerror}") from error
+        return cls(model, name=str(path), deterministic=deterministic, seed=seed)
+
+    def check(self, spec: BehaviorSpec, behavior: BehaviorName = "") -> None:
+        """Raise unless the model fits a behavior.
+
+        An observation that the model does not read is no misfit: a trainer leaves out what it does
+        not use. A warning tells of it.
+
+        Args:
+            spec: Of the behavior.
+            behavior: Its name, for the error.
+
+        Raises:
+            UnityPolicyException: Observations or actions differ; the text has what is expected and
+                what the behavior has.
+        """
+        shapes = [observation.shape for observation in spec.observation_specs]
+        branches = spec.action_spec.discrete_branches
+        problems = []
+        unread = set(range(len(shapes)))
+        for key, (_, *axes) in self._axes.items():
+            if not _is_observation(key):
+                continue
+            read = _observations_of(key, [len(shape) for shape in shapes])
+            unread -= {*read}
+            has = shapes[read[0]] if len(read) == 1 else (sum(shapes[i][0] for i in read),)
+            if not read:
+                problems.append(f"{key}: expected an observation of {_text(axes)}, there is none")
+            elif len(has) != len(axes) or any(
+                a not in (0, b) for a, b in zip(axes, has, strict=True)
+            ):
+                names = ", ".join(repr(spec.observation_specs[i].name) for i in read)
+                problems.append(f"{key}: expected {_text(axes)}, {names} is {_text(has)}")
+        if self._n_continuous != spec.action_spec.continuous_size:
+            problems.append(
+                f"{self._n_continuous} continuous actions, the behavior has "
+                f"{spec.action_spec.continuous_size}"
+            )
+        if self._branches is None:  # version 2 tells no more than the sum
+            if self._n_log_probs != sum(branches):
+                problems.append(
+                    f"discrete actions of {self._n_log_probs} choices in all, the behavior has "
+                    f"{sum(branches)}"
+                )
+            self._branches = branches
+        elif self._branches != branches:
+            problems.append(
+                f"discrete branches {list(self._branches)}, the behavior has {list(branches)}"
+            )
+        if problems:
+            raise UnityPolicyException(
+                f"{self.name} does not fit the behavior {behavior!r}: {'; '.join(problems)}. Take "
+                "the model that was trained for this behavior."
+            )
+        if unread:
+            names = ", ".join(spec.observation_specs[i].name for i in sorted(unread))
+            logger.warning(f"{self.name} does not read these observations of {behavior!r}: {names}")
+
+    def act(self, decisions: DecisionSteps, terminals: TerminalSteps | None = None) -> ActionTuple:
+        """Decide for N agents.
+
+        Args:
+            decisions: Of agents that ask; what masks forbid is not done.
+            terminals: Of the same step: agents that ended, whose memory is forgotten first.
+        """
+        if terminals is not None:
+            self.forget(terminals.agent_id.tolist())
+        n_agents, n_branches = len(decisions), len(self._branches or ())
+        continuous = np.zeros((n_agents, self._n_continuous), np.float32)
+        discrete = np.zeros((n_agents, n_branches), np.int32)
+        if n_agents == 0:
+            return ActionTuple(continuous, discrete)
+        names = [self._continuous, self._discrete, _MEMORY_OUT if self._memory_size else None]
+        found = self._run(
+            [name for name in names if name is not None],
+            {key: self._input(key, decisions) for key in self._axes},
+        )
+        if self._memory_size:
+            memories = found[_MEMORY_OUT][:, 0].copy()
+            self._memories.update(zip(decisions.agent_id.tolist(), memories, strict=True))
+        if self._continuous is not None:
+            continuous = found[self._continuous]
+        if self._discrete is not None:
+            chosen = found[self._discrete]
+            discrete = self._choose(chosen) if self._n_log_probs else chosen.astype(np.int32)
+        return ActionTuple(continuous, discrete)
+
+    def forget(self, agents: Iterable[AgentId]) -> None:
+        """Forget what these agents remember; their next step begins an episode."""
+        for agent in agents:
+            self._memories.pop(agent, None)
+
+    def reset(self) -> None:
+        """Forget what all agents remember, as after a reset of the environment."""
+        self._memories.clear()
+
+    def _require(self, is_so: bool, otherwise: str) -> None:
+        if not is_so:
+            raise UnityPolicyException(
+                f"{self.name} is not a policy for agents: it {otherwise}. Give an .onnx file that "
+                "mlagents-learn or Unity's trainer exported."
+            )
+
+    def _find_outputs(self, at_zero: Arrays) -> None:
+        """Find out where actions come from, and of what sizes they are."""
+        version = int(at_zero["version_number"].item())
+        self._require(version in (2, 3), f"has version {version}, expected 2 or 3")
+        has_memory = _MEMORY_IN in self._axes and _MEMORY_OUT in at_zero
+        self._require(has_memory or not self._memory_size, "does not hand out its memory")
+        if "continuous_actions" in at_zero:
+            self._continuous = "continuous_actions"
+        if "discrete_actions" in at_zero:
+            self._discrete = "discrete_actions"
+        if self._continuous is self._discrete is None and _ACTION in at_zero:
+            if at_zero[_IS_CONTINUOUS].item():
+                self._continuous = _ACTION
+            else:
+                self._discrete = _ACTION
+        self._require(bool(self._continuous or self._discrete), "has no actions")
+        if self._continuous is not None:
+            self._n_continuous = at_zero[self._continuous].shape[1]
+        if self._discrete is not None and version == 2:
+            self._n_log_probs = at_zero[self._discrete].shape[1]
+            self._branches = None
+        elif self._discrete is not None:
+            sizes = at_zero["discrete_action_output_shape"]
+            self._branches = tuple(int(size) for size in sizes.ravel())
+        if self._deterministic:
+            self._continuous = self._deterministic_output(self._continuous, at_zero)
+            if not self._n_log_probs:
+                self._discrete = self._deterministic_output(self._discrete, at_zero)
+
+    def _deterministic_output(self, sampled: str | None, outputs: Iterable[str]) -> str | None:
+        if sampled is None:
+            return None
+        wanted = f"deterministic_{sampled}"
+        if wanted not in outputs:
+            raise UnityPolicyException(
+                f"{self.name} can only sample its actions: it was exported without {wanted!r}. "
+                "Let it act without deterministic."
+            )
+        return wanted
+
+    def _input(self, key: str, decisions: DecisionSteps) -> FloatArray:
+        """Return what goes into the input `key`, (N, ...)."""
+        if key == _MASKS:
+            assert decisions.action_mask is not None  # as `check` has seen
+            forbidden = np.concatenate(decisions.action_mask, axis=1)
+            return 1.0 - forbidden.astype(np.float32)
+        if key == _MEMORY_IN:
+            nothing = np.zeros(self._memory_size, np.float32)
+            held = [self._memories.get(agent, nothing) for agent in decisions.agent_id.tolist()]
+            return np.stack(held)[:, None]  # (N, 1, M)
+        read = _observations_of(key, [batch.ndim - 1 for batch in decisions.obs])
+        batches = [_as_floats(decisions.obs[i]) for i in read]
+        return batches[0] if len(batches) == 1 else np.concatenate(batches, axis=1)
+
+    def _choose(self, log_probs: FloatArray) -> IntArray:
+        """Choose in every branch, (N, K), by the log-probabilities of all, (N, sum of branches)."""
+        if self._branches is None:
+            raise UnityPolicyException(
+                f"{self.name} is of version 2 and does not know the sizes of its branches: call "
+                "check() with the behavior's specification first."
+            )
+        noise = 0.0 if self._deterministic else self._rng.gumbel(size=log_probs.shape)
+        of_branches = np.split(log_probs + noise, np.cumsum(self._branches)[:-1], axis=1)
+        return np.stack([branch.argmax(axis=1) for branch in of_branches], axis=1, dtype=np.int32)
+
+
+def find_model(where: str | Path, behavior: str, *, results_dir: str | Path = "results") -> Path:
+    """Find a model's file.
+
+    Args:
+        where: The file; or a run that has a model of the behavior, by its folder or its id.
+        behavior: Its name without the team.
+        results_dir: The folder of all runs.
+
+    Returns:
+        Of a run, the model of the latest step.
+
+    Raises:
+        UnityPolicyException: There is no such file, or no model of the behavior in the run.
+    """
+    if Path(where).is_file():
+        return Path(where)
+    run = next((run for run in (Path(where), Path(results_dir, where)) if run.is_dir()), None)
+    if run is None:
+        runs = sorted(path.parent.name for path in Path(results_dir).glob("*/run_logs"))
+        raise UnityPolicyException(
+            f"there is no model {str(where)!r}: neither a file, nor the folder or the id of a run. "
+            f"Runs in {str(results_dir)!r}: {', '.join(runs) or 'none'}."
+        )
+    by_step = {
+        int(found[1]): path
+        for path in run.joinpath(behavior).glob("*.onnx")
+        if (found := re.fullmatch(rf"{re.escape(behavior)}-(\d+)\.onnx", path.name))
+    }
+    final = run / f"{behavior}.onnx"  # equals one of the others, unless those were cleared away
+    if not by_step and not final.is_file():
+        others = sorted(path.name for path in run.glob("*.onnx"))
+        raise UnityPolicyException(
+            f"there is no model of {behavior!r} in {run}; models there: "
+            f"{', '.join(others) or 'none yet, they come with the first checkpoint'}."
+        )
+    return by_step[max(by_step)] if by_step else final
+
+
+def _is_observation(key: str) -> bool:
+    return bool(key == _VECTORS or _OBSERVATION.fullmatch(key) or _IMAGE.fullmatch(key))
+
+
+def _observations_of(key: str, ranks: Sequence[int]) -> list[int]:
+    """Return which observations go into an input, one after another, by their numbers of axes."""
+    if found := _OBSERVATION.fullmatch(key):
+        number = int(found[1])
+        return [number] if number < len(ranks) else []
+    if found := _IMAGE.fullmatch(key):
+        number = int(found[1])
+        return [i for i, rank in enumerate(ranks) if rank == 3][number : number + 1]
+    return [i for i, rank in enumerate(ranks) if rank == 1]
+
+
+def _as_floats(batch: NDArray[Any]) -> FloatArray:
+    """Return an observation as models take it; 8-bit images from 0 to 1."""
+    if batch.dtype == np.uint8:
+        return batch.astype(np.float32) / np.float32(255)
+    return batch.astype(np.float32, copy=False)
+
+
+def _text(sizes: Sequence[int]) -> str:
+    return " x ".join(str(size or "any") for size in sizes)
+
+
+def _parse(model: bytes, name: str) -> Any:
+    with needed_to_play():
+        import onnx
+    try:
+        return onnx.load_from_string(model)
+    except Exception as error:  # an error of protobuf, which has several
+        raise UnityPolicyException(f"{name} is not an ONNX model: {error}") from error
+
+
+def _runner(model: Any, rng: np.random.Generator, name: str) -> Runner:
+    try:
+        import onnxruntime
+    except ModuleNotFoundError:
+        logger.info(
+            f"{name} runs on onnx.reference, which is slow; pip install 'mlagents-next[play]' "
+            "brings onnxruntime."
+        )
+        return _on_reference(model, rng)
+    logger.info(f"{name} runs on onnxruntime {onnxruntime.__version__}.")
+    return _on_onnxruntime(model, rng)
+
+
+def _on_onnxruntime(model: Any, rng: np.random.Generator) -> Runner:
+    import onnxruntime
+    from onnx import helper
+
+    for node in model.graph.node:
+        if node.op_type in _RANDOM_OPERATORS:  # each goes on with a generator of its own
+            others = [attribute for attribute in node.attribute if attribute.name != "seed"]
+            seed = helper.make_attribute("seed", float(rng.integers(2**24)))
+            del node.attribute[:]
+            node.attribute.extend([*others, seed])
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3  # errors; it warns of axes that older exporters misnamed
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+
+    def run(outputs: Sequence[str], inputs: Arrays) -> Arrays:
+        return dict(zip(outputs, session.run(outputs, inputs), strict=True))
+
+    return run
+
+
+def _on_reference(model: Any, rng: np.random.Generator) -> Runner:
+    from onnx.reference import ReferenceEvaluator
+    from onnx.reference.op_run import OpRun
+
+    # Of the operators that draw, the evaluator has one without a generator of its own and lacks the
+    # other. They go by the names of their classes.
+
+    class RandomNormalLike(OpRun):
+        op_domain = ""
+
+        def _run(self, like: FloatArray, **_attributes: Any) -> tuple[FloatArray]:
+            return (rng.standard_normal(like.shape, np.float32),)
+
+    class Multinomial(OpRun):
+        op_domain = ""
+
+        def _run(self, log_probs: FloatArray, **_attributes: Any) -> tuple[NDArray[np.int64]]:
+            noisy = log_probs + rng.gumbel(size=log_probs.shape)
+            return (noisy.argmax(axis=1, keepdims=True),)
+
+    evaluator = ReferenceEvaluator(model, new_ops=[RandomNormalLike, Multinomial])
+
+    def run(outputs: Sequence[str], inputs: Arrays) -> Arrays:
+        with np.errstate(divide="ignore"):  # the logarithm of what is masked is that of 0
+            return dict(zip(outputs, evaluator.run(outputs, inputs), strict=True))
+
+    return run
