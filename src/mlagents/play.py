@@ -1,0 +1,468 @@
+"""`mlagents-play`: let policies act, count their episodes, film them. Nothing is learned."""
+
+import argparse
+import itertools
+import re
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from mlagents import __version__
+from mlagents.film import MAX_FPS, SUFFIXES, open_film
+from mlagents.policy import Policy, find_model
+from mlagents.tally import Tally
+from mlagents.trainers.data.identifiers import BehaviorId
+from mlagents_envs.base_env import (
+    ActionSpec,
+    ActionTuple,
+    BaseEnv,
+    BehaviorName,
+    BehaviorSpec,
+    DecisionSteps,
+    TerminalSteps,
+)
+from mlagents_envs.environment import UnityEnvironment
+from mlagents_envs.exception import (
+    UnityEnvironmentException,
+    UnityException,
+    UnityPolicyException,
+)
+from mlagents_envs.factories import call_factory, find_build, find_factory, is_factory_name
+from mlagents_envs.logging_util import get_logger
+from mlagents_envs.side_channel.engine_configuration_channel import EngineConfigurationChannel
+
+logger = get_logger(__name__)
+
+STEPS_PER_S = 50.0
+"""Of simulated time: Unity's, unless a project sets its own."""
+
+_PROGRESS_PERIOD_S = 0.25
+
+
+class Actor(Protocol):
+    """Who acts for all agents of a behavior."""
+
+    def act(self, decisions: DecisionSteps, terminals: TerminalSteps) -> ActionTuple:
+        """Decide for N agents, knowing who of the behavior ended."""
+
+
+class RandomActor:
+    """Does anything that is allowed, each as often as the others."""
+
+    def __init__(self, spec: ActionSpec, *, seed: int) -> None:
+        self._spec = spec
+        self._rng = np.random.default_rng(seed)
+
+    def act(self, decisions: DecisionSteps, terminals: TerminalSteps) -> ActionTuple:
+        """Decide for N agents."""
+        action = self._spec.random_action(len(decisions), self._rng)
+        for branch, mask in enumerate(decisions.action_mask or ()):
+            lots = np.where(mask, -1.0, self._rng.random(mask.shape))
+            action.discrete[:, branch] = lots.argmax(axis=1)
+        return action
+
+
+class Game:
+    """Episodes of an environment, played by actors and counted.
+
+    Args:
+        env: The environment, just reset; it stays open.
+        make_actor: Makes who acts for a behavior, when it appears.
+        n_episodes: How many to count of each behavior: the first to begin.
+        only: The one behavior to count, named with or without its team; None counts all.
+
+    Attributes:
+        tallies: Of every behavior that is counted.
+        n_decisions: Of all agents together.
+    """
+
+    def __init__(
+        self,
+        env: BaseEnv,
+        make_actor: Callable[[BehaviorName, BehaviorSpec], Actor],
+        *,
+        n_episodes: int,
+        only: str | None = None,
+    ) -> None:
+        self.tallies: dict[BehaviorName, Tally] = {}
+        self.n_decisions = 0
+        self._env = env
+        self._make_actor = make_actor
+        self._n_episodes = n_episodes
+        self._only = only
+        self._actors: dict[BehaviorName, Actor] = {}
+
+    def play(self) -> Iterator[int]:
+        """Play until the episodes that count have ended.
+
+        Yields:
+            How many agents ask for a decision, whenever the environment has reported.
+        """
+        while True:
+            n_asking = sum([self._decide(name) for name in list(self._env.behavior_specs)])
+            self.n_decisions += n_asking
+            yield n_asking
+            if self.tallies and all(tally.is_complete for tally in self.tallies.values()):
+                return
+            self._env.step()
+
+    def _decide(self, name: BehaviorName) -> int:
+        """Act for one behavior; return how many of its agents asked."""
+        if name not in self._actors:
+            self._actors[name] = self._make_actor(name, self._env.behavior_specs[name])
+            if self._only in (None, name, BehaviorId.parse(name).name):
+                self.tallies[name] = Tally(self._n_episodes)
+        decisions, terminals = self._env.get_steps(name)
+        if name in self.tallies:
+            self.tallies[name].observe(decisions, terminals)
+        action = self._actors[name].act(decisions, terminals)
+        if len(decisions):
+            self._env.set_actions(name, action)
+        return len(decisions)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; return its exit status.
+
+    0 when all episodes were played, 1 after an error, 130 after Ctrl-C; what was counted until then
+    is printed in any case. A command line that cannot be understood exits with 2.
+    """
+    parser = _parser()
+    options = parser.parse_args(argv)
+    models = dict(options.model)
+    if len(models) < len(options.model):
+        parser.error("--model is given twice for the same behavior; name others with NAME=PATH")
+    try:
+        _play(options, models)
+    except KeyboardInterrupt:
+        return 130
+    except (UnityException, OSError, ModuleNotFoundError) as error:
+        print(f"mlagents-play: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _play(options: argparse.Namespace, models: dict[str | None, str]) -> None:
+    seeds = itertools.count(options.seed)
+
+    def make_actor(name: BehaviorName, spec: BehaviorSpec) -> Actor:
+        behavior = BehaviorId.parse(name).name
+        where = models.get(behavior, models.get(None))
+        if where is None:
+            logger.info(f"{name} acts at random: no --model is given for it.")
+            return RandomActor(spec.action_spec, seed=next(seeds))
+        policy = Policy.load(
+            find_model(where, behavior, results_dir=options.results_dir),
+            deterministic=options.deterministic,
+            seed=next(seeds),
+        )
+        policy.check(spec, name)
+        return policy
+
+    with _open_environment(options) as env, _camera(options, env) as shoot:
+        env.reset()
+        _require_behaviors([*models, options.behavior], env)
+        game = Game(env, make_actor, n_episodes=options.episodes, only=options.behavior)
+        progress = _Progress()
+        try:
+            for n_asking in game.play():
+                if n_asking:
+                    shoot()
+                progress.show(game)
+        finally:
+            progress.clear()
+            if game.n_decisions:
+                _print_results(game, options.episodes, progress.seconds)
+
+
+def _open_environment(options: argparse.Namespace) -> BaseEnv:
+    """Open what `--env` names; it means what it means to `mlagents-learn`."""
+    name = options.env
+    start = UnityEnvironment if name is None else find_build(name)
+    if start is None:
+        try:
+            factory = find_factory(name)
+        except UnityEnvironmentException as error:
+            no_build = "" if is_factory_name(name) else f"there is no executable {name!r}, and "
+            raise UnityEnvironmentException(f"--env: {no_build}{error}") from error
+        return call_factory(
+            factory, worker_id=0, seed=options.seed, num_areas=options.num_areas, parameters={}
+        )
+    engine = EngineConfigurationChannel()
+    engine.set_configuration_parameters(time_scale=options.time_scale)
+    port = options.base_port
+    if port is None and name is not None:
+        port = 0  # any free one; the Editor has its own
+    return start(
+        base_port=port,
+        seed=options.seed,
+        no_graphics=options.no_graphics,
+        timeout_wait=options.timeout_wait,
+        additional_args=options.env_args,
+        side_channels=[engine],
+        num_areas=options.num_areas,
+    )
+
+
+def _require_behaviors(names: Iterable[str | None], env: BaseEnv) -> None:
+    """Raise unless the environment has all behaviors that the user named."""
+    known = {known for full in env.behavior_specs for known in (full, BehaviorId.parse(full).name)}
+    for name in names:
+        if name is not None and name not in known:
+            raise UnityPolicyException(
+                f"there is no behavior {name!r} in this environment; it has "
+                f"{', '.join(env.behavior_specs)}"
+            )
+
+
+@contextmanager
+def _camera(options: argparse.Namespace, env: BaseEnv) -> Iterator[Callable[[], None]]:
+    """Open the film, if one is wanted; what is handed out adds a picture until it is full."""
+    if options.render is None:
+        yield lambda: None
+        return
+    render = getattr(env, "render", None)
+    if render is None:
+        raise UnityEnvironmentException(
+            f"--render: {type(env).__name__} draws no pictures of itself. The worlds that "
+            "mlagents-sim --list names do."
+        )
+    fps = options.fps or STEPS_PER_S / getattr(env, "decision_period_steps", 1)
+    n_pictures = 0
+    with open_film(options.render, fps=fps, size=options.size) as film:
+
+        def shoot() -> None:
+            nonlocal n_pictures
+            if n_pictures < options.film_seconds * fps:
+                n_pictures += 1
+                film.add(render())
+
+        yield shoot
+
+
+class _Progress:
+    """A line that tells how far the game is, where standard error is a terminal."""
+
+    def __init__(self) -> None:
+        self._started_s = time.perf_counter()
+        self._next_s = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of play so far."""
+        return time.perf_counter() - self._started_s
+
+    def show(self, game: Game) -> None:
+        """Show where the game is, if it is time to look again."""
+        if self.seconds < self._next_s or not sys.stderr.isatty():
+            return
+        self._next_s = self.seconds + _PROGRESS_PERIOD_S
+        counts = [f"{name}: {len(tally.episodes)} episodes" for name, tally in game.tallies.items()]
+        line = ", ".join([*counts, f"{game.n_decisions} decisions"])
+        print(f"\r{line}\x1b[K", end="", file=sys.stderr, flush=True)
+
+    def clear(self) -> None:
+        """Remove the line."""
+        if self._next_s:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+def _print_results(game: Game, n_wanted: int, seconds: float) -> None:
+    for name, tally in game.tallies.items():
+        ended = len(tally.episodes)
+        print(f"{name}: {ended}{'' if tally.is_complete else f' of {n_wanted}'} episodes")
+        if ended:
+            rewards = np.array([episode.reward for episode in tally.episodes])
+            lengths = np.array([episode.length for episode in tally.episodes])
+            print(
+                f"  reward    mean {rewards.mean():.3f}, std {rewards.std():.3f}, "
+                f"min {rewards.min():.3f}, max {rewards.max():.3f}"
+            )
+            print(f"  length    mean {lengths.mean():.1f} decisions")
+    rate = game.n_decisions / seconds
+    print(f"{game.n_decisions} decisions in {seconds:.1f} s: {rate:.0f} per second")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="mlagents-play",
+        description="Let trained policies act, count their episodes, film them.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"mlagents-next {__version__}")
+    parser.add_argument(
+        "--env",
+        metavar="NAME",
+        help=(
+            "path to an executable, a registered name (3DBall), gym: and the id of a Gymnasium "
+            "environment, or module:function; without it, the Unity Editor on port 5004"
+        ),
+    )
+    parser.add_argument(
+        "--model",
+        type=_model,
+        action="append",
+        default=[],
+        metavar="[BEHAVIOR=]PATH",
+        help=(
+            "an .onnx file, or the folder or the id of a run, whose newest model of the behavior "
+            "acts; once for all behaviors, or once for each. A behavior without one acts at random"
+        ),
+    )
+    parser.add_argument(
+        "--results-dir",
+        type=Path,
+        default=Path("results"),
+        metavar="FOLDER",
+        help="where runs are (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--episodes",
+        type=_count,
+        default=20,
+        metavar="N",
+        help="episodes to count of each behavior, the first to begin (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--behavior", metavar="NAME", help="count this behavior alone; the others play along"
+    )
+    parser.add_argument(
+        "--deterministic",
+        action="store_true",
+        help="take the most likely action instead of a sampled one",
+    )
+    parser.add_argument(
+        "--seed",
+        type=_whole_number,
+        default=0,
+        metavar="N",
+        help="seed of the environment and of sampled actions (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--num-areas",
+        type=_count,
+        default=1,
+        metavar="N",
+        help="copies of the training area (default: %(default)s)",
+    )
+    film = parser.add_argument_group("film")
+    film.add_argument(
+        "--render",
+        type=_film,
+        metavar="FILE",
+        help="film the world: .mp4, .gif, or .png for nine pictures side by side",
+    )
+    film.add_argument(
+        "--size", type=_size, metavar="WIDTHxHEIGHT", help="of each picture, instead of the world's"
+    )
+    film.add_argument(
+        "--fps",
+        type=_frame_rate,
+        metavar="N",
+        help="decisions shown per second (default: as fast as they are in the world)",
+    )
+    film.add_argument(
+        "--film-seconds",
+        type=_positive,
+        default=float("inf"),
+        metavar="N",
+        help="length of the film at most (default: all that is played)",
+    )
+    build = parser.add_argument_group("Unity builds and the Editor")
+    build.add_argument("--no-graphics", action="store_true", help="run the build without graphics")
+    build.add_argument(
+        "--base-port",
+        type=_port,
+        metavar="PORT",
+        help="where to listen for it (default: any free port; 5004 for the Editor)",
+    )
+    build.add_argument(
+        "--timeout-wait",
+        type=_count,
+        default=60,
+        metavar="SECONDS",
+        help="how long to wait for each message (default: %(default)s)",
+    )
+    build.add_argument(
+        "--time-scale",
+        type=_positive,
+        default=1.0,
+        metavar="N",
+        help="simulated seconds per second (default: %(default)g)",
+    )
+    build.add_argument(
+        "--env-args",
+        nargs=argparse.REMAINDER,
+        metavar="...",
+        help="arguments for the build: all that follows, so it comes last",
+    )
+    return parser
+
+
+def _model(text: str) -> tuple[str | None, str]:
+    behavior, separator, path = text.partition("=")
+    if not separator or Path(text).exists():
+        return None, text
+    if not behavior or not path:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither PATH nor BEHAVIOR=PATH")
+    return behavior, path
+
+
+def _film(text: str) -> Path:
+    path = Path(text)
+    if path.suffix not in SUFFIXES:
+        raise argparse.ArgumentTypeError(f"{text!r} does not end in {', '.join(SUFFIXES)}")
+    return path
+
+
+def _size(text: str) -> tuple[int, int]:
+    found = re.fullmatch(r"([1-9]\d{0,3})x([1-9]\d{0,3})", text)
+    if not found:
+        raise argparse.ArgumentTypeError(f"{text!r} is no size such as 640x480")
+    return int(found[1]), int(found[2])
+
+
+def _whole_number(text: str) -> int:
+    if not text.isdecimal() or int(text) >= 2**31:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 0 to {2**31 - 1}")
+    return int(text)
+
+
+def _count(text: str) -> int:
+    number = _whole_number(text)
+    if number == 0:
+        raise argparse.ArgumentTypeError("expected at least 1, got 0")
+    return number
+
+
+def _port(text: str) -> int:
+    number = _whole_number(text)
+    if number >= 2**16:
+        raise argparse.ArgumentTypeError(f"{text!r} is no port: expected 0 to {2**16 - 1}")
+    return number
+
+
+def _positive(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is no positive number")
+    return number
+
+
+def _frame_rate(text: str) -> float:
+    number = _positive(text)
+    if number > MAX_FPS:
+        raise argparse.ArgumentTypeError(f"{text!r} is above {MAX_FPS}")
+    return number
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,145 @@
+"""Films hold the pictures that were added, at their time and of their size."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mlagents.film import Picture, open_film
+
+Image = pytest.importorskip("PIL.Image")
+pytest.importorskip("imageio_ffmpeg")
+
+RED, GREEN, BLUE = (255, 0, 0), (0, 255, 0), (0, 0, 255)
+
+
+def picture(color: tuple[int, int, int], *, width: int = 20, height: int = 10) -> Picture:
+    return np.full((height, width, 3), color, np.uint8)
+
+
+def pixels(path: Path) -> Picture:
+    """Return the first picture of a file."""
+    with Image.open(path) as image:
+        return np.asarray(image.convert("RGB"))
+
+
+def test_a_gif_shows_every_picture_in_real_time_and_repeats(tmp_path: Path) -> None:
+    path = tmp_path / "play.gif"
+    with open_film(path, fps=30) as film:
+        for color in (RED, GREEN, BLUE):
+            film.add(picture(color))
+
+    durations_ms = []
+    with Image.open(path) as gif:
+        assert (gif.n_frames, gif.size, gif.info["loop"]) == (3, (20, 10), 0)
+        for number, color in enumerate((RED, GREEN, BLUE)):
+            gif.seek(number)
+            durations_ms.append(gif.info["duration"])
+            assert (np.asarray(gif.convert("RGB")) == color).all()
+    assert durations_ms == [30, 40, 30]  # 3 pictures of 1/30 s: 100 ms in all
+
+
+def test_pictures_of_many_colors_stay_alike_in_a_gif(tmp_path: Path) -> None:
+    shades = np.linspace(0, 255, 16).astype(np.uint8)
+    many = np.stack(np.broadcast_arrays(shades[:, None], shades, np.uint8(90)), axis=-1)
+    with open_film(tmp_path / "play.gif", fps=10) as film:
+        film.add(many)
+        film.add(picture(RED, width=16, height=16))
+
+    shown = pixels(tmp_path / "play.gif").astype(int)
+    assert np.abs(shown - many).max() <= 16
+
+
+def test_a_video_has_every_picture_at_its_time(tmp_path: Path) -> None:
+    path = tmp_path / "play.mp4"
+    with open_film(path, fps=5) as film:
+        for color in [RED] * 5 + [GREEN] * 5:
+            film.add(picture(color, width=33, height=17))
+
+    shown, fps = video(path)
+    assert (len(shown), fps) == (10, 5.0)
+    assert shown[0].shape == (16, 32, 3), "even numbers"
+    for number, color in ((0, RED), (4, RED), (5, GREEN), (9, GREEN)):
+        assert np.abs(shown[number].astype(int) - color).max() < 40
+
+
+def video(path: Path) -> tuple[list[Picture], float]:
+    """Return all pictures of a video and how many are shown per second."""
+    cv2 = pytest.importorskip("cv2")
+    capture = cv2.VideoCapture(str(path))
+    pictures = []
+    while (read := capture.read())[0]:
+        pictures.append(read[1][:, :, ::-1])  # blue comes first
+    fps = capture.get(cv2.CAP_PROP_FPS)
+    capture.release()
+    return pictures, fps
+
+
+@pytest.mark.parametrize(
+    ("n_pictures", "size", "shown"),
+    [
+        (1, (20, 10), [0]),
+        (2, (40, 10), [0, 1]),
+        (5, (60, 20), [0, 1, 2, 3, 4]),
+        (9, (60, 30), list(range(9))),
+        (17, (60, 30), list(range(0, 17, 2))),
+    ],
+)
+def test_a_sheet_shows_nine_moments_from_the_first_to_the_last(
+    n_pictures: int, size: tuple[int, int], shown: list[int], tmp_path: Path
+) -> None:
+    assert sheet(n_pictures, tmp_path) == (size, shown)
+
+
+def test_a_sheet_of_a_long_film_is_spaced_evenly(tmp_path: Path) -> None:
+    size, shown = sheet(240, tmp_path)
+    assert size == (60, 30)
+    assert (shown[0], shown[-1]) == (0, 239)
+    np.testing.assert_allclose(np.diff(shown), 239 / 8, atol=16)
+
+
+def sheet(n_pictures: int, folder: Path) -> tuple[tuple[int, int], list[int]]:
+    """Return the sheet's (width, height) and which pictures are on it; 255 is background."""
+    with open_film(folder / "play.png", fps=10) as film:
+        for number in range(n_pictures):
+            film.add(picture((number, number, number)))
+    image = pixels(folder / "play.png")
+    shown = image[::10, ::20, 0].ravel().tolist()
+    return (image.shape[1], image.shape[0]), [number for number in shown if number != 255]
+
+
+@pytest.mark.parametrize("suffix", [".gif", ".mp4", ".png"])
+def test_pictures_are_brought_to_the_size_wanted(suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"play{suffix}"
+    with open_film(path, fps=10, size=(40, 24)) as film:
+        film.add(picture(BLUE))
+    shown = video(path)[0][0] if suffix == ".mp4" else pixels(path)
+    assert shown.shape == (24, 40, 3)
+
+
+@pytest.mark.parametrize("suffix", [".gif", ".mp4", ".png"])
+def test_a_film_without_pictures_is_an_empty_file(suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"play{suffix}"
+    film = open_film(path, fps=10)
+    film.close()
+    film.close()
+    assert path.read_bytes() == b""
+
+
+def test_what_cannot_be_written_is_refused_before_the_first_picture(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"nowhere"):
+        open_film(tmp_path / "nowhere" / "play.mp4", fps=10)
+    with pytest.raises(ValueError, match=r"expected a name in \.gif, \.mp4, \.png"):
+        open_film(tmp_path / "play.avi", fps=10)
+
+
+@pytest.mark.parametrize(("package", "suffix"), [("PIL", ".gif"), ("imageio_ffmpeg", ".mp4")])
+def test_a_package_that_is_missing_is_named(
+    package: str, suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'mlagents-next\[play\]'") as error:
+        open_film(tmp_path / f"play{suffix}", fps=10)
+    assert package in str(error.value)
+    assert not any(tmp_path.iterdir())

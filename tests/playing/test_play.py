@@ -1,0 +1,321 @@
+"""`mlagents-play` as a person uses it."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from actors import make_actor
+from document_examples import run_examples
+from guess_environment import GuessEnvironment
+from mlagents.play import Game, RandomActor, main
+from mlagents.trainers.training.export import export_onnx
+from mlagents_envs.base_env import ActionSpec, ActionTuple, DecisionSteps, TerminalSteps
+from models import make_model, node
+from shared_data import ROOT, require
+from skirmish_environment import SCOUT, TANK, SkirmishEnvironment
+
+ENVIRONMENT = "guess_environment:GuessEnvironment"
+
+
+@pytest.fixture(autouse=True)
+def working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def write_to_the_right(path: str) -> None:
+    """Write a policy for Basic: to the right, whatever is seen."""
+    model = make_model(
+        [
+            node("MatMul", "obs_0 zeros", "nothing"),
+            node("Add", "nothing preference", "scores"),
+            node("ArgMax", "scores", "discrete_actions", axis=1, keepdims=1),
+            node("Identity", "discrete_actions", "deterministic_discrete_actions"),
+        ],
+        {"obs_0": [20]},
+        integers=["discrete_actions", "deterministic_discrete_actions"],
+        constants={
+            "version_number": [3],
+            "memory_size": [0],
+            "discrete_action_output_shape": [[3]],
+        },
+        weights={"zeros": np.zeros((20, 3)), "preference": [[0, 0, 1]]},
+    )
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    Path(path).write_bytes(model)
+
+
+# ------------------------------------------------------------------------------------ what it shows
+
+
+def test_a_policy_is_played_and_told_of(capsys: pytest.CaptureFixture[str]) -> None:
+    write_to_the_right("right.onnx")
+
+    assert main(["--env", "Basic", "--model", "right.onnx", "--episodes", "5"]) == 0
+
+    # Seven steps to the right: 1 - 7 * 0.01.
+    told = capsys.readouterr().out.splitlines()
+    assert told[0].startswith("[INFO] right.onnx runs on ")
+    assert told[1:4] == [
+        "Basic?team=0: 5 episodes",
+        "  reward    mean 0.930, std 0.000, min 0.930, max 0.930",
+        "  length    mean 7.0 decisions",
+    ]
+    assert told[4].startswith("35 decisions in ")
+
+
+def test_a_run_is_named_by_its_id_and_copies_of_the_area_share_the_episodes(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    write_to_the_right("results/first/Basic/Basic-64.onnx")
+    arguments = ["--env", "Basic", "--model", "first", "--num-areas", "3", "--deterministic"]
+
+    assert main([*arguments, "--episodes", "4"]) == 0
+
+    told = capsys.readouterr().out
+    assert "results/first/Basic/Basic-64.onnx runs on" in told
+    assert "Basic?team=0: 4 episodes" in told
+    # Three begin at once, the fourth when those have ended, with two that do not count.
+    assert "42 decisions in " in told
+
+
+def test_a_policy_trained_in_unity_reaches_100_in_3dball(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    model = require(ROOT / "models" / "3DBall.onnx")
+
+    assert main(["--env", "3DBall", "--model", str(model), "--episodes", "12", "--seed", "1"]) == 0
+
+    told = capsys.readouterr().out
+    assert "3DBall?team=0: 12 episodes" in told
+    assert "mean 100.000, std 0.000" in told
+    assert "mean 1000.0 decisions" in told
+
+
+def test_without_a_model_anything_is_done_and_this_is_said(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["--env", ENVIRONMENT, "--episodes", "20", "--seed", "3"]) == 0
+    first = capsys.readouterr().out
+    assert main(["--env", ENVIRONMENT, "--episodes", "20", "--seed", "3"]) == 0
+
+    assert "[INFO] Guess?team=0 acts at random: no --model is given for it." in first
+    assert "  length    mean 4.0 decisions" in first
+    assert results_of(first) == results_of(capsys.readouterr().out), "the seed repeats it"
+
+
+def results_of(told: str) -> list[str]:
+    return [line for line in told.splitlines() if line.startswith("  ")]
+
+
+def test_chance_is_fair_to_what_is_allowed() -> None:
+    env = GuessEnvironment(ActionSpec.create_hybrid(1, (3,)), n_agents=1000)
+    env.reset()
+    decisions, terminals = env.get_steps(env.BEHAVIOR)
+    action = RandomActor(env.spec.action_spec, seed=1).act(decisions, terminals)
+    assert np.abs(action.continuous).max() <= 1
+    # 500 of 1000 each; the standard deviation is 16. The third choice is forbidden.
+    counts = np.bincount(action.discrete[:, 0], minlength=3)
+    assert counts[2] == 0
+    assert abs(counts[0] - 500) < 100
+
+
+# ----------------------------------------------------------------------------------- many behaviors
+
+
+class Noted:
+    """Stands still; notes who asked it and whose end it learned of."""
+
+    def __init__(self, spec: ActionSpec) -> None:
+        self.spec = spec
+        self.asked: list[list[int]] = []
+        self.ended: list[int] = []
+
+    def act(self, decisions: DecisionSteps, terminals: TerminalSteps) -> ActionTuple:
+        self.asked.append(decisions.agent_id.tolist())
+        self.ended += terminals.agent_id.tolist()
+        return self.spec.empty_action(len(decisions))
+
+
+def test_every_behavior_has_its_actor_and_its_tally() -> None:
+    env = SkirmishEnvironment()
+    actors: dict[str, Noted] = {}
+    env.reset()
+    game = Game(
+        env,
+        lambda name, spec: actors.setdefault(name, Noted(spec.action_spec)),
+        n_episodes=1,
+    )
+    asking = list(game.play())
+
+    # Scouts 1 and 2 and tank 3; scout 1 ends in the third report, tank 3 in the fourth.
+    assert asking == [3, 3, 2, 3]
+    assert game.n_decisions == 11
+    assert actors[TANK].asked == [[3], [3], [], [3]]
+    assert (actors[SCOUT].ended, actors[TANK].ended) == ([1], [3])
+    assert {name: len(tally.episodes) for name, tally in game.tallies.items()} == {
+        SCOUT: 1,
+        TANK: 1,
+    }
+
+
+@pytest.mark.parametrize("only", ["Scout", SCOUT])
+def test_one_behavior_can_be_counted_alone(only: str) -> None:
+    env = SkirmishEnvironment()
+    env.reset()
+    game = Game(env, lambda _name, spec: Noted(spec.action_spec), n_episodes=1, only=only)
+    assert len(list(game.play())) == 3
+    assert game.tallies.keys() == {SCOUT}
+
+
+def test_behaviors_get_their_own_models(capsys: pytest.CaptureFixture[str]) -> None:
+    spec = SkirmishEnvironment().behavior_specs[SCOUT]
+    Path("scout.onnx").write_bytes(export_onnx(make_actor(spec), spec))
+    environment = ["--env", "skirmish_environment:SkirmishEnvironment", "--episodes", "1"]
+
+    assert main([*environment, "--model", "Scout=scout.onnx"]) == 0
+
+    told = capsys.readouterr().out
+    assert "scout.onnx runs on" in told
+    assert f"{TANK} acts at random" in told
+    assert f"{SCOUT} acts at random" not in told
+    assert f"{SCOUT}: 1 episodes" in told and f"{TANK}: 1 episodes" in told
+
+
+# ------------------------------------------------------------------------------------------- films
+
+
+def test_a_film_has_a_picture_of_every_decision_at_the_worlds_speed() -> None:
+    Image = pytest.importorskip("PIL.Image")
+    write_to_the_right("right.onnx")
+    play = ["--env", "Basic", "--model", "right.onnx", "--episodes", "2", "--render"]
+
+    assert main([*play, "play.gif"]) == 0
+    assert main([*play, "small.gif", "--size", "80x8", "--fps", "4", "--film-seconds", "1"]) == 0
+    assert main([*play, "sheet.png"]) == 0
+
+    # Seven decisions, an end, the agent comes back, seven more; 0.02 s each.
+    with Image.open("play.gif") as gif:
+        assert (gif.n_frames, gif.size, gif.info["duration"]) == (14, (640, 64), 20)
+    with Image.open("small.gif") as gif:
+        assert (gif.n_frames, gif.size, gif.info["duration"]) == (4, (80, 8), 250)
+    with Image.open("sheet.png") as sheet:
+        assert sheet.size == (3 * 640, 3 * 64)
+
+
+def test_the_decision_period_sets_the_speed_of_a_film() -> None:
+    Image = pytest.importorskip("PIL.Image")
+    play = ["--env", "3DBall", "--episodes", "1", "--render", "play.gif", "--size", "8x6"]
+    assert main([*play, "--film-seconds", "0.2"]) == 0
+    with Image.open("play.gif") as gif:  # 3DBall's agents decide every fifth step of 0.02 s
+        assert gif.info["duration"] == 100
+
+
+# ------------------------------------------------------------------------------------ what is wrong
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--env", "Bsic"], "there is no executable 'Bsic', and .* Did you mean Basic?"),
+        (["--env", "./nothing"], "no executable './nothing'"),
+        (["--env", "guess_environment:GuesEnvironment"], "Did you mean GuessEnvironment"),
+        (["--env", "Basic", "--model", "nowhere"], "there is no model 'nowhere'"),
+        (["--env", "Basic", "--model", "junk.onnx"], "junk.onnx is not an ONNX model"),
+        (["--env", ENVIRONMENT, "--model", "right.onnx"], "does not fit the behavior 'Guess"),
+        (["--env", "Basic", "--model", "Basics=right.onnx"], "no behavior 'Basics' .* Basic"),
+        (["--env", "Basic", "--behavior", "Basics"], "there is no behavior 'Basics'"),
+        (["--env", ENVIRONMENT, "--render", "play.gif"], "GuessEnvironment draws no pictures"),
+        (["--env", "Basic", "--render", "nowhere/play.gif"], "No such file .*nowhere/play.gif"),
+    ],
+)
+def test_what_is_wrong_is_told_in_one_line(
+    arguments: list[str], text: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    write_to_the_right("right.onnx")
+    Path("junk.onnx").write_bytes(b"junk")
+
+    assert main(arguments) == 1
+
+    [line] = capfd.readouterr().err.splitlines()
+    assert line.startswith("mlagents-play: ")
+    assert re.search(text, line), line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--episodes", "0"], "expected at least 1, got 0"),
+        (["--episodes", "many"], "'many' is no whole number"),
+        (["--render", "play.avi"], "'play.avi' does not end in .gif, .mp4, .png"),
+        (["--size", "640"], "'640' is no size such as 640x480"),
+        (["--fps", "0"], "'0' is no positive number"),
+        (["--fps", "200"], "'200' is above 100"),
+        (["--base-port", "70000"], "'70000' is no port"),
+        (["--model", "=a.onnx"], "neither PATH nor BEHAVIOR=PATH"),
+        (["--model", "a.onnx", "--model", "b.onnx"], "--model is given twice"),
+        (["--model", "A=a.onnx", "--model", "A=b.onnx"], "--model is given twice"),
+    ],
+)
+def test_a_command_line_that_cannot_be_understood_exits_with_2(
+    arguments: list[str], text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--env", "Basic", *arguments])
+    assert ended.value.code == 2
+    assert text in capsys.readouterr().err
+
+
+def test_a_file_whose_name_has_an_equals_sign_is_a_file(capsys: pytest.CaptureFixture[str]) -> None:
+    write_to_the_right("a=b.onnx")
+    assert main(["--env", "Basic", "--model", "a=b.onnx", "--episodes", "1"]) == 0
+    assert "mean 0.930" in capsys.readouterr().out
+
+
+def test_what_was_counted_is_told_when_interrupted(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    act, reports = RandomActor.act, iter(range(10))
+
+    def interrupted(*arguments: object) -> ActionTuple:
+        if next(reports, None) is None:
+            raise KeyboardInterrupt
+        return act(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(RandomActor, "act", interrupted)
+
+    assert main(["--env", ENVIRONMENT, "--episodes", "100"]) == 130
+
+    # Eight agents, episodes of four steps, ten reports: two episodes each.
+    assert "Guess?team=0: 16 of 100 episodes" in capsys.readouterr().out
+
+
+def test_players_in_other_processes_are_played_with(capsys: pytest.CaptureFixture[str]) -> None:
+    write_to_the_right("right.onnx")
+    player = str(Path(sys.executable).with_name("mlagents-sim"))
+    arguments = ["--env", player, "--model", "right.onnx", "--episodes", "2", "--num-areas", "2"]
+
+    assert main([*arguments, "--time-scale", "20", "--env-args", "Basic"]) == 0
+
+    told = capsys.readouterr().out
+    assert "Basic?team=0: 2 episodes" in told and "mean 0.930" in told
+    assert main([*arguments, "--render", "play.gif", "--env-args", "Basic"]) == 1
+
+
+def test_nothing_that_only_training_needs_is_loaded() -> None:
+    program = (
+        "import sys, mlagents.play; mlagents.play.main(['--env', 'Basic', '--episodes', '1'])\n"
+        "print({'torch', 'pydantic', 'yaml', 'rich', 'tensorboard'} & {*sys.modules})"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == "set()", done.stderr
+
+
+def test_the_program_of_the_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    write_to_the_right("results/first/Basic.onnx")
+    assert run_examples("playing.md") == 1
+    assert capsys.readouterr().out.splitlines()[-1] == "[0.99]"
