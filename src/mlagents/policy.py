@@ -43,6 +43,7 @@ Runner = Callable[[Sequence[str], Arrays], Arrays]
 
 _OBSERVATION = re.compile(r"obs_(\d+)")
 _MASKS, _MEMORY_IN, _MEMORY_OUT = "action_masks", "recurrent_in", "recurrent_out"
+_BRANCHES = "discrete_action_output_shape"
 
 # Inputs and outputs of version 2, the models of packages before 2.0.
 _VECTORS, _IMAGE = "vector_observation", re.compile(r"visual_observation_(\d+)")
@@ -83,8 +84,9 @@ class Policy:
             for value in graph.graph.input
             if value.name not in weights
         }  # of every input; 0 for any length
-        for key in self._axes:
-            self._require(key in (_MASKS, _MEMORY_IN) or _is_observation(key), f"takes {key!r}")
+        for key, axes in self._axes.items():
+            is_known = key in (_MASKS, _MEMORY_IN) or _is_observation(key)
+            self._require(is_known and len(axes) > 1, f"takes {key!r} of {len(axes)} axes")
         outputs = [value.name for value in graph.graph.output]
         self._require("version_number" in outputs and "memory_size" in outputs, "has no version")
         zeros = {key: np.zeros(np.maximum(axes, 1), np.float32) for key, axes in self._axes.items()}
@@ -164,7 +166,6 @@ class Policy:
                     f"discrete actions of {self._n_log_probs} choices in all, the behavior has "
                     f"{sum(branches)}"
                 )
-            self._branches = branches
         elif self._branches != branches:
             problems.append(
                 f"discrete branches {list(self._branches)}, the behavior has {list(branches)}"
@@ -174,6 +175,7 @@ class Policy:
                 f"{self.name} does not fit the behavior {behavior!r}: {'; '.join(problems)}. Take "
                 "the model that was trained for this behavior."
             )
+        self._branches = branches
         if unread:
             names = ", ".join(spec.observation_specs[i].name for i in sorted(unread))
             logger.warning(f"{self.name} does not read these observations of {behavior!r}: {names}")
@@ -233,7 +235,7 @@ class Policy:
             self._continuous = "continuous_actions"
         if "discrete_actions" in at_zero:
             self._discrete = "discrete_actions"
-        if self._continuous is self._discrete is None and _ACTION in at_zero:
+        if self._continuous is self._discrete is None and {_ACTION, _IS_CONTINUOUS} <= {*at_zero}:
             if at_zero[_IS_CONTINUOUS].item():
                 self._continuous = _ACTION
             else:
@@ -245,8 +247,8 @@ class Policy:
             self._n_log_probs = at_zero[self._discrete].shape[1]
             self._branches = None
         elif self._discrete is not None:
-            sizes = at_zero["discrete_action_output_shape"]
-            self._branches = tuple(int(size) for size in sizes.ravel())
+            self._require(_BRANCHES in at_zero, f"has no {_BRANCHES}")
+            self._branches = tuple(int(size) for size in at_zero[_BRANCHES].ravel())
         if self._deterministic:
             self._continuous = self._deterministic_output(self._continuous, at_zero)
             if not self._n_log_probs:

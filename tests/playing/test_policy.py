@@ -270,7 +270,8 @@ def test_an_observation_that_the_model_does_not_read_is_told(
     [
         ({"memory_size": [0]}, {"obs_0": [1]}, "has no version"),
         ({**PRESENT, "version_number": [4]}, {"obs_0": [1]}, "has version 4, expected 2 or 3"),
-        (PRESENT, {"pixels": [1]}, "takes 'pixels'"),
+        (PRESENT, {"pixels": [1]}, "takes 'pixels' of 2 axes"),
+        (PRESENT, {"obs_0": []}, "takes 'obs_0' of 1 axes"),
         (PRESENT, {"obs_0": [1]}, "has no actions"),
         ({**PRESENT, "memory_size": [2]}, {"obs_0": [1]}, "does not hand out its memory"),
     ],
@@ -281,6 +282,17 @@ def test_what_is_no_policy_is_refused(constants: dict, inputs: dict, text: str) 
         [node("Identity", name, "result")], inputs, floats=["result"], constants=constants
     )
     with pytest.raises(UnityPolicyException, match=f"is not a policy for agents: it {text}"):
+        Policy(model)
+
+
+def test_a_model_without_the_sizes_of_its_branches_is_refused() -> None:
+    model = make_model(
+        [node("ArgMax", "obs_0", "discrete_actions", axis=1)],
+        {"obs_0": [2]},
+        integers=["discrete_actions"],
+        constants=PRESENT,
+    )
+    with pytest.raises(UnityPolicyException, match="has no discrete_action_output_shape"):
         Policy(model)
 
 
