@@ -9,6 +9,7 @@ from mlagents.trainers.exception import UnityTrainerException
 from mlagents.trainers.training.checkpoints import (
     CheckpointStore,
     RunFolder,
+    fitted,
     initial_checkpoint,
     load_checkpoint,
     write_atomically,
@@ -322,6 +323,42 @@ def test_a_checkpoint_cannot_run_code(tmp_path: Path) -> None:
     with pytest.raises(UnityTrainerException, match="cannot be read"):
         load_checkpoint(tmp_path / "checkpoint.pt")
     assert not (tmp_path / "evil").exists()
+
+
+def test_layers_are_taken_whole_where_they_fit() -> None:
+    fresh = {
+        "Policy": {
+            "normalizer.count": torch.ones(()),
+            "normalizer.mean": torch.zeros(3),
+            "dense.weight": torch.zeros(2, 3),
+            "dense.bias": torch.zeros(2),
+            "new.weight": torch.zeros(1),
+        },
+        "Optimizer:adam": {"state": {}, "param_groups": []},
+        "global_step": 0,
+    }
+    saved = {
+        "Policy": {
+            "normalizer.count": torch.tensor(9.0),
+            "normalizer.mean": torch.ones(4),
+            "dense.weight": torch.ones(2, 3),
+            "dense.bias": torch.ones(2),
+            "old.weight": torch.ones(1),
+        },
+        "Optimizer:adam": {"state": {0: {}}, "param_groups": [{}]},
+        "global_step": 7,
+    }
+
+    fitting, unlike = fitted(saved, fresh)
+
+    assert unlike == ["Policy: normalizer", "Policy: new"]
+    assert fitting == fresh | {
+        "Policy": fresh["Policy"]
+        | {name: saved["Policy"][name] for name in ("dense.weight", "dense.bias")}
+    }
+    assert fresh["Policy"]["dense.bias"].sum() == 0
+    with pytest.raises(ValueError, match="no layer"):
+        fitted({"Policy": {"dense.bias": torch.ones(2)}}, fresh)
 
 
 @pytest.mark.parametrize("text", ['{"3DBall": ', "[]", '{"3DBall": {"checkpoints": [1]}}'])

@@ -24,12 +24,14 @@ from mlagents.trainers.summaries import Outcome, behavior_in_words, outcomes_in_
 from mlagents.trainers.training.checkpoints import (
     CheckpointStore,
     RunFolder,
+    fitted,
     initial_checkpoint,
     load_checkpoint,
     was_written,
 )
 from mlagents.trainers.training.curriculum import BehaviorProgress, Curriculum
 from mlagents.trainers.training.interrupt import Interrupt, Interrupted
+from mlagents.trainers.training.legacy_checkpoints import converted, is_legacy
 from mlagents.trainers.training.trainer import N_RETURNS, TRAINER_TYPES, Trainer
 from mlagents_envs.base_env import ActionTuple, BehaviorName
 from mlagents_envs.exception import UnityCommunicatorStoppedException
@@ -284,20 +286,37 @@ class Controller:
             results_dir=self._folder.path.parent,
             behavior=trainer.name,
         )
-        if path is not None:
-            self._load(trainer, path, trainer.load_weights)
-            logger.info(f"Initialized {trainer.name} from {path}.")
+        if path is None:
+            return
+
+        def load(state: dict[str, Any]) -> None:
+            fitting, unlike = fitted(state, trainer.state())
+            trainer.load_weights(fitting)
+            if unlike:
+                logger.warning(
+                    f"{path} has not all layers of {trainer.name}, or in other sizes. These begin "
+                    f"with random weights: {', '.join(unlike)}."
+                )
+
+        self._load(trainer, path, load)
+        logger.info(f"Initialized {trainer.name} from {path}.")
 
     def _load(self, trainer: Trainer, path: Path, load: Callable[[dict[str, Any]], None]) -> None:
-        """Load a checkpoint into a trainer.
+        """Load a checkpoint, ours or one of the original ML-Agents, into a trainer.
 
         Raises:
             UnityTrainerException: It cannot be read, or belongs to another network.
         """
         state = load_checkpoint(path)
         try:
+            if is_legacy(state):
+                fresh = trainer.state()
+                state = converted(state, list(trainer.settings.reward_signals))
+                not_in_it = ", ".join(name for name in fresh if name not in state)
+                logger.info(f"{path} is of the original ML-Agents. Begun anew: {not_in_it}.")
+                state = fresh | state
             load(state)
-        except (KeyError, RuntimeError, ValueError) as error:
+        except (KeyError, RuntimeError, TypeError, ValueError) as error:
             raise UnityTrainerException(
                 f"checkpoint {path} does not fit behavior {trainer.name!r}: {error}. Its "
                 "observations, actions and network_settings must be those it was saved with."

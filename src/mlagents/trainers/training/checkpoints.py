@@ -175,7 +175,49 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
         ) from None
     except Exception as error:  # torch raises many kinds for a broken file
         raise UnityTrainerException(f"checkpoint {path} cannot be read: {error}") from error
+    if not isinstance(state, dict):
+        raise UnityTrainerException(
+            f"{path} is no checkpoint: expected a dictionary, got a {type(state).__name__}."
+        )
     return state
+
+
+def fitted(state: Mapping[str, Any], fresh: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Put the networks of a checkpoint over those of a trainer that has not begun, where they fit.
+
+    A layer is taken whole or not at all: half a normalizer is worse than none.
+
+    Args:
+        state: The checkpoint.
+        fresh: The trainer's own state.
+
+    Returns:
+        `fresh` with the layers that fit, and the names of those that do not.
+
+    Raises:
+        ValueError: There is no layer that fits.
+    """
+    fitting, unlike, n_taken = dict(fresh), [], 0
+    for network, tensors in fresh.items():
+        if not _is_network(tensors):
+            continue
+        found = state[network] if _is_network(state.get(network)) else {}
+        layers: dict[str, list[str]] = {}
+        for name in tensors:
+            layers.setdefault(name.rpartition(".")[0], []).append(name)
+        for layer, names in layers.items():
+            if all(name in found and found[name].shape == tensors[name].shape for name in names):
+                fitting[network] = fitting[network] | {name: found[name] for name in names}
+                n_taken += 1
+            else:
+                unlike.append(f"{network}: {layer}")
+    if not n_taken:
+        raise ValueError("no layer has the name and size of one of its networks")
+    return fitting, unlike
+
+
+def _is_network(state: object) -> bool:
+    return isinstance(state, Mapping) and all(isinstance(t, torch.Tensor) for t in state.values())
 
 
 def initial_checkpoint(
@@ -239,7 +281,7 @@ class CheckpointStore:
             ) from error
         written_by = self._status.get("metadata", {}).get("mlagents_version")
         if written_by != __version__:
-            logger.warning(f"{self._path} was written by version {written_by}, not {__version__}.")
+            logger.info(f"{self._path} was written by version {written_by}, not {__version__}.")
 
     @property
     def lessons(self) -> dict[str, ParameterState]:

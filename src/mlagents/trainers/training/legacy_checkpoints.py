@@ -1,0 +1,145 @@
+"""Checkpoints of ML-Agents 0.2x and 1.x, read as our own.
+
+They hold the networks that we have, under other names; some layers in several parts that are one
+here. What `NAMES` does not list is not needed: copies, and constants of the export.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+NETWORKS = "Policy", "Optimizer:critic", "Optimizer:value_network", "Optimizer:target_network"
+"""The networks that are taken over, by their name in a checkpoint, theirs and ours."""
+
+NAMES = [
+    (re.compile(theirs), ours)
+    for theirs, ours in (
+        # Encoders of observations. `_numbered` has counted those of fixed size and those of
+        # entities apart, as we do.
+        (r"fixed\.(\d+)\.normalizer\.(\w+)", r"body.observations.encoders.\1.normalizer.\2"),
+        (
+            r"fixed\.(\d+)\.(?:conv_layers|sequential)\.(.+)",
+            r"body.observations.encoders.\1.convolutions.\2",
+        ),
+        (r"fixed\.(\d+)\.dense\.(?:0\.)?(\w+)", r"body.observations.encoders.\1.dense.0.\2"),
+        (
+            r"entities\.(\d+)\.self_ent_encoder\.seq_layers\.0\.(\w+)",
+            r"body.observations.attention.encoders.\1.dense.\2",
+        ),
+        (
+            r"network_body\.observation_encoder\.x_self_encoder\.seq_layers\.0\.(\w+)",
+            r"body.observations.attention.encode_self.0.\1",
+        ),
+        (
+            r"network_body\.observation_encoder\.rsa\.fc_[qkv]\.(\w+)",
+            r"body.observations.attention.attention.queries_keys_values.\1",
+        ),
+        (
+            r"network_body\.observation_encoder\.rsa\.fc_out\.(\w+)",
+            r"body.observations.attention.attention.output.\1",
+        ),
+        # The dense block; `linear_encoder` is its name before 1.0.
+        (r"network_body\.(?:_body_endoder|linear_encoder)\.seq_layers\.(.+)", r"body.dense.\1"),
+        (r"network_body\._body_endoder\.layers\.(\d+\.\w+)", r"body.dense.\1"),
+        (r"goal_layer\.hypernet\.([02]\.\w+)", r"body.goal_layer.hidden.\1"),
+        (r"goal_layer\.hypernet\.5\.(\w+)", r"body.goal_layer.weights.\1"),
+        (r"goal_layer\.bias", r"body.goal_layer.bias"),
+        (r"network_body\.lstm\.lstm\.(\w+)", r"body.memory.lstm.\1"),
+        # Heads.
+        (r"action_model\._continuous_distribution\.mu\.(\w+)", r"heads.mean.\1"),
+        (r"action_model\._continuous_distribution\.log_sigma(.*)", r"heads.log_std\1"),
+        (r"action_model\._discrete_distribution\.branches\.\d+\.(\w+)", r"heads.logits.\1"),
+        (r"value_heads\.value_heads\.[^.]+\.(\w+)", r"values.\1"),
+    )
+]
+"""Their names in full and ours; where several of theirs give one of ours, its rows in order."""
+
+
+def is_legacy(state: Mapping[str, Any]) -> bool:
+    """Whether a checkpoint was saved by the original."""
+    policy = state.get("Policy")
+    return isinstance(policy, Mapping) and any(n.startswith("network_body.") for n in policy)
+
+
+def converted(state: Mapping[str, Any], signals: Sequence[str]) -> dict[str, Any]:
+    """Return the networks and the step count of a checkpoint of the original as ours.
+
+    Optimizers and the networks of reward signals are left out.
+
+    Args:
+        state: The checkpoint.
+        signals: Names of the reward signals that the critic is to value, in order.
+    """
+    networks = {name: _network(state[name], signals) for name in NETWORKS if name in state}
+    (step,) = state["global_step"].values()
+    return {**networks, "global_step": int(step)}
+
+
+def _network(theirs: Mapping[str, Tensor], signals: Sequence[str]) -> dict[str, Tensor]:
+    parts: dict[str, list[Tensor]] = {}
+    for name, tensor in _numbered(_with_values_of(signals, theirs)):
+        for pattern, ours in NAMES:
+            if match := pattern.fullmatch(name):
+                parts.setdefault(match.expand(ours), []).append(tensor)
+                break
+    network = {name: torch.cat(each) if len(each) > 1 else each[0] for name, each in parts.items()}
+    for name in list(network):
+        if name.endswith(".normalizer.running_mean"):
+            _convert_normalizer(network, name.removesuffix("running_mean"))
+    attention = "body.observations.attention."
+    if f"{attention}encode_self.0.bias" in network:
+        # Before an entity's own features they put what the agent knows besides, we put it behind.
+        n_self = len(network[f"{attention}encode_self.0.bias"])
+        for name in network:
+            if name.startswith(f"{attention}encoders.") and name.endswith(".weight"):
+                network[name] = network[name].roll(-n_self, dims=1)
+    if "heads.log_std" in network:
+        network["heads.log_std"] = network["heads.log_std"].flatten()  # from (1, A)
+    return network
+
+
+def _numbered(theirs: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
+    """Name encoders by their kind and number among it, and the layer that goals make by that."""
+    encoder = re.compile(r"network_body\.observation_encoder\.processors\.(\d+)\.(.+)")
+    of_entities = re.compile(encoder.pattern.replace("(.+)", r"self_ent_encoder\..+"))
+    entities = sorted({int(match[1]) for name in theirs if (match := of_entities.fullmatch(name))})
+    goal_layers = [
+        name.removesuffix("hypernet.0.weight")
+        for name in theirs
+        if name.endswith(".hypernet.0.weight")
+    ]
+    for name, tensor in theirs.items():
+        if match := encoder.fullmatch(name):
+            index, rest = int(match[1]), match[2]
+            if index in entities:
+                name = f"entities.{entities.index(index)}.{rest}"
+            else:
+                name = f"fixed.{index - sum(e < index for e in entities)}.{rest}"
+        elif goal_layers and name.startswith(goal_layers[0]):
+            name = f"goal_layer.{name.removeprefix(goal_layers[0])}"
+        yield name, tensor
+
+
+def _with_values_of(signals: Sequence[str], theirs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Bring the value heads in our order; leave out those of other reward signals."""
+    others = {name: each for name, each in theirs.items() if not name.startswith("value_heads.")}
+    heads = [f"value_heads.value_heads.{s}.{part}" for s in signals for part in ("weight", "bias")]
+    return others | {name: theirs[name] for name in heads if name in theirs}
+
+
+def _convert_normalizer(network: dict[str, Tensor], normalizer: str) -> None:
+    """Replace their three statistics of a normalizer by ours; see `layers.Normalizer`."""
+    mean = network.pop(f"{normalizer}running_mean").double()
+    squares = network.pop(f"{normalizer}running_variance").double()
+    count = network.pop(f"{normalizer}normalization_steps").double()
+    ours = {
+        "count": count,
+        "mean": mean,
+        "squares": squares,
+        "shift": mean,
+        "scale": torch.rsqrt(squares / count),
+    }
+    network.update({f"{normalizer}{name}": tensor for name, tensor in ours.items()})
