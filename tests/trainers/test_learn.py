@@ -308,11 +308,12 @@ def test_a_wrong_flag_exits_with_two() -> None:
 
 
 def spawn(*arguments: str) -> subprocess.Popen[str]:
-    """Start a run in a process of its own."""
+    """Start a run of this checkout in a process of its own."""
     command = [sys.executable, "-m", "mlagents.trainers.learn", "guess.yaml", "--env", ENVIRONMENT]
+    tests = Path(__file__).parents[1]
     return subprocess.Popen(
         [*command, "--run-id", "first", *arguments],
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tests), str(tests.parent / "src")])},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
