@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from mlagents.trainers.data.identifiers import BehaviorId
+from mlagents.trainers.rollout.env_manager import EnvManager
 from mlagents.trainers.rollout.simple_env_manager import SimpleEnvManager
 from mlagents.trainers.settings.behavior import BehaviorSettings
 from mlagents.trainers.stats import StatsReporter
@@ -13,7 +14,9 @@ from mlagents.trainers.training.trainer import OnPolicyTrainer
 from mlagents_envs.base_env import BaseEnv
 
 
-def make_trainer(env: BaseEnv, settings: BehaviorSettings, **arguments: Any) -> OnPolicyTrainer:
+def make_trainer(
+    env: BaseEnv | EnvManager, settings: BehaviorSettings, **arguments: Any
+) -> OnPolicyTrainer:
     """Make a trainer for the only behavior of `env`, which was reset before."""
     ((behavior, spec),) = env.behavior_specs.items()
     name = BehaviorId.parse(behavior).name

@@ -104,6 +104,7 @@ def test_an_executable_is_told_ports_seeds_and_settings(
     told = player.named
     assert (told["base_port"], told["worker_id"], told["seed"]) == (6000, 2, 9)
     assert (told["num_areas"], told["no_graphics"], told["connect"]) == (4, True, False)
+    assert told["keep_8_bit_images"] is True
     assert told["additional_args"] == ["--quality", "low"]
     assert told["log_folder"] == str(tmp_path / "logs")
     engine, parameters, statistics = told["side_channels"]

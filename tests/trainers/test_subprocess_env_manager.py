@@ -18,12 +18,14 @@ import pytest
 
 from guess_environment import GuessEnvironment
 from mlagents.trainers.cli_args import parse_command_line
+from mlagents.trainers.data.segments import Segments
 from mlagents.trainers.learn import main
 from mlagents.trainers.rollout import subprocess_env_manager
 from mlagents.trainers.rollout.env_manager import EnvManager, PlayerSteps
 from mlagents.trainers.rollout.environments import env_manager_maker
 from mlagents.trainers.rollout.simple_env_manager import SimpleEnvManager
 from mlagents.trainers.rollout.subprocess_env_manager import RestartBudget, SubprocessEnvManager
+from mlagents.trainers.settings.behavior import BehaviorSettings
 from mlagents.trainers.settings.load import load_run_options
 from mlagents.trainers.settings.parameters import ConstantParameters, Sampler
 from mlagents_envs.environment import UnityEnvironment
@@ -34,6 +36,7 @@ from mlagents_envs.exception import (
 )
 from mlagents_sim.examples.ball_3d import Ball3D
 from mlagents_sim.player import serve
+from training_loop import make_trainer
 from troubled_environment import BEHAVIOR, TroubledEnvironment
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals")
@@ -173,6 +176,42 @@ def test_a_world_plays_in_another_process_what_it_plays_in_this_one() -> None:
                     actions = {name: spec.random_action(len(decisions), rng)}
                     alone[there.player].send(0, actions)
                     several.send(there.player, actions)
+
+
+def test_pictures_of_a_player_are_learned_from_as_bytes() -> None:
+    pytest.importorskip("PIL")
+    settings = BehaviorSettings.model_validate(
+        {
+            "trainer_type": "ppo",
+            "time_horizon": 2,
+            "hyperparameters": {"batch_size": 18, "buffer_size": 36, "num_epoch": 1},
+            "network_settings": {"hidden_units": 8, "num_layers": 1},
+        }
+    )
+    learned_from: list[Segments] = []
+    with managed(env="GridWorld") as manager:
+        manager.reset()
+        (behavior,) = manager.behavior_specs
+        trainer = make_trainer(manager, settings)
+        update = trainer.algorithm.update
+
+        def note(segments: Segments, rewards: np.ndarray, *, step: int) -> dict[str, float]:
+            learned_from.append(segments)
+            return update(segments, rewards, step=step)
+
+        trainer.algorithm.update = note  # type: ignore[method-assign]
+        for _ in range(10):
+            reports = manager.receive()
+            for report in reports:
+                trainer.observe(report.player, *report.steps[behavior])
+            trainer.advance()
+            for report, action in zip(reports, trainer.decide(), strict=True):
+                manager.send(report.player, {behavior: action})
+
+    assert learned_from
+    for pictures in (learned_from[0].obs[0], learned_from[0].last_obs[0]):
+        assert pictures.dtype == np.uint8
+        assert pictures.max() > 200
 
 
 def test_a_reset_voids_what_was_under_way(trouble: Callable[[str], None]) -> None:

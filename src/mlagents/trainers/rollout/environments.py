@@ -130,6 +130,7 @@ def _players(
             log_folder=None if log_folder is None else str(log_folder.absolute()),
             num_areas=environment.num_areas,
             connect=False,
+            keep_8_bit_images=True,  # a quarter of the memory; networks take both
         )
 
     make_budget = functools.partial(
