@@ -1,5 +1,6 @@
 import copy
 import threading
+import weakref
 from typing import Any
 
 import numpy as np
@@ -65,6 +66,30 @@ def test_every_update_learns_from_its_own_policy_alone() -> None:
     for segments, log_probs in updates:
         assert segments.n_steps == 256
         np.testing.assert_allclose(segments.log_probs, log_probs, atol=2e-5)
+
+
+def test_experience_is_held_once_while_it_is_learned_from() -> None:
+    env = GuessEnvironment()
+    trainer = make_trainer(env, settings())
+    parts: list[weakref.ref] = []
+    alive: list[int] = []
+    add_experience = trainer.add_experience
+
+    def note(segments: Segments, rewards: np.ndarray) -> None:
+        parts.append(weakref.ref(segments.obs[0]))
+        add_experience(segments, rewards)
+
+    def count(segments: Segments, rewards: np.ndarray, *, step: int) -> dict[str, float]:
+        alive.append(sum(part() is not None for part in parts))
+        return {}
+
+    trainer.add_experience = note  # type: ignore[method-assign]
+    trainer.algorithm.update = count  # type: ignore[method-assign]
+
+    roll(trainer, env, 40)  # 256 steps are 32 decisions
+
+    assert len(parts) > 4
+    assert alive == [0]
 
 
 def test_episodes_keep_their_whole_return_across_cuts() -> None:

@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
+from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
@@ -386,16 +387,14 @@ class OnPolicyTrainer(Trainer):
             return
         self._collector.cut()
         self._take_segments()
+        segments, rewards = self._take_buffer()
+        self.start_update(partial(self.algorithm.update, segments, rewards, step=self.step))
+
+    def _take_buffer(self) -> tuple[Segments, FloatArray]:
+        """Empty the buffer into one batch; of its parts, which may be many images, none is kept."""
         buffer, self._buffer = self._buffer, []
-        step = self.step
-
-        def update() -> dict[str, float]:
-            segments, rewards = zip(*buffer, strict=True)
-            return self.algorithm.update(
-                Segments.concatenate(segments), np.concatenate(rewards), step=step
-            )
-
-        self.start_update(update)
+        segments, rewards = zip(*buffer, strict=True)
+        return Segments.concatenate(segments), np.concatenate(rewards)
 
     @property
     def _n_buffered(self) -> int:
