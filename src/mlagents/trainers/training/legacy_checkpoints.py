@@ -1,7 +1,7 @@
-"""Checkpoints of ML-Agents 0.2x and 1.x, read as our own.
+"""Checkpoints of the original ML-Agents, 1.x, read as our own.
 
-They hold the networks that we have, under other names; some layers in several parts that are one
-here. What `NAMES` does not list is not needed: copies, and constants of the export.
+They hold the networks that we have under other names, and some layers in several parts that are one
+here. What `NAMES` does not list is not needed: constants of the export, and copies.
 """
 
 import re
@@ -17,8 +17,7 @@ NETWORKS = "Policy", "Optimizer:critic", "Optimizer:value_network", "Optimizer:t
 NAMES = [
     (re.compile(theirs), ours)
     for theirs, ours in (
-        # Encoders of observations. `_numbered` has counted those of fixed size and those of
-        # entities apart, as we do.
+        # Encoders, as `_numbered` names them.
         (r"fixed\.(\d+)\.normalizer\.(\w+)", r"body.observations.encoders.\1.normalizer.\2"),
         (
             r"fixed\.(\d+)\.(?:conv_layers|sequential)\.(.+)",
@@ -41,7 +40,7 @@ NAMES = [
             r"network_body\.observation_encoder\.rsa\.fc_out\.(\w+)",
             r"body.observations.attention.attention.output.\1",
         ),
-        # The dense block; `linear_encoder` is its name before 1.0.
+        # What follows them; `linear_encoder` is a name from before 1.0.
         (r"network_body\.(?:_body_endoder|linear_encoder)\.seq_layers\.(.+)", r"body.dense.\1"),
         (r"network_body\._body_endoder\.layers\.(\d+\.\w+)", r"body.dense.\1"),
         (r"goal_layer\.hypernet\.([02]\.\w+)", r"body.goal_layer.hidden.\1"),
@@ -55,7 +54,9 @@ NAMES = [
         (r"value_heads\.value_heads\.[^.]+\.(\w+)", r"values.\1"),
     )
 ]
-"""Their names in full and ours; where several of theirs give one of ours, its rows in order."""
+"""Their names and ours. Where several of theirs give one of ours, they are its rows, in order."""
+
+_ENCODER = re.compile(r"network_body\.observation_encoder\.processors\.(\d+)\.(.+)")
 
 
 def is_legacy(state: Mapping[str, Any]) -> bool:
@@ -102,25 +103,31 @@ def _network(theirs: Mapping[str, Tensor], signals: Sequence[str]) -> dict[str, 
 
 
 def _numbered(theirs: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
-    """Name encoders by their kind and number among it, and the layer that goals make by that."""
-    encoder = re.compile(r"network_body\.observation_encoder\.processors\.(\d+)\.(.+)")
-    of_entities = re.compile(encoder.pattern.replace("(.+)", r"self_ent_encoder\..+"))
-    entities = sorted({int(match[1]) for name in theirs if (match := of_entities.fullmatch(name))})
-    goal_layers = [
-        name.removesuffix("hypernet.0.weight")
-        for name in theirs
-        if name.endswith(".hypernet.0.weight")
-    ]
+    """Name the layers whose number or kind a name alone does not tell.
+
+    They number encoders by observation; we number those of fixed size and those of entities apart.
+    The layer whose weights come of the goal is the one of the dense block that has a `hypernet`.
+    """
+    entities = sorted(
+        {
+            int(match[1])
+            for name in theirs
+            if (match := _ENCODER.fullmatch(name)) and match[2].startswith("self_ent_encoder.")
+        }
+    )
+    marks = (name for name in theirs if name.endswith(".hypernet.0.weight"))
+    goal_layer = next(marks, "").removesuffix("hypernet.0.weight")
     for name, tensor in theirs.items():
-        if match := encoder.fullmatch(name):
+        if match := _ENCODER.fullmatch(name):
             index, rest = int(match[1]), match[2]
             if index in entities:
-                name = f"entities.{entities.index(index)}.{rest}"
+                yield f"entities.{entities.index(index)}.{rest}", tensor
             else:
-                name = f"fixed.{index - sum(e < index for e in entities)}.{rest}"
-        elif goal_layers and name.startswith(goal_layers[0]):
-            name = f"goal_layer.{name.removeprefix(goal_layers[0])}"
-        yield name, tensor
+                yield f"fixed.{index - sum(e < index for e in entities)}.{rest}", tensor
+        elif goal_layer and name.startswith(goal_layer):
+            yield f"goal_layer.{name.removeprefix(goal_layer)}", tensor
+        else:
+            yield name, tensor
 
 
 def _with_values_of(signals: Sequence[str], theirs: Mapping[str, Tensor]) -> dict[str, Tensor]:
