@@ -313,7 +313,7 @@ def test_what_does_not_fit_is_named_and_stops_only_what_is_resumed(
 
     assert learn("--initialize-from", "old") == 0
     log = capsys.readouterr().out
-    assert "begin with random weights: Policy: body.dense.2, Optimizer:critic: body.dense.2." in log
+    assert "These begin anew: Policy: body.dense.2, Optimizer:critic: body.dense.2." in log
     assert learn("--resume", run_id="old") == 1
 
     log = capsys.readouterr().out

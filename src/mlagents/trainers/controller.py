@@ -294,8 +294,8 @@ class Controller:
             trainer.load_weights(fitting)
             if unlike:
                 logger.warning(
-                    f"{path} has not all layers of {trainer.name}, or in other sizes. These begin "
-                    f"with random weights: {', '.join(unlike)}."
+                    f"{path} lacks layers of {trainer.name}, or has them in other sizes. These "
+                    f"begin anew: {', '.join(unlike)}."
                 )
 
         self._load(trainer, path, load)
