@@ -112,13 +112,15 @@ def network_settings(**settings: Any) -> NetworkSettings:
     return NetworkSettings.model_validate({"hidden_units": 16} | settings)
 
 
-def make_actor(spec: BehaviorSpec, *, seed: int = 0, **settings: Any) -> Actor:
+def make_actor(
+    spec: BehaviorSpec, *, seed: int = 0, squashed: bool = False, **settings: Any
+) -> Actor:
     """Make a small actor with random weights, biases, deviations and statistics.
 
     As a new actor has them, biases and log-deviations of zero and means near zero would hide most
     mistakes.
     """
-    actor = Actor(spec, network_settings(**settings))
+    actor = Actor(spec, network_settings(**settings), squashed=squashed)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in actor.parameters():

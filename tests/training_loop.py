@@ -10,13 +10,14 @@ from mlagents.trainers.rollout.env_manager import EnvManager
 from mlagents.trainers.rollout.simple_env_manager import SimpleEnvManager
 from mlagents.trainers.settings.behavior import BehaviorSettings
 from mlagents.trainers.stats import StatsReporter
-from mlagents.trainers.training.trainer import OnPolicyTrainer
+from mlagents.trainers.training.trainer import Trainer
+from mlagents.trainers.training.trainer_types import TRAINER_TYPES
 from mlagents_envs.base_env import BaseEnv
 
 
 def make_trainer(
     env: BaseEnv | EnvManager, settings: BehaviorSettings, **arguments: Any
-) -> OnPolicyTrainer:
+) -> Trainer:
     """Make a trainer for the only behavior of `env`, which was reset before."""
     ((behavior, spec),) = env.behavior_specs.items()
     name = BehaviorId.parse(behavior).name
@@ -28,10 +29,10 @@ def make_trainer(
         "on_summary": lambda step: None,
         "on_checkpoint": lambda: None,
     }
-    return OnPolicyTrainer(name, spec, settings, **(defaults | arguments))
+    return TRAINER_TYPES[settings.trainer_type](name, spec, settings, **(defaults | arguments))
 
 
-def train_while(condition: Callable[[], bool], trainer: OnPolicyTrainer, env: BaseEnv) -> None:
+def train_while(condition: Callable[[], bool], trainer: Trainer, env: BaseEnv) -> None:
     """Reset `env`, then take decisions while `condition` holds."""
     manager = SimpleEnvManager(env)
     manager.reset()

@@ -795,7 +795,6 @@ def test_a_dump_loads_as_what_was_dumped(file: Path, written: dict[str, Any]) ->
 @pytest.mark.parametrize(
     ("text", "key"),
     [
-        ("behaviors: {A: {trainer_type: sac}}", "behaviors.A.trainer_type: sac"),
         ("behaviors: {A: {trainer_type: poca}}", "behaviors.A.trainer_type: poca"),
         ("behaviors: {A: {reward_signals: {rnd: {}}}}", "behaviors.A.reward_signals.rnd"),
         ("behaviors: {A: {reward_signals: {curiosity: {}}}}", "behaviors.A.reward_signals.cur"),

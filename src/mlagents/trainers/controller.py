@@ -32,7 +32,8 @@ from mlagents.trainers.training.checkpoints import (
 from mlagents.trainers.training.curriculum import BehaviorProgress, Curriculum
 from mlagents.trainers.training.interrupt import Interrupt, Interrupted
 from mlagents.trainers.training.legacy_checkpoints import converted, is_legacy
-from mlagents.trainers.training.trainer import N_RETURNS, TRAINER_TYPES, Trainer
+from mlagents.trainers.training.trainer import N_RETURNS, Trainer
+from mlagents.trainers.training.trainer_types import TRAINER_TYPES
 from mlagents_envs.base_env import ActionTuple, BehaviorName
 from mlagents_envs.exception import UnityCommunicatorStoppedException
 from mlagents_envs.logging_util import get_logger
@@ -270,6 +271,8 @@ class Controller:
             self._load_initial(trainer)
             return
         self._load(trainer, path, trainer.load_state)
+        if not self._inference:
+            trainer.load_experience(self._folder.experience(name))
         logger.info(f"Resuming {name} at step {trainer.step}.")
         self._resumed_at[name] = trainer.step
         if not (trainer.is_learning or self._inference):
@@ -356,6 +359,10 @@ class Controller:
                     keep=trainer.settings.keep_checkpoints,
                     is_final=is_final,
                 ),
+            )
+            was_written(
+                f"the experience of {trainer.name}",
+                lambda: trainer.save_experience(self._folder.experience(trainer.name)),
             )
             self._record_run()
         if is_written:

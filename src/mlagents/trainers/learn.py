@@ -107,7 +107,7 @@ def _run(
     from mlagents.trainers.rollout.environments import env_manager_maker
     from mlagents.trainers.stats import ConsoleWriter, GaugeWriter, StatsWriter, TensorBoardWriter
     from mlagents.trainers.training.checkpoints import RunFolder, was_written
-    from mlagents.trainers.training.trainer import TRAINER_TYPES
+    from mlagents.trainers.training.trainer_types import TRAINER_TYPES
 
     set_log_level(logging.DEBUG if options.debug else logging.INFO)
     logger.info(f"mlagents-next {__version__}, PyTorch {torch.__version__}")

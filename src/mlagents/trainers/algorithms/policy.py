@@ -47,6 +47,7 @@ class Policy:
         if critic_body is not None:
             self.memory_size += critic_body.memory_size
         self._spec = spec
+        self._squashed = actor.heads.squashed
         self._deterministic = deterministic
         self._rng = rng
         self._branch_starts = np.cumsum((0, *spec.discrete_branches))
@@ -55,13 +56,6 @@ class Policy:
     def refresh(self) -> None:
         """Take over the actor's present weights."""
         self._frozen = freeze(self._actor, self._critic_body)
-        self._std = np.exp(self._frozen.log_std)
-        self._log_normalizer = self._frozen.log_std + np.float32(0.5 * math.log(2 * math.pi))
-        self._continuous_entropy = float(
-            (self._frozen.log_std + 0.5 * math.log(2 * math.pi * math.e)).mean()
-            if self._spec.continuous_size
-            else 0.0
-        )
 
     def act(
         self,
@@ -83,26 +77,32 @@ class Policy:
         n_agents = len(obs[0])
         if memory is None:
             memory = np.zeros((n_agents, self.memory_size), np.float32)
-        means, logits, memory = self._frozen.forward(obs, memory)
-        for output in (means, logits):
+        mean, log_std, logits, memory = self._frozen.forward(obs, memory)
+        for output in (mean, log_std, logits):
             if output is not None and not math.isfinite(output.sum()):
                 raise UnityTrainerException(
                     "the policy gives NaN or infinite numbers: learning has diverged. Lower "
                     "learning_rate, or set normalize: true if observations are large."
                 )
-        continuous = np.zeros((n_agents, 0), np.float32)
+        continuous = limited = np.zeros((n_agents, 0), np.float32)
         discrete = np.zeros((n_agents, 0), np.int32)
         log_probs: list[FloatArray] = []
-        entropy = self._continuous_entropy
-        if means is not None:
-            continuous, log_prob = self._sample_continuous(means)
+        entropy = 0.0
+        if mean is not None and log_std is not None:
+            continuous, log_prob = self._sample_continuous(mean, log_std)
+            if self._squashed:
+                log_prob -= _log_slope_of_tanh(continuous)
+                limited = continuous = np.tanh(continuous)
+            else:
+                limited = np.clip(continuous, -CONTINUOUS_LIMIT, CONTINUOUS_LIMIT)
+                limited /= CONTINUOUS_LIMIT
             log_probs.append(log_prob)
+            # Of the Gaussians, squashed or not.
+            entropy = float(log_std.mean()) + 0.5 * math.log(2 * math.pi * math.e)
         if logits is not None:
             discrete, log_prob, branch_entropy = self._sample_discrete(logits, action_mask)
             log_probs.append(log_prob)
             entropy += branch_entropy
-        limited = np.clip(continuous, -CONTINUOUS_LIMIT, CONTINUOUS_LIMIT)
-        limited /= CONTINUOUS_LIMIT
         return Decision(
             ActionTuple(limited, discrete),
             continuous,
@@ -112,16 +112,18 @@ class Policy:
             memory,
         )
 
-    def _sample_continuous(self, means: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def _sample_continuous(
+        self, mean: FloatArray, log_std: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
         if self._deterministic:
-            noise = np.zeros_like(means)
+            noise = np.zeros_like(mean)
         else:
-            noise = self._rng.standard_normal(means.shape, np.float32)
+            noise = self._rng.standard_normal(mean.shape, np.float32)
         log_probs = noise * noise
         log_probs *= -0.5
-        log_probs -= self._log_normalizer
-        noise *= self._std
-        noise += means
+        log_probs -= log_std + np.float32(0.5 * math.log(2 * math.pi))
+        noise *= np.exp(log_std)
+        noise += mean
         return noise, log_probs
 
     def _sample_discrete(
@@ -144,3 +146,9 @@ class Policy:
             log_probs[:, branch] = log_p[rows, chosen]
             entropy -= float((np.exp(log_p) * log_p).sum(axis=1).mean())
         return discrete, log_probs, entropy
+
+
+def _log_slope_of_tanh(x: FloatArray) -> FloatArray:
+    """log(1 - tanh(x)²), exact where tanh is 1 to the last digit."""
+    slope: FloatArray = 2 * (np.float32(math.log(2)) - x - np.logaddexp(np.float32(0), -2 * x))
+    return slope

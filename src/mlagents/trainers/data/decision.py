@@ -13,7 +13,8 @@ class Decision(NamedTuple):
 
     Attributes:
         action: What the environment is sent.
-        continuous: (N, A) the sample itself, before it was limited for the environment.
+        continuous: (N, A) as learning is to see them: the sample itself before it was limited for
+            the environment, or, of squashed actions, what the environment is sent.
         discrete: (N, K) chosen index of every branch.
         log_probs: (N, A + K) log-probability of each component: every continuous action, then
             every branch.

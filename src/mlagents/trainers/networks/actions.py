@@ -1,7 +1,8 @@
 """An encoding to distributions of actions, their log-probabilities and entropies.
 
-Continuous actions are independent Gaussians whose deviation does not depend on the state; each
-discrete branch is a categorical distribution without its masked actions.
+Continuous actions are independent Gaussians: with a deviation that does not depend on the state, or
+*squashed* into [-1, 1] by tanh, with one that does. Each discrete branch is a categorical
+distribution without its masked actions.
 """
 
 import math
@@ -14,7 +15,11 @@ from mlagents.trainers.networks.layers import linear
 from mlagents_envs.base_env import ActionSpec
 
 CONTINUOUS_LIMIT = 3.0
-"""Samples are clamped to plus and minus this and divided by it before an environment sees them."""
+"""Samples that are not squashed are clamped to plus and minus this and divided by it before an
+environment sees them."""
+
+LOG_STD_LIMITS = -20.0, 2.0
+"""Least and largest log-deviation of an action that is squashed."""
 
 MASKED_LOGIT = -1e8
 """The logit of an action that is not allowed."""
@@ -26,30 +31,54 @@ class ActionHeads(nn.Module):
     Args:
         n_in: Width of the encoding.
         spec: The behavior's A continuous actions and K branches.
+        squashed: Whether continuous actions are.
 
     Raises:
         UnityTrainerException: There are neither.
     """
 
-    def __init__(self, n_in: int, spec: ActionSpec) -> None:
+    log_std: nn.Parameter | nn.Linear
+
+    def __init__(self, n_in: int, spec: ActionSpec, *, squashed: bool = False) -> None:
         super().__init__()
         if not (spec.continuous_size or spec.discrete_size):
             raise UnityTrainerException(
                 "the behavior has no action; add continuous or discrete actions to its agents."
             )
         self.spec = spec
+        self.squashed = squashed
         self.mean: nn.Linear | None = None
         self.logits: nn.Linear | None = None
         if spec.continuous_size:
             self.mean = linear(n_in, spec.continuous_size, gain=0.2)
-            self.log_std = nn.Parameter(torch.zeros(spec.continuous_size))
+            self.log_std = (
+                linear(n_in, spec.continuous_size, gain=0.2)
+                if squashed
+                else nn.Parameter(torch.zeros(spec.continuous_size))
+            )
         if spec.discrete_size:
             self.logits = linear(n_in, sum(spec.discrete_branches), gain=0.1)
+
+    def gaussian(self, encoding: Tensor) -> tuple[Tensor, Tensor]:
+        """(B, n_in) to means (B, A) and log-deviations, (A,) or, of squashed actions, (B, A)."""
+        assert self.mean is not None
+        if isinstance(self.log_std, nn.Linear):
+            return self.mean(encoding), self.log_std(encoding).clamp(*LOG_STD_LIMITS)
+        return self.mean(encoding), self.log_std
+
+    def branch_log_probs(self, encoding: Tensor, action_mask: Tensor) -> list[Tensor]:
+        """(B, n_in) and (B, sum of branches) to the (B, choices) of every branch."""
+        assert self.logits is not None
+        logits = self.logits(encoding).masked_fill(action_mask, MASKED_LOGIT)
+        return [
+            torch.log_softmax(branch, dim=1)
+            for branch in logits.split(self.spec.discrete_branches, 1)
+        ]
 
     def evaluate(
         self, encoding: Tensor, continuous: Tensor, discrete: Tensor, action_mask: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Look at actions taken with the eyes of the present policy.
+        """Look at actions taken, not squashed, with the eyes of the present policy.
 
         Args:
             encoding: (B, n_in).
@@ -65,12 +94,11 @@ class ActionHeads(nn.Module):
         log_probs: list[Tensor] = []
         entropies: list[Tensor] = []
         if self.mean is not None:
-            log_probs.append(gaussian_log_prob(continuous, self.mean(encoding), self.log_std))
-            entropies.append(gaussian_entropy(self.log_std).mean())
+            mean, log_std = self.gaussian(encoding)
+            log_probs.append(gaussian_log_prob(continuous, mean, log_std))
+            entropies.append(gaussian_entropy(log_std).mean())
         if self.logits is not None:
-            logits = self.logits(encoding).masked_fill(action_mask, MASKED_LOGIT)
-            for branch, branch_logits in enumerate(logits.split(self.spec.discrete_branches, 1)):
-                log_p = torch.log_softmax(branch_logits, dim=1)  # (B, choices)
+            for branch, log_p in enumerate(self.branch_log_probs(encoding, action_mask)):
                 log_probs.append(log_p.gather(1, discrete[:, branch : branch + 1]))
                 entropies.append(-(log_p.exp() * log_p).sum(1))
         joined = log_probs[0] if len(log_probs) == 1 else torch.cat(log_probs, dim=1)
@@ -86,3 +114,20 @@ def gaussian_log_prob(sample: Tensor, mean: Tensor, log_std: Tensor) -> Tensor:
 def gaussian_entropy(log_std: Tensor) -> Tensor:
     """½ log(2πe σ²) of every component."""
     return log_std + 0.5 * math.log(2 * math.pi * math.e)
+
+
+def squashed_sample(mean: Tensor, log_std: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+    """Return tanh(a), a = mean + exp(log_std) * noise, and the log-probability of every component.
+
+        log p(tanh(a)) = log N(a; mean, exp(log_std)) - log(1 - tanh(a)²)
+
+    Both can be differentiated by `mean` and `log_std`.
+    """
+    before = mean + log_std.exp() * noise
+    log_probs = -0.5 * noise * noise - (log_std + 0.5 * math.log(2 * math.pi))
+    return before.tanh(), log_probs - log_slope_of_tanh(before)
+
+
+def log_slope_of_tanh(x: Tensor) -> Tensor:
+    """log(1 - tanh(x)²), in the form that stays exact where tanh is 1 to the last digit."""
+    return 2 * (math.log(2) - x - nn.functional.softplus(-2 * x))

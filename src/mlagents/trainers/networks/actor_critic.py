@@ -13,12 +13,20 @@ from mlagents_envs.base_env import BehaviorSpec
 
 
 class Actor(nn.Module):
-    """Observations to distributions of actions."""
+    """Observations to distributions of actions.
 
-    def __init__(self, spec: BehaviorSpec, settings: NetworkSettings) -> None:
+    Args:
+        spec: The behavior to act for.
+        settings: Of the network.
+        squashed: Whether continuous actions are, see `actions`.
+    """
+
+    def __init__(
+        self, spec: BehaviorSpec, settings: NetworkSettings, *, squashed: bool = False
+    ) -> None:
         super().__init__()
         self.body = NetworkBody(spec.observation_specs, settings)
-        self.heads = ActionHeads(self.body.output_size, spec.action_spec)
+        self.heads = ActionHeads(self.body.output_size, spec.action_spec, squashed=squashed)
 
 
 class Critic(nn.Module):

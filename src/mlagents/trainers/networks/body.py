@@ -80,6 +80,14 @@ class ObservationEncoder(nn.Module):
             encoded.append(self.attention([obs[index] for index in self.entities], others))
         return _joined(encoded), goal
 
+    def normalized(self, obs: Sequence[Tensor]) -> list[Tensor]:
+        """Return the observations as the encoders make them, before anything that learns."""
+        normalized = list(obs)
+        for index, encoder in zip(self.fixed, self.encoders, strict=True):
+            if isinstance(encoder, VectorEncoder):
+                normalized[index] = encoder(obs[index])
+        return normalized
+
     def update_normalization(self, obs: Sequence[Tensor]) -> None:
         """Count observations into the running statistics of every normalizer."""
         for index, encoder in zip(self.fixed, self.encoders, strict=True):

@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from mlagents.trainers.networks.actions import LOG_STD_LIMITS, ActionHeads
 from mlagents.trainers.networks.actor_critic import Actor
 from mlagents.trainers.networks.body import NetworkBody
 from mlagents.trainers.networks.encoders import VectorEncoder
@@ -21,9 +22,25 @@ from mlagents.trainers.networks.layers import Normalizer
 
 FloatArray = NDArray[np.float32]
 
-Outputs = tuple[FloatArray | None, FloatArray | None, FloatArray]
-"""Gaussian means (N, A), logits (N, branches), either None if there are no such actions, and
-memory (N, memory size) after the step."""
+
+class Outputs(NamedTuple):
+    """What the heads of an actor give, None where there are no such actions, and its memory.
+
+    Attributes:
+        mean: (N, A) of the Gaussians.
+        log_std: (A,) or, of squashed actions, (N, A).
+        logits: (N, branches).
+        memory: (N, memory size) after the step.
+    """
+
+    mean: FloatArray | None
+    log_std: FloatArray | None
+    logits: FloatArray | None
+    memory: FloatArray
+
+
+Weights = tuple[FloatArray, FloatArray]
+"""Of a linear layer, (n_in, n_out), and its bias."""
 
 
 class DenseActor(NamedTuple):
@@ -31,17 +48,17 @@ class DenseActor(NamedTuple):
 
     Attributes:
         normalizers: For each observation its (shift, scale, limit), or None.
-        layers: (weights, bias) of the dense block; weights are (n_in, n_out).
-        mean: (weights, bias) of the Gaussian means, or None without continuous actions.
-        log_std: (A,).
-        logits: (weights, bias) of all branches, or None without discrete actions.
+        layers: Of the dense block.
+        mean: Of the Gaussian means, or None without continuous actions.
+        log_std: (A,), or, of squashed actions, the layer; None without continuous actions.
+        logits: Of all branches, or None without discrete actions.
     """
 
     normalizers: list[tuple[FloatArray, FloatArray, float] | None]
-    layers: list[tuple[FloatArray, FloatArray]]
-    mean: tuple[FloatArray, FloatArray] | None
-    log_std: FloatArray
-    logits: tuple[FloatArray, FloatArray] | None
+    layers: list[Weights]
+    mean: Weights | None
+    log_std: FloatArray | Weights | None
+    logits: Weights | None
 
     def forward(self, obs: Sequence[NDArray[Any]], memory: FloatArray) -> Outputs:
         """One (N, size) per observation to what the heads give; there is no memory to change."""
@@ -59,7 +76,10 @@ class DenseActor(NamedTuple):
                 hidden /= 1.0 + np.exp(-hidden)  # swish
         mean = None if self.mean is None else hidden @ self.mean[0] + self.mean[1]
         logits = None if self.logits is None else hidden @ self.logits[0] + self.logits[1]
-        return mean, logits, memory
+        log_std = self.log_std
+        if isinstance(log_std, tuple):
+            log_std = np.clip(hidden @ log_std[0] + log_std[1], *LOG_STD_LIMITS)
+        return Outputs(mean, log_std, logits, memory)
 
 
 class TorchActor:
@@ -68,9 +88,6 @@ class TorchActor:
     Args:
         actor: To be copied.
         critic_body: To be copied too, if the memory of an agent has a part of the critic's.
-
-    Attributes:
-        log_std: (A,).
     """
 
     def __init__(self, actor: Actor, critic_body: NetworkBody | None) -> None:
@@ -80,7 +97,6 @@ class TorchActor:
         self._bodies = [self._actor.body]
         if critic_body is not None:
             self._bodies.append(copy.deepcopy(critic_body).to(self._device))
-        self.log_std = _log_std(actor)
 
     def forward(self, obs: Sequence[NDArray[Any]], memory: FloatArray) -> Outputs:
         """One (N, *shape) per observation and (N, memory size) to what the heads give."""
@@ -91,16 +107,20 @@ class TorchActor:
             (encoding, _), *_ = steps = [
                 body.step(tensors, part) for body, part in zip(self._bodies, memories, strict=True)
             ]
-            outputs = [
-                None if head is None else head(encoding).cpu().numpy()
-                for head in (heads.mean, heads.logits)
-            ]
-            after = torch.cat([part for _, part in steps], dim=1).cpu().numpy()
-        return outputs[0], outputs[1], after
+            mean, log_std = (None, None) if heads.mean is None else heads.gaussian(encoding)
+            logits = None if heads.logits is None else heads.logits(encoding)
+            after = torch.cat([part for _, part in steps], dim=1)
+            return Outputs(
+                _to_numpy(mean), _to_numpy(log_std), _to_numpy(logits), after.cpu().numpy()
+            )
 
     def _tensor(self, batch: NDArray[Any]) -> Tensor:
         # Torch warns of arrays that may not be written to, as a message's may be.
         return torch.as_tensor(np.require(batch, requirements="W"), device=self._device)
+
+
+def _to_numpy(output: Tensor | None) -> FloatArray | None:
+    return None if output is None else output.cpu().numpy()
 
 
 def freeze(actor: Actor, critic_body: NetworkBody | None = None) -> DenseActor | TorchActor:
@@ -119,7 +139,7 @@ def freeze(actor: Actor, critic_body: NetworkBody | None = None) -> DenseActor |
         ],
         layers=[_weights(layer) for layer in actor.body.dense if isinstance(layer, nn.Linear)],
         mean=None if heads.mean is None else _weights(heads.mean),
-        log_std=_log_std(actor),
+        log_std=_log_std(heads),
         logits=None if heads.logits is None else _weights(heads.logits),
     )
 
@@ -133,8 +153,11 @@ def _is_dense(body: NetworkBody) -> bool:
     )
 
 
-def _log_std(actor: Actor) -> FloatArray:
-    return np.zeros(0, np.float32) if actor.heads.mean is None else _array(actor.heads.log_std)
+def _log_std(heads: ActionHeads) -> FloatArray | Weights | None:
+    if heads.mean is None:
+        return None
+    log_std = heads.log_std
+    return _weights(log_std) if isinstance(log_std, nn.Linear) else _array(log_std)
 
 
 def _normalizer(normalizer: object) -> tuple[FloatArray, FloatArray, float] | None:
@@ -147,5 +170,5 @@ def _array(tensor: Tensor) -> FloatArray:
     return tensor.detach().cpu().numpy().copy()
 
 
-def _weights(layer: nn.Linear) -> tuple[FloatArray, FloatArray]:
+def _weights(layer: nn.Linear) -> Weights:
     return np.ascontiguousarray(_array(layer.weight).T), _array(layer.bias)

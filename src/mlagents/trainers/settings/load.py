@@ -329,7 +329,6 @@ def _resume_or_initialize(options: RunOptions, command_line: CommandLine) -> Run
 # What this version does not have yet
 
 _UNBUILT_OF_BEHAVIORS: dict[str, Callable[[BehaviorSettings], object]] = {
-    "trainer_type: sac": lambda behavior: behavior.trainer_type == "sac",
     "trainer_type: poca": lambda behavior: behavior.trainer_type == "poca",
     "reward_signals.curiosity": lambda behavior: "curiosity" in behavior.reward_signals,
     "reward_signals.gail": lambda behavior: "gail" in behavior.reward_signals,

@@ -7,6 +7,7 @@
         <behavior>-<step>.pt        checkpoint
         <behavior>-<step>.onnx      the policy at that checkpoint
         checkpoint.pt               copy of the newest
+        last_replay_buffer.npz      experience to learn from again, if it is saved
         events.out.tfevents.*       TensorBoard
       run_logs/
         timers.json
@@ -21,12 +22,12 @@ import io
 import json
 import os
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import torch
 
@@ -40,8 +41,9 @@ STATUS_FORMAT_VERSION = "0.3.0"
 logger = get_logger(__name__)
 
 
-def write_atomically(path: Path, content: bytes) -> None:
-    """Put `content` at `path` so that a reader finds the old file or the new one, never half.
+@contextmanager
+def written_atomically(path: Path) -> Iterator[BinaryIO]:
+    """Yield a file that stands at `path` once it is written, so that a reader never finds half.
 
     Raises:
         OSError: It cannot be written; the error names `path`.
@@ -50,7 +52,7 @@ def write_atomically(path: Path, content: bytes) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("wb") as file:
-            file.write(content)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
@@ -60,6 +62,16 @@ def write_atomically(path: Path, content: bytes) -> None:
         if isinstance(error, OSError):  # what comes from a full disk names no file
             raise OSError(error.errno, error.strerror, str(path)) from error
         raise
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Put `content` at `path` so that a reader finds the old file or the new one, never half.
+
+    Raises:
+        OSError: It cannot be written; the error names `path`.
+    """
+    with written_atomically(path) as file:
+        file.write(content)
 
 
 def was_written(what: str, write: Callable[[], object]) -> bool:
@@ -145,6 +157,10 @@ class RunFolder:
     def checkpoint(self, behavior: str) -> Path:
         """Where the newest checkpoint of a behavior is."""
         return self.path / behavior / "checkpoint.pt"
+
+    def experience(self, behavior: str) -> Path:
+        """Where the experience is kept that a behavior learns from again."""
+        return self.path / behavior / "last_replay_buffer.npz"
 
     def write_configuration(self, text: str) -> None:
         """Write the effective options."""

@@ -14,7 +14,12 @@ import torch
 from onnx import TensorProto
 from torch import Tensor, nn
 
-from mlagents.trainers.networks.actions import CONTINUOUS_LIMIT, MASKED_LOGIT, ActionHeads
+from mlagents.trainers.networks.actions import (
+    CONTINUOUS_LIMIT,
+    LOG_STD_LIMITS,
+    MASKED_LOGIT,
+    ActionHeads,
+)
 from mlagents.trainers.networks.actor_critic import Actor
 from mlagents.trainers.networks.attention import (
     N_HEADS,
@@ -48,7 +53,8 @@ def export_onnx(actor: Actor, spec: BehaviorSpec) -> bytes:
 
     - `version_number` and `memory_size`: (1,).
     - `continuous_actions`: (batch, A), sampled; `continuous_action_output_shape`: (1,), which is A;
-      `deterministic_continuous_actions`: (batch, A), the means. Both are limited to [-1, 1].
+      `deterministic_continuous_actions`: (batch, A), the means. Both are limited to [-1, 1], as
+      in training: clamped and divided, or squashed by tanh.
     - `discrete_actions`: (batch, K) int64, sampled; `discrete_action_output_shape`: (1, K), the
       sizes of the branches; `deterministic_discrete_actions`: (batch, K) int64, the likeliest.
     - `recurrent_out`: (batch, 1, memory size), to go in at the agent's next step.
@@ -318,21 +324,29 @@ def _add_swish(graph: Graph, x: str) -> str:
 
 def _add_heads(heads: ActionHeads, graph: Graph, encoding: str) -> None:
     if heads.mean is not None:
-        _add_continuous(heads, graph, _add(heads.mean, graph, encoding))
+        _add_continuous(heads, graph, encoding, _add(heads.mean, graph, encoding))
     if heads.logits is not None:
         _add_discrete(heads, graph, _add(heads.logits, graph, encoding))
 
 
-def _add_continuous(heads: ActionHeads, graph: Graph, mean: str) -> None:
+def _add_continuous(heads: ActionHeads, graph: Graph, encoding: str, mean: str) -> None:
     n_actions = heads.spec.continuous_size
-    limit = graph.constant("continuous_limit", [CONTINUOUS_LIMIT])
 
     def add_output(name: str, action: str) -> None:
-        clipped = graph.node("Clip", action, min=-CONTINUOUS_LIMIT, max=CONTINUOUS_LIMIT)
-        graph.node("Div", clipped, limit, output=name)
+        if heads.squashed:
+            graph.node("Tanh", action, output=name)
+        else:
+            clipped = graph.node("Clip", action, min=-CONTINUOUS_LIMIT, max=CONTINUOUS_LIMIT)
+            limit = graph.constant("continuous_limit", [CONTINUOUS_LIMIT])
+            graph.node("Div", clipped, limit, output=name)
         graph.output(name, ["batch", n_actions], dtype=TensorProto.FLOAT)
 
-    std = graph.node("Exp", graph.weight(heads, "log_std"))
+    if isinstance(heads.log_std, nn.Linear):
+        least, largest = LOG_STD_LIMITS
+        log_std = graph.node("Clip", _add(heads.log_std, graph, encoding), min=least, max=largest)
+    else:
+        log_std = graph.weight(heads, "log_std")
+    std = graph.node("Exp", log_std)
     noise = graph.node("RandomNormalLike", mean, dtype=TensorProto.FLOAT)
     add_output("continuous_actions", graph.node("Add", mean, graph.node("Mul", noise, std)))
     graph.constant_output("continuous_action_output_shape", [n_actions])

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from functools import partial
 from itertools import islice
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -142,7 +143,7 @@ class Trainer(ABC):
             critic_body=None if inference else self.algorithm.remembering_critic,
         )
         self._collector = Collector(
-            spec, time_horizon=settings.time_horizon, memory_size=self._policy.memory_size
+            spec, time_horizon=self.longest_segment, memory_size=self._policy.memory_size
         )
         self._requests: list[_Request] = []
         self._signal_returns: dict[int, FloatArray] = {}
@@ -163,6 +164,11 @@ class Trainer(ABC):
     @abstractmethod
     def learn(self) -> None:
         """Start an update if there is enough experience; called at every `advance`."""
+
+    @property
+    def longest_segment(self) -> int:
+        """Steps of an agent after which they are handed to `add_experience`."""
+        return self.settings.time_horizon
 
     @property
     def is_learning(self) -> bool:
@@ -215,6 +221,12 @@ class Trainer(ABC):
             if isinstance(module, nn.Module):
                 module.load_state_dict(state[name])
         self._policy.refresh()
+
+    def save_experience(self, path: Path) -> None:  # noqa: B027  # most trainers keep none
+        """Write the past experience that a later run is to learn from, if there is any."""
+
+    def load_experience(self, path: Path) -> None:  # noqa: B027
+        """Go on with the experience of the run that saved it, if it did."""
 
     def export(self) -> bytes:
         """Return the policy as it is now, as ONNX."""
@@ -399,10 +411,6 @@ class OnPolicyTrainer(Trainer):
     @property
     def _n_buffered(self) -> int:
         return sum(segments.n_steps for segments, _ in self._buffer)
-
-
-TRAINER_TYPES: Mapping[str, type[Trainer]] = {"ppo": OnPolicyTrainer}
-"""What trains a behavior, by its `trainer_type`."""
 
 
 def _joined(arrays: list[NDArray[Any]]) -> NDArray[Any]:

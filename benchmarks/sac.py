@@ -1,0 +1,139 @@
+"""Gradient steps per second of SAC, beside those of Stable-Baselines3.
+
+Both have networks of the same width and depth, the same minibatches, replay buffers full of the
+same kind of experience and one thread of torch; seconds are of CPU time, so that whatever else the
+machine does counts little.
+
+    python benchmarks/sac.py [--rounds 5]
+"""
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+
+import gymnasium
+import numpy as np
+import torch
+from stable_baselines3 import SAC as StableBaselinesSAC
+from stable_baselines3.common.logger import Logger
+
+from mlagents.trainers.algorithms.sac import SAC
+from mlagents.trainers.data.replay import Replay
+from mlagents.trainers.data.segments import Segments
+from mlagents.trainers.settings.behavior import BehaviorSettings
+from mlagents_envs.base_env import ActionSpec, BehaviorSpec, ObservationSpec
+
+N_OBSERVED, N_ACTIONS, N_STEPS, HORIZON = 24, 4, 16384, 16
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=5, help="of which the median is shown")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+
+    print(f"{'network, minibatch':24}{'ours':>8}{'SB3':>8}{'ratio':>8}   gradient steps/s")
+    for hidden_units, num_layers, batch_size, n_updates in (
+        (64, 2, 64, 200),
+        (128, 2, 128, 150),
+        (256, 2, 256, 60),
+        (512, 3, 256, 20),
+    ):
+        settings = BehaviorSettings.model_validate(
+            {
+                "trainer_type": "sac",
+                "hyperparameters": {"batch_size": batch_size, "buffer_size": 2 * N_STEPS},
+                "network_settings": {"hidden_units": hidden_units, "num_layers": num_layers},
+            }
+        )
+        updates = ours(settings), stable_baselines(hidden_units, num_layers, batch_size)
+        for update in updates:
+            update(5)
+        rounds = [
+            [n_updates / seconds(update, n_updates) for update in updates]
+            for _ in range(arguments.rounds)
+        ]
+        of_ours, of_sb3 = (statistics.median(column) for column in zip(*rounds, strict=True))
+        title = f"{num_layers} x {hidden_units}, {batch_size}"
+        print(f"{title:24}{of_ours:8,.0f}{of_sb3:8,.0f}{of_ours / of_sb3:7.1f}x")
+
+
+def seconds(update: Callable[[int], object], n_updates: int) -> float:
+    begun_s = time.process_time()
+    update(n_updates)
+    return time.process_time() - begun_s
+
+
+def ours(settings: BehaviorSettings) -> Callable[[int], object]:
+    spec = BehaviorSpec(
+        [ObservationSpec.vector(N_OBSERVED, "vector")], ActionSpec.create_continuous(N_ACTIONS)
+    )
+    replay = Replay(spec, capacity=2 * N_STEPS)
+    replay.add(experience())
+    sac = SAC(spec, settings, device=torch.device("cpu"), seed=0)
+    return lambda n_updates: sac.update(replay, n_updates=n_updates, step=0)
+
+
+def experience() -> Segments:
+    """Make random experience."""
+    rng = np.random.default_rng(0)
+    n_segments = N_STEPS // HORIZON
+    never = np.zeros(n_segments, np.bool_)
+
+    def normal(*shape: int) -> np.ndarray:
+        return rng.standard_normal(shape, np.float32)
+
+    return Segments(
+        obs=[normal(N_STEPS, N_OBSERVED)],
+        continuous=np.tanh(normal(N_STEPS, N_ACTIONS)),
+        discrete=np.zeros((N_STEPS, 0), np.int32),
+        log_probs=np.zeros((N_STEPS, N_ACTIONS), np.float32),
+        action_mask=np.zeros((N_STEPS, 0), np.bool_),
+        memory=np.zeros((N_STEPS, 0), np.float32),
+        reward=normal(N_STEPS),
+        group_reward=np.zeros(N_STEPS, np.float32),
+        length=np.full(n_segments, HORIZON),
+        last_obs=[normal(n_segments, N_OBSERVED)],
+        last_memory=np.zeros((n_segments, 0), np.float32),
+        terminated=never,
+        interrupted=never,
+        episode=np.arange(n_segments),
+        episode_return=np.zeros(n_segments),
+        episode_length=np.full(n_segments, HORIZON),
+    )
+
+
+class Spaces(gymnasium.Env):
+    """An environment of which only the spaces are looked at."""
+
+    observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (N_OBSERVED,), np.float32)
+    action_space = gymnasium.spaces.Box(-1, 1, (N_ACTIONS,), np.float32)
+
+
+def stable_baselines(
+    hidden_units: int, num_layers: int, batch_size: int
+) -> Callable[[int], object]:
+    model = StableBaselinesSAC(
+        "MlpPolicy",
+        Spaces(),
+        buffer_size=2 * N_STEPS,
+        policy_kwargs={
+            "net_arch": [hidden_units] * num_layers,
+            "activation_fn": torch.nn.SiLU,
+        },
+        device="cpu",
+        seed=0,
+    )
+    model.set_logger(Logger(None, []))
+    rng = np.random.default_rng(0)
+    for _ in range(N_STEPS):
+        obs, next_obs = rng.standard_normal((2, 1, N_OBSERVED), np.float32)
+        action = np.tanh(rng.standard_normal((1, N_ACTIONS), np.float32))
+        reward = rng.standard_normal(1, np.float32)
+        model.replay_buffer.add(obs, next_obs, action, reward, np.zeros(1), [{}])
+    return lambda n_updates: model.train(gradient_steps=n_updates, batch_size=batch_size)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,370 @@
+"""Soft actor-critic, in its first form with a network for state values (arXiv:1801.01290).
+
+It learns from all experience in a replay buffer. Entropy is worth `alpha` to it: one coefficient
+for all continuous actions together and one for each discrete branch, found as in arXiv:1812.05905.
+"""
+
+import copy
+import math
+from collections.abc import Iterator
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from mlagents.trainers.algorithms.reward_signals import make_reward_signals
+from mlagents.trainers.algorithms.schedules import LEARNING_RATE_FLOOR, scheduled
+from mlagents.trainers.data.replay import Replay
+from mlagents.trainers.data.segments import Segments
+from mlagents.trainers.networks.actions import squashed_sample
+from mlagents.trainers.networks.actor_critic import Actor, Critic
+from mlagents.trainers.networks.body import NetworkBody
+from mlagents.trainers.networks.layers import Sequences
+from mlagents.trainers.networks.twin_q import TwinQ
+from mlagents.trainers.settings.behavior import BehaviorSettings
+from mlagents.trainers.settings.hyperparameters import SACSettings
+from mlagents_envs.base_env import ActionSpec, BehaviorSpec
+
+FloatArray = NDArray[np.float32]
+
+MINIBATCHES_AT_ONCE = 8
+"""Minibatches that are gathered, and brought to the device, in one go."""
+
+
+class Minibatch(NamedTuple):
+    """Everything one gradient step learns from, on the device; B rows.
+
+    Attributes:
+        obs: One (B, *shape) per observation.
+        next_obs: The same of what followed.
+        continuous: (B, A) as the environment was sent them.
+        discrete: (B, K) int64.
+        action_mask: (B, sum of branches).
+        reward: (B,).
+        terminated: (B,).
+        noise: (B, A) that new actions are sampled with.
+        sequences: How the rows follow each other, for networks with memory.
+        first: (S,) the row that each sequence begins with.
+    """
+
+    obs: list[Tensor]
+    next_obs: list[Tensor]
+    continuous: Tensor
+    discrete: Tensor
+    action_mask: Tensor
+    reward: Tensor
+    terminated: Tensor
+    noise: Tensor
+    sequences: Sequences | None
+    first: Tensor
+
+
+class EntropyCoefficients(nn.Module):
+    """What entropy is worth: of all continuous actions, if there are any, then of every branch.
+
+    Args:
+        spec: The actions.
+        initial: Every coefficient at the start.
+
+    Attributes:
+        log_alpha: (parts,) logarithms.
+        target: (parts,) entropy that the policy is kept at: -A, and a fifth of the largest.
+        weight: (parts,) share in the value of a state; branches count in the mean.
+    """
+
+    target: Tensor
+    weight: Tensor
+
+    def __init__(self, spec: ActionSpec, initial: float) -> None:
+        super().__init__()
+        target = [0.2 * math.log(size) for size in spec.discrete_branches]
+        weight = [1 / spec.discrete_size for _ in target]
+        if spec.continuous_size:
+            target.insert(0, float(-spec.continuous_size))
+            weight.insert(0, 1.0)
+        self.log_alpha = nn.Parameter(torch.full((len(target),), math.log(initial)))
+        self.register_buffer("target", torch.tensor(target), persistent=False)
+        self.register_buffer("weight", torch.tensor(weight), persistent=False)
+
+
+class SAC:
+    """Learns a policy, and values of states and of actions, from experience of any policy.
+
+    All networks see vector observations through the normalizers of the actor. Those with memory
+    begin a sequence with what the actor remembered: it is all that the policy can act on, and the
+    only memory that is stored.
+
+    Args:
+        spec: What the behavior observes and does.
+        settings: The behavior's settings; `hyperparameters` are SAC's.
+        device: Where to learn.
+        seed: Of weights, minibatches and the actions sampled for them.
+    """
+
+    remembering_critic: NetworkBody | None = None
+
+    def __init__(
+        self, spec: BehaviorSpec, settings: BehaviorSettings, *, device: torch.device, seed: int
+    ) -> None:
+        assert isinstance(settings.hyperparameters, SACSettings)
+        self.settings = settings.hyperparameters
+        self.max_steps = settings.max_steps
+        memory = settings.network_settings.memory
+        self.sequence_length = memory.sequence_length if memory else 1
+        self.has_memory = memory is not None
+        self.signals = make_reward_signals(settings)
+        self.action_spec = spec.action_spec
+        self.device = device
+        critic_settings = settings.network_settings.model_copy(update={"normalize": False})
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            self._actor = Actor(spec, settings.network_settings, squashed=True).to(device)
+            self.q = TwinQ(spec, critic_settings, n_signals=len(self.signals)).to(device)
+            self.value = Critic(
+                NetworkBody(spec.observation_specs, critic_settings), len(self.signals)
+            ).to(device)
+        self.target_value = copy.deepcopy(self.value).requires_grad_(False)
+        self.coefficients = EntropyCoefficients(spec.action_spec, self.settings.init_entcoef)
+        self.coefficients.to(device)
+        self.generator = torch.Generator().manual_seed(seed)
+        self._critic_parameters = [*self.q.parameters(), *self.value.parameters()]
+        self.optimizer = torch.optim.Adam(
+            [*self.actor.parameters(), *self._critic_parameters, self.coefficients.log_alpha],
+            lr=self.settings.learning_rate,
+            fused=device.type in ("cpu", "cuda"),
+        )
+        self._strength = torch.tensor([signal.strength for signal in self.signals], device=device)
+        self._gamma = torch.tensor([signal.gamma for signal in self.signals], device=device)
+        # A choice of every branch is one of all their outputs, which lie one after the other.
+        branches = spec.action_spec.discrete_branches
+        starts = np.cumsum((0, *branches))[: len(branches)]
+        self._branch_starts = torch.tensor(starts, dtype=torch.int64, device=device)
+
+    @property
+    def actor(self) -> Actor:
+        """The network that acts."""
+        return self._actor
+
+    def modules(self) -> dict[str, nn.Module | torch.optim.Optimizer]:
+        """Everything that learns, by its name in a checkpoint."""
+        return {
+            "Policy": self.actor,
+            "Optimizer:q_network": self.q,
+            "Optimizer:value_network": self.value,
+            "Optimizer:target_network": self.target_value,
+            "Optimizer:entropy_coefficients": self.coefficients,
+            "Optimizer:adam": self.optimizer,
+        }
+
+    def score(self, segments: Segments) -> FloatArray:
+        """(N, signals) reward of every step in the eyes of every reward signal."""
+        return np.column_stack([signal.score(segments) for signal in self.signals])
+
+    @torch.no_grad()
+    def see(self, segments: Segments) -> None:
+        """Count new observations into the normalizers."""
+        obs = [torch.as_tensor(o, device=self.device) for o in segments.obs]
+        self.actor.body.observations.update_normalization(obs)
+
+    def update(self, replay: Replay, *, n_updates: int, step: int) -> dict[str, float]:
+        """Take gradient steps on experience; return what to plot, by tag.
+
+        Args:
+            replay: The experience.
+            n_updates: How many steps to take.
+            step: The behavior's step count, for the schedule.
+        """
+        s = self.settings
+        learning_rate = scheduled(
+            s.learning_rate,
+            s.learning_rate_schedule,
+            floor=LEARNING_RATE_FLOOR,
+            step=step,
+            max_steps=self.max_steps,
+        )
+        self.optimizer.param_groups[0]["lr"] = learning_rate
+        online: list[Tensor] = list(self.value.parameters())
+        target: list[Tensor] = list(self.target_value.parameters())
+
+        plotted: list[Tensor] = []
+        for batch in self._minibatches(replay, n_updates):
+            obs = self.actor.body.observations.normalized(batch.obs)
+            log_alpha, weight = self.coefficients.log_alpha, self.coefficients.weight
+
+            # What the policy would do now: its actions, and an estimate of its entropy by parts.
+            encoding = self.actor.body(batch.obs, batch.sequences)
+            actions, probabilities, entropy = self._act(encoding, batch)
+
+            # Q of the actions taken, from which Q learns, and of those the policy would take, from
+            # which the policy does.
+            encoded = self.q.encode(obs)
+            q = self.q(encoded, batch.continuous, batch.sequences)
+            q_taken = q_of_choices(q, batch.discrete + self._branch_starts)  # (2, B, signals)
+            if self.action_spec.continuous_size:
+                self.q.requires_grad_(False)
+                q = self.q(encoded.detach(), actions, batch.sequences)
+                self.q.requires_grad_(True)
+            else:
+                q = q.detach()
+            q_policy = expected_q(q, probabilities)  # (2, B, signals)
+            bonus = (log_alpha.detach().exp() * weight * entropy).sum(1)  # (B,)
+
+            # Q[s, a] -> r + gamma * V_target[s'], V[s] -> min Q[s, a~] + alpha * entropy
+            with torch.no_grad():
+                next_values = self._next_values(batch, obs)
+                next_values *= ~batch.terminated.unsqueeze(1)
+                q_target = self._rewards(batch) + self._gamma * next_values
+                value_target = q_policy.amin(0) + bonus.unsqueeze(1)
+            values = self.value(obs, batch.sequences)  # (B, signals)
+            q_losses = 0.5 * (q_taken - q_target).square().mean((1, 2))
+            value_loss = 0.5 * (values - value_target).square().mean()
+            policy_loss = -(q_policy[0].mean(1) + bonus).mean()
+            surplus = (entropy.detach() - self.coefficients.target).mean(0)
+            entropy_loss = (log_alpha * weight * surplus).sum()
+            loss = policy_loss + q_losses.sum() + value_loss + entropy_loss
+
+            self.optimizer.zero_grad()
+            loss.backward()
+            if s.max_grad_norm is not None:
+                nn.utils.clip_grad_norm_(self.actor.parameters(), s.max_grad_norm)
+                nn.utils.clip_grad_norm_(self._critic_parameters, s.max_grad_norm)
+            self.optimizer.step()
+            with torch.no_grad():
+                torch._foreach_lerp_(target, online, s.tau)
+            losses = torch.stack([policy_loss, value_loss]).detach()
+            plotted.append(torch.cat([losses, q_losses.detach(), values.detach().mean(0)]))
+
+        policy_mean, value_mean, q1, q2, *estimates = torch.stack(plotted).mean(0).tolist()
+        return {
+            "Losses/Policy Loss": policy_mean,
+            "Losses/Value Loss": value_mean,
+            "Losses/Q1 Loss": q1,
+            "Losses/Q2 Loss": q2,
+            "Policy/Learning Rate": learning_rate,
+            **self._coefficients_now(),
+            **{
+                f"Policy/{signal.name.capitalize()} Value": estimate
+                for signal, estimate in zip(self.signals, estimates, strict=True)
+            },
+        }
+
+    def _act(self, encoding: Tensor, batch: Minibatch) -> tuple[Tensor, list[Tensor], Tensor]:
+        """Let the policy act where the experience was made.
+
+        Returns:
+            Continuous actions (B, A), the chances (B, choices) of every branch, and the entropy
+            (B, parts): of all continuous actions by this one sample, and of every branch.
+        """
+        heads, actions = self.actor.heads, batch.continuous
+        entropies: list[Tensor] = []
+        probabilities: list[Tensor] = []
+        if heads.mean is not None:
+            actions, log_probs = squashed_sample(*heads.gaussian(encoding), batch.noise)
+            entropies.append(-log_probs.sum(1))
+        if heads.logits is not None:
+            for log_p in heads.branch_log_probs(encoding, batch.action_mask):
+                probabilities.append(log_p.exp())
+                entropies.append(-(probabilities[-1] * log_p).sum(1))
+        return actions, probabilities, torch.stack(entropies, dim=1)
+
+    def _rewards(self, batch: Minibatch) -> Tensor:
+        """(B, signals) reward in the eyes of every reward signal."""
+        return batch.reward.unsqueeze(1) * self._strength
+
+    def _next_values(self, batch: Minibatch, obs: list[Tensor]) -> Tensor:
+        """(B, signals) what the target network thinks of where each step led.
+
+        Args:
+            batch: The steps.
+            obs: What they acted on, normalized.
+        """
+        sequences = batch.sequences
+        if sequences is not None:
+            first = [o.index_select(0, batch.first) for o in obs]
+            _, memory = self.target_value.body.step(first, sequences.memory)
+            sequences = sequences._replace(memory=memory)
+        next_obs = self.actor.body.observations.normalized(batch.next_obs)
+        return self.target_value(next_obs, sequences)
+
+    def _coefficients_now(self) -> dict[str, float]:
+        alpha = self.coefficients.log_alpha.detach().exp().tolist()
+        plotted: dict[str, float] = {}
+        if self.action_spec.continuous_size:
+            plotted["Policy/Continuous Entropy Coeff"] = alpha.pop(0)
+        if alpha:
+            plotted["Policy/Discrete Entropy Coeff"] = sum(alpha) / len(alpha)
+        return plotted
+
+    def _minibatches(self, replay: Replay, n: int) -> Iterator[Minibatch]:
+        """Draw n minibatches of sequences, with replacement."""
+        longest = self.sequence_length
+        n_sequences = max(1, self.settings.batch_size // longest)
+        to_device = partial(torch.as_tensor, device=self.device)
+        for done in range(0, n, MINIBATCHES_AT_ONCE):
+            n_drawn = min(n - done, MINIBATCHES_AT_ONCE) * n_sequences
+            drawn = torch.randint(replay.n_sequences, (n_drawn,), generator=self.generator)
+            replayed = replay.take(drawn.numpy())
+            noise = torch.randn(replayed.continuous.shape, generator=self.generator)
+            obs = [to_device(o) for o in replayed.obs]
+            next_obs = [to_device(o) for o in replayed.next_obs]
+            continuous, discrete = to_device(replayed.continuous), to_device(replayed.discrete)
+            action_mask = to_device(replayed.action_mask)
+            reward, terminated = to_device(replayed.reward), to_device(replayed.terminated)
+            noise = to_device(noise)
+            # The sequences lie one after the other; each has its place in its minibatch.
+            length = replayed.length
+            starts = np.cumsum(length) - length
+            sequence = np.repeat(np.arange(n_drawn), length)
+            within = np.arange(len(sequence)) - starts[sequence]
+            place = to_device(sequence % n_sequences * longest + within)
+            memory, first = to_device(replayed.memory), to_device(starts)
+            for i in range(0, n_drawn, n_sequences):
+                drawn_here = slice(i, i + n_sequences)
+                rows = slice(int(starts[i]), int(starts[i] + length[drawn_here].sum()))
+                yield Minibatch(
+                    obs=[o[rows] for o in obs],
+                    next_obs=[o[rows] for o in next_obs],
+                    continuous=continuous[rows],
+                    discrete=discrete[rows],
+                    action_mask=action_mask[rows],
+                    reward=reward[rows],
+                    terminated=terminated[rows],
+                    noise=noise[rows],
+                    sequences=Sequences(memory[drawn_here], place[rows], longest)
+                    if self.has_memory
+                    else None,
+                    first=first[drawn_here] - rows.start,
+                )
+
+
+def q_of_choices(q: Tensor, choices: Tensor) -> Tensor:
+    """Q of actions that were taken: the mean over branches.
+
+    Args:
+        q: (2, B, signals, sum of branches or 1).
+        choices: (B, K) which of these outputs belong to the actions; K may be 0.
+
+    Returns:
+        (2, B, signals).
+    """
+    if not choices.shape[1]:
+        return q.squeeze(3)
+    return q.gather(3, choices[None, :, None].expand(*q.shape[:3], -1)).mean(3)
+
+
+def expected_q(q: Tensor, probabilities: list[Tensor]) -> Tensor:
+    """Q of what a policy would take: the mean over branches of each one's expectation.
+
+    Args:
+        q: (2, B, signals, sum of branches or 1).
+        probabilities: Of every branch, (B, choices); there may be none.
+
+    Returns:
+        (2, B, signals).
+    """
+    if not probabilities:
+        return q.squeeze(3)
+    return (q * torch.cat(probabilities, dim=1).unsqueeze(1)).sum(3) / len(probabilities)

@@ -1,0 +1,127 @@
+"""Two Q networks of one form, computed side by side."""
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from mlagents.trainers.networks.body import ObservationEncoder
+from mlagents.trainers.networks.layers import GoalLayer, Memory, Sequences
+from mlagents.trainers.settings.behavior import NetworkSettings
+from mlagents_envs.base_env import BehaviorSpec
+
+
+class StackedLinear(nn.Module):
+    """Two linear layers of one size in one batched product: half the calls, the same numbers.
+
+    Args:
+        n_in: Width of what comes in.
+        n_out: Width of what goes out.
+    """
+
+    def __init__(self, n_in: int, n_out: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(2, n_in, n_out) / math.sqrt(n_in))
+        self.bias = nn.Parameter(torch.zeros(2, 1, n_out))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(2, B, n_in) to (2, B, n_out)."""
+        return torch.baddbmm(self.bias, x, self.weight)
+
+
+class EncodedObservations(NamedTuple):
+    """What the Q networks make of observations before an action comes in.
+
+    Attributes:
+        encoding: (1 or 2, B, width); one for both networks where nothing in it is learned.
+        goals: Of each network, (B, goal size), or None without goals.
+    """
+
+    encoding: Tensor
+    goals: list[Tensor | None]
+
+    def detach(self) -> "EncodedObservations":
+        """Return the same, for a loss that teaches the encoders nothing."""
+        goals = [None if goal is None else goal.detach() for goal in self.goals]
+        return EncodedObservations(self.encoding.detach(), goals)
+
+
+class TwinQ(nn.Module):
+    """Values of actions in two opinions, of which the lower is the safer one.
+
+    Continuous actions are an input beside the encoded observations. Every discrete action of every
+    branch has an output; without branches there is one.
+
+    Args:
+        spec: The behavior.
+        settings: Of each of the two networks.
+        n_signals: Number of reward signals.
+    """
+
+    def __init__(self, spec: BehaviorSpec, settings: NetworkSettings, *, n_signals: int) -> None:
+        super().__init__()
+        encoders = [ObservationEncoder(spec.observation_specs, settings) for _ in range(2)]
+        if not any(True for _ in encoders[0].parameters()):
+            encoders.pop()
+        self.encoders = nn.ModuleList(encoders)
+        width = settings.hidden_units
+        sizes = [encoders[0].output_size + spec.action_spec.continuous_size]
+        sizes += [width] * max(1, settings.num_layers)
+        self.goal_layers: nn.ModuleList | None = None
+        if encoders[0].goals and settings.goal_conditioning_type == "hyper":
+            n_in, n_out = sizes[-2:]
+            goal_size = encoders[0].goal_size
+            self.goal_layers = nn.ModuleList(GoalLayer(n_in, n_out, goal_size) for _ in range(2))
+            sizes.pop()
+        self.dense = nn.ModuleList(
+            StackedLinear(n_in, n_out) for n_in, n_out in itertools.pairwise(sizes)
+        )
+        self.memories: nn.ModuleList | None = None
+        if settings.memory is not None:
+            memory_size = settings.memory.memory_size
+            self.memories = nn.ModuleList(Memory(width, memory_size) for _ in range(2))
+            width = memory_size // 2
+        self.n_signals = n_signals
+        self.n_outputs = sum(spec.action_spec.discrete_branches) or 1
+        self.heads = StackedLinear(width, n_signals * self.n_outputs)
+        bound = math.sqrt(6 / (width + self.n_outputs))
+        nn.init.uniform_(self.heads.weight, -bound, bound)
+
+    def encode(self, obs: Sequence[Tensor]) -> EncodedObservations:
+        """Encode one (B, *shape) per observation."""
+        encodings, goals = zip(*(encoder(obs) for encoder in self.encoders), strict=True)
+        return EncodedObservations(torch.stack(encodings), list(goals) * (2 // len(goals)))
+
+    def forward(
+        self, encoded: EncodedObservations, continuous: Tensor, sequences: Sequences | None = None
+    ) -> Tensor:
+        """Value actions.
+
+        Args:
+            encoded: From `encode`.
+            continuous: (B, A) as the environment is sent them.
+            sequences: How the steps follow each other, for networks with memory.
+
+        Returns:
+            (2, B, n_signals, sum of branches or 1).
+        """
+        x = encoded.encoding.expand(2, -1, -1)
+        if continuous.shape[1]:
+            x = torch.cat((x, continuous.expand(2, -1, -1)), dim=2)
+        for layer in self.dense:
+            x = nn.functional.silu(layer(x))
+        if self.goal_layers is not None:
+            x = torch.stack(
+                [
+                    layer(row, goal)
+                    for layer, row, goal in zip(self.goal_layers, x, encoded.goals, strict=True)
+                ]
+            )
+        if self.memories is not None:
+            x = torch.stack(
+                [memory(row, sequences) for memory, row in zip(self.memories, x, strict=True)]
+            )
+        return self.heads(x).view(2, -1, self.n_signals, self.n_outputs)
