@@ -81,7 +81,7 @@ def test_deterministic_actions_are_means_and_the_likeliest_allowed_choices() -> 
 
     action = policy.act(decisions_of(obs, masks=split(HYBRID, mask)))
 
-    means, logits = outputs(actor, obs)
+    means, logits, _memory = outputs(actor, obs)
     assert means is not None and logits is not None
     np.testing.assert_allclose(action.continuous, np.clip(means, -3, 3) / 3, atol=1e-5)
     allowed = split(HYBRID, np.where(mask, -np.inf, logits))
