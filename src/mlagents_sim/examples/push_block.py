@@ -67,7 +67,7 @@ class PushBlock(World):
     A good policy reaches 4.5 and more; 5 is all there is.
 
     Source: example environments, section 2, task 5, and `ExpertPushBlock.demo`, recorded in Unity.
-    There, an episode begins with a turn of the whole room, which nobody in it can see; here the
+    In Unity, an episode begins with a turn of the whole room, which nobody in it can see; here the
     room stays as it is.
     """
 
