@@ -14,6 +14,7 @@ from onnx import numpy_helper
 import shared_data
 from actors import (
     CASES,
+    CONTINUOUS,
     Case,
     action_mask,
     behavior,
@@ -25,9 +26,11 @@ from actors import (
 )
 from guess_environment import GuessEnvironment
 from mlagents.trainers.algorithms.policy import Policy
+from mlagents.trainers.algorithms.sac import SAC
 from mlagents.trainers.learn import main
 from mlagents.trainers.networks.actor_critic import Actor, Critic
 from mlagents.trainers.networks.body import NetworkBody
+from mlagents.trainers.settings.behavior import BehaviorSettings
 from mlagents.trainers.training.legacy_checkpoints import converted, is_legacy
 from original_network import OriginalNetwork
 
@@ -73,6 +76,35 @@ def test_a_critic_gives_the_values_of_the_signals_it_is_asked_for() -> None:
     found = critic([torch.from_numpy(batch) for batch in obs]).detach()
     expected = torch.stack([values["curiosity"], values["extrinsic"]], dim=1)
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
+
+
+def test_values_of_sac_are_those_of_the_original() -> None:
+    spec, rng = CONTINUOUS, np.random.default_rng(3)
+    settings = network_settings(normalize=True)
+    original = OriginalNetwork(spec, settings, seed=2)
+    obs = observations(spec, 5, rng)
+    wanted = original.value(obs, np.zeros((5, 0)), ["extrinsic"])["extrinsic"]
+    sac = SAC(
+        spec,
+        BehaviorSettings(trainer_type="sac", network_settings=settings),
+        device=torch.device("cpu"),
+        seed=0,
+    )
+
+    # The original copies the actor's statistics into every network before it learns.
+    networks = "Policy", "Optimizer:value_network", "Optimizer:target_network"
+    theirs = {name: original.saved() for name in networks}
+    state = converted({**theirs, "global_step": STEP}, ["extrinsic"])
+    sac.value.load_state_dict(state["Optimizer:value_network"])
+    sac.target_value.load_state_dict(state["Optimizer:target_network"])
+    prefix = "body.observations."
+    sac.actor.body.observations.load_state_dict(
+        {n.removeprefix(prefix): t for n, t in state["Policy"].items() if n.startswith(prefix)}
+    )
+
+    seen = sac.actor.body.observations.normalized([torch.from_numpy(batch) for batch in obs])
+    for network in (sac.value, sac.target_value):
+        torch.testing.assert_close(network(seen).detach()[:, 0], wanted, atol=1e-5, rtol=0)
 
 
 def test_a_normalizer_goes_on_counting_where_it_was() -> None:

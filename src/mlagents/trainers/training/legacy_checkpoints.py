@@ -75,6 +75,10 @@ def converted(state: Mapping[str, Any], signals: Sequence[str]) -> dict[str, Any
         signals: Names of the reward signals that the critic is to value, in order.
     """
     networks = {name: _network(state[name], signals) for name in NETWORKS if name in state}
+    for name in networks.keys() & {"Optimizer:value_network", "Optimizer:target_network"}:
+        # Those of SAC see through the actor's normalizers, of which they had copies.
+        of_network = networks[name].items()
+        networks[name] = {part: each for part, each in of_network if ".normalizer." not in part}
     (step,) = state["global_step"].values()
     return {**networks, "global_step": int(step)}
 
