@@ -99,7 +99,7 @@ def test_learns_from_what_it_sees(
 def test_remembers_what_it_saw(actions: ActionSpec, longest: int, seed: int) -> None:
     env = Task("vector", actions, recall=True, seed=seed)
     memory = {"memory_size": 32, "sequence_length": longest}
-    assert reward_after_training(env, settings(12_000, memory=memory), seed=seed) > 2.9
+    assert reward_after_training(env, settings(8_000, memory=memory), seed=seed) > 2.9
 
 
 # ------------------------------------------------------------------------------------------- worlds
@@ -139,3 +139,20 @@ def test_basic_reaches_its_optimum(seed: int) -> None:
     trainer = train_to(0.92, env, published("Basic"), seed=seed, max_steps=50_000)
     assert trainer.mean_reward is not None
     assert trainer.mean_reward >= 0.92, f"at step {trainer.step}"
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_pendulum_is_swung_up(seed: int) -> None:
+    pytest.importorskip("gymnasium")
+    from mlagents_envs.envs.from_gymnasium import make_from_gymnasium
+
+    written = settings(12_000, num_layers=2, hidden_units=64).model_dump()
+    written["hyperparameters"] |= {"batch_size": 128, "learning_rate": 1e-3, "steps_per_update": 2}
+    written["hyperparameters"] |= {"buffer_init_steps": 500, "init_entcoef": 1.0}
+    env = make_from_gymnasium("Pendulum-v1", seed=seed, num_areas=4)
+    env.reset()
+    trainer = make_trainer(env, BehaviorSettings.model_validate(written), seed=seed)
+    train_while(lambda: trainer.is_learning, trainer, env)
+    # At random about -1200; upright all the time is 0, and getting there costs up to 400.
+    last = list(trainer.recent_returns)[-12:]
+    assert sum(last) / len(last) > -450
