@@ -33,8 +33,9 @@ format: $(VENV)/.installed-dev ## Format the code and repair what the linter can
 	@$(VENV)/bin/ruff check --fix --quiet .
 	@$(VENV)/bin/ruff format .
 
-reference: $(VENV)/.installed-dev ## Write docs/configuration.md from the settings
+reference: $(VENV)/.installed-dev ## Write docs/configuration.md and docs/worlds.md from the code
 	@$(VENV)/bin/python scripts/build_reference
+	@$(VENV)/bin/python scripts/build_gallery
 
 compatibility: ## Test the oldest and newest dependencies and every Python found
 	@scripts/compatibility

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from mlagents_sim.planar import (
@@ -388,12 +388,12 @@ def test_rays_meet_boxes_where_one_comes_who_feels_the_way(
         right, ahead = x * cosine - z * sine, x * sine + z * cosine
         return math.hypot(max(abs(right) - half[X], 0.0), max(abs(ahead) - half[Z], 0.0))
 
+    assume(abs(distance(*origin) - radius) > 1e-4)  # else rounding decides whether it is inside
     rays = one_ray(origin, yaw).seen_from(column(centre), heading_of(box_yaw))
     found = rays.to_boxes(box((0.0, 0.0)), box(half), radius).item()
-    grazes = [march(origin, yaw, distance, radius + error) for error in (-1e-5, 1e-5)]
-    if math.isinf(grazes[0]) != math.isinf(grazes[1]):
-        return  # so close to an edge that rounding decides
-    assert found == pytest.approx(march(origin, yaw, distance, radius), abs=1e-3)
+    # A smaller sphere meets the box later, or never; where it grazes, much later.
+    latest, earliest = (march(origin, yaw, distance, radius + error) for error in (-1e-5, 1e-5))
+    assert earliest - 1e-4 <= found <= latest + 1e-4
 
 
 @settings(max_examples=100)
