@@ -1,6 +1,7 @@
-"""Device, threads and seeds of torch: set when a run starts, never on import."""
+"""Device, threads and optimizers of torch: set when a run starts, never on import."""
 
 import os
+from collections.abc import Iterable
 
 import torch
 from threadpoolctl import threadpool_limits
@@ -34,3 +35,10 @@ def set_threads(threads: int | None = None) -> None:
     )
     torch.set_num_threads(threads or max(1, min(4, available // 2)))
     threadpool_limits(1, user_api="blas")
+
+
+def adam(parameters: Iterable[torch.nn.Parameter], learning_rate: float) -> torch.optim.Adam:
+    """Make an Adam optimizer, in its fastest form on the device of the parameters."""
+    held = list(parameters)
+    is_fused = all(parameter.device.type in ("cpu", "cuda") for parameter in held)
+    return torch.optim.Adam(held, lr=learning_rate, fused=is_fused)

@@ -21,7 +21,7 @@ def load(name: str) -> RunOptions:
 def test_no_task_is_forgotten() -> None:
     names = [path.parent.name for path in CONFIGS]
     assert {name: names.count(name) for name in names} == {
-        "imitation": 4,
+        "imitation": 5,
         "poca": 4,
         "ppo": 19,
         "sac": 12,

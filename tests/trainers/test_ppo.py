@@ -22,6 +22,7 @@ SPEC = BehaviorSpec(
 CPU = torch.device("cpu")
 LENGTH = [4, 1, 3]
 N = sum(LENGTH)
+SIGNALS = {"extrinsic": {}}
 
 
 def settings(**hyperparameters: Any) -> BehaviorSettings:
@@ -31,6 +32,7 @@ def settings(**hyperparameters: Any) -> BehaviorSettings:
             "hyperparameters": {"batch_size": N, "buffer_size": N, "num_epoch": 1, "lambd": 0.8}
             | hyperparameters,
             "network_settings": {"hidden_units": 4, "num_layers": 1},
+            "reward_signals": SIGNALS,
         }
     )
 
@@ -60,7 +62,8 @@ def experience(rng: np.random.Generator) -> Segments:
 @pytest.fixture
 def two_streams(monkeypatch: pytest.MonkeyPatch) -> list[ExtrinsicReward]:
     streams = [ExtrinsicReward(gamma=0.9, strength=1.0), ExtrinsicReward(gamma=0.5, strength=2.0)]
-    monkeypatch.setattr(ppo_module, "make_reward_signals", lambda settings: streams)
+    monkeypatch.setitem(SIGNALS, "rnd", {})
+    monkeypatch.setattr(ppo_module, "make_reward_signals", lambda *_settings, **_options: streams)
     return streams
 
 
@@ -196,7 +199,7 @@ def test_every_row_is_learned_from_once_per_pass() -> None:
     ppo = PPO(SPEC, settings(batch_size=3), device=CPU, seed=1)
     batch, _ = ppo._prepare(segments, ppo.score(segments))
 
-    parts = [part for part, _ in ppo._minibatches(batch, segments.length)]
+    parts = [batch.take(rows) for rows, _ in ppo._minibatches(batch, segments.length)]
 
     # Eight rows in batches of three: two are left over, and no row is dealt twice.
     rows = np.concatenate([part.obs[0].numpy() for part in parts])

@@ -35,6 +35,9 @@ def behavior(actions: ActionSpec) -> BehaviorSpec:
     return BehaviorSpec([ObservationSpec.vector(3, "a"), ObservationSpec.vector(2, "b")], actions)
 
 
+SIGNALS = {"extrinsic": {}}
+
+
 def settings(**hyperparameters: Any) -> BehaviorSettings:
     return BehaviorSettings.model_validate(
         {
@@ -42,6 +45,7 @@ def settings(**hyperparameters: Any) -> BehaviorSettings:
             "hyperparameters": {"batch_size": 16, "buffer_size": 64, "init_entcoef": 0.3}
             | hyperparameters,
             "network_settings": {"hidden_units": 4, "num_layers": 1},
+            "reward_signals": SIGNALS,
         }
     )
 
@@ -107,8 +111,12 @@ def next_minibatch(sac: SAC, replay: Replay) -> Minibatch:
 
 @pytest.fixture
 def two_streams(monkeypatch: pytest.MonkeyPatch) -> None:
-    streams = [ExtrinsicReward(*pair) for pair in zip(GAMMA, STRENGTH, strict=True)]
-    monkeypatch.setattr(sac_module, "make_reward_signals", lambda settings: streams)
+    streams = [
+        ExtrinsicReward(gamma=gamma, strength=strength)
+        for gamma, strength in zip(GAMMA, STRENGTH, strict=True)
+    ]
+    monkeypatch.setitem(SIGNALS, "rnd", {})
+    monkeypatch.setattr(sac_module, "make_reward_signals", lambda *_settings, **_options: streams)
 
 
 # -------------------------------------------------------------------------- the equations once more

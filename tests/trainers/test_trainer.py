@@ -75,9 +75,9 @@ def test_experience_is_held_once_while_it_is_learned_from() -> None:
     alive: list[int] = []
     add_experience = trainer.add_experience
 
-    def note(segments: Segments, rewards: np.ndarray) -> None:
+    def note(segments: Segments) -> None:
         parts.append(weakref.ref(segments.obs[0]))
-        add_experience(segments, rewards)
+        add_experience(segments)
 
     def count(segments: Segments, rewards: np.ndarray, *, step: int) -> dict[str, float]:
         alive.append(sum(part() is not None for part in parts))

@@ -14,7 +14,7 @@ from pydantic import Field
 from torch import nn
 
 from mlagents.trainers.algorithms.returns import gae
-from mlagents.trainers.algorithms.reward_signals import make_reward_signals
+from mlagents.trainers.algorithms.reward_signals import make_reward_signals, score_segments
 from mlagents.trainers.algorithms.schedules import LEARNING_RATE_FLOOR, scheduled
 from mlagents.trainers.data.segments import Segments, is_step, to_columns
 from mlagents.trainers.exception import TrainerConfigError
@@ -60,13 +60,13 @@ class A2C:
         self.settings = settings.hyperparameters
         self.max_steps = settings.max_steps
         self.device = device
-        self.signals = make_reward_signals(settings)
+        self.generator = torch.Generator().manual_seed(seed)
+        self.signals = make_reward_signals(settings, spec, device=device, generator=self.generator)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self.network = ActorCritic(
                 spec, settings.network_settings, n_signals=len(self.signals), shared=False
             ).to(device)
-        self.generator = torch.Generator().manual_seed(seed)
         self.optimizer = torch.optim.Adam(self.network.parameters())
 
     @property
@@ -88,7 +88,7 @@ class A2C:
 
     def score(self, segments: Segments) -> FloatArray:
         """(N, signals) reward of every step in the eyes of every reward signal."""
-        return np.column_stack([signal.score(segments) for signal in self.signals])
+        return score_segments(self.signals, segments, self.device)
 
     def update(self, segments: Segments, rewards: FloatArray, *, step: int) -> dict[str, float]:
         """Learn from the experience of the present policy; return what to plot, by tag."""

@@ -34,6 +34,10 @@ CUMULATIVE_REWARD = "Environment/Cumulative Reward"
 GROUP_CUMULATIVE_REWARD = "Environment/Group Cumulative Reward"
 EPISODE_LENGTH = "Environment/Episode Length"
 ELO = "Self-play/ELO"
+HELD_OUT_ACCURACY = "Imitation/Held-out Accuracy"
+"""Share of demonstrated choices that the policy, at its likeliest, makes too."""
+HELD_OUT_ERROR = "Imitation/Held-out Error"
+"""Mean squared distance of the policy's mean continuous actions from those demonstrated."""
 IS_TRAINING = "Is Training"
 STEP = "Step"
 
@@ -216,6 +220,12 @@ class ConsoleWriter(StatsWriter):
             parts.append(mode)
             if ELO in values:
                 parts.append(f"ELO: {values[ELO].mean:.3f}")
+        elif HELD_OUT_ACCURACY in values or HELD_OUT_ERROR in values:
+            for key in (HELD_OUT_ACCURACY, HELD_OUT_ERROR):
+                if key in values:
+                    name = key.rpartition("/")[2]
+                    parts.append(f"{name}: {values[key].full_dist[-1]:.3f}")
+            parts.append(mode)
         else:
             parts += ["No episode was completed since last summary", mode]
         logger.info("%s.", ". ".join(parts))

@@ -37,9 +37,12 @@ def run_in_words(options: RunOptions, *, device: str, threads: int) -> str:
     begins = "a resumed run" if checkpoints.resume else "an untrained policy"
     if checkpoints.initialize_from and not checkpoints.resume:
         begins = f"the weights of {Path(checkpoints.results_dir, checkpoints.initialize_from)}"
+    no_path = "the Unity Editor, on port 5004"
+    if options.is_offline:
+        no_path = "none: learns from demonstrations alone"
     return f"{what}:\n" + _aligned(
         [
-            ("environment", environment.env_path or "the Unity Editor, on port 5004"),
+            ("environment", environment.env_path or no_path),
             ("players", f"{environment.num_envs}{areas}"),
             ("seed", str(environment.seed)),
             ("begins with", begins),

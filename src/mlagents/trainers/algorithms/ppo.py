@@ -9,10 +9,19 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from mlagents.torch_utils import adam
+from mlagents.trainers.algorithms.behavioral_cloning import BehavioralCloning
 from mlagents.trainers.algorithms.losses import clipped_policy_loss
 from mlagents.trainers.algorithms.minibatches import deal, deal_sequences
+from mlagents.trainers.algorithms.plotting import means
 from mlagents.trainers.algorithms.returns import gae
-from mlagents.trainers.algorithms.reward_signals import make_reward_signals
+from mlagents.trainers.algorithms.reward_signals import (
+    ROWS_AT_ONCE,
+    RewardSignal,
+    make_reward_signals,
+    score_segments,
+    steps_for,
+)
 from mlagents.trainers.algorithms.schedules import (
     BETA_FLOOR,
     EPSILON_FLOOR,
@@ -28,10 +37,6 @@ from mlagents.trainers.settings.hyperparameters import PPOSettings
 from mlagents_envs.base_env import BehaviorSpec
 
 FloatArray = NDArray[np.float32]
-
-
-ROWS_AT_ONCE = 2048
-"""Steps whose values are computed at once: many enough to be fast, few enough for images to fit."""
 
 
 class Batch(NamedTuple):
@@ -71,32 +76,44 @@ class PPO:
         settings: The behavior's settings; `hyperparameters` are PPO's.
         device: Where to learn.
         seed: Of weights and minibatches.
+        inference: Only act: there are no reward signals and no demonstrations.
     """
 
     def __init__(
-        self, spec: BehaviorSpec, settings: BehaviorSettings, *, device: torch.device, seed: int
+        self,
+        spec: BehaviorSpec,
+        settings: BehaviorSettings,
+        *,
+        device: torch.device,
+        seed: int,
+        inference: bool = False,
     ) -> None:
         assert isinstance(settings.hyperparameters, PPOSettings)
         self.settings = settings.hyperparameters
         self.max_steps = settings.max_steps
         memory = settings.network_settings.memory
         self.sequence_length = memory.sequence_length if memory else None
-        self.signals = make_reward_signals(settings)
         self.device = device
+        self.generator = torch.Generator().manual_seed(seed)
+        self.signals: list[RewardSignal] = []
+        self.cloning: BehavioralCloning | None = None
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self.network = ActorCritic(
                 spec,
                 settings.network_settings,
-                n_signals=len(self.signals),
+                n_signals=len(settings.reward_signals),
                 shared=self.settings.shared_critic,
             ).to(device)
-        self.generator = torch.Generator().manual_seed(seed)
-        self.optimizer = torch.optim.Adam(
-            self.network.parameters(),
-            lr=self.settings.learning_rate,
-            fused=device.type in ("cpu", "cuda"),
-        )
+            if not inference:
+                self.signals = make_reward_signals(
+                    settings, spec, device=device, generator=self.generator
+                )
+        self.optimizer = adam(self.network.parameters(), self.settings.learning_rate)
+        if settings.behavioral_cloning and not inference:
+            self.cloning = BehavioralCloning(
+                self.actor, spec, settings, device=device, generator=self.generator
+            )
 
     @property
     def actor(self) -> Actor:
@@ -110,15 +127,20 @@ class PPO:
 
     def modules(self) -> dict[str, nn.Module | torch.optim.Optimizer]:
         """Everything that learns, by its name in a checkpoint."""
-        return {
+        modules: dict[str, nn.Module | torch.optim.Optimizer] = {
             "Policy": self.network.actor,
             "Optimizer:critic": self.network.critic,
             "Optimizer:value_optimizer": self.optimizer,
         }
+        for signal in self.signals:
+            modules |= signal.modules()
+        if self.cloning is not None:
+            modules |= self.cloning.modules()
+        return modules
 
     def score(self, segments: Segments) -> FloatArray:
         """(N, signals) reward of every step in the eyes of every reward signal."""
-        return np.column_stack([signal.score(segments) for signal in self.signals])
+        return score_segments(self.signals, segments, self.device)
 
     def update(self, segments: Segments, rewards: FloatArray, *, step: int) -> dict[str, float]:
         """Learn from experience of the present policy; return what to plot, by tag.
@@ -137,8 +159,11 @@ class PPO:
         self.optimizer.param_groups[0]["lr"] = learning_rate
 
         losses: list[Tensor] = []
+        plots: list[dict[str, Tensor]] = []
+        steps = steps_for(self.signals, segments, self.device)
         for _ in range(s.num_epoch):
-            for part, sequences in self._minibatches(batch, segments.length):
+            for rows, sequences in self._minibatches(batch, segments.length):
+                part = batch.take(rows)
                 log_probs, entropy, values = self.network.evaluate(
                     part.obs, part.continuous, part.discrete, part.action_mask, sequences
                 )
@@ -154,29 +179,38 @@ class PPO:
                     nn.utils.clip_grad_norm_(self.network.parameters(), s.max_grad_norm)
                 self.optimizer.step()
                 losses += [policy_loss.detach(), value_loss.detach()]
+                if steps is not None:
+                    of_signals = steps.take(rows)
+                    plots += [signal.update(of_signals) for signal in self.signals]
+        if self.cloning is not None:
+            plots.append(self.cloning.update(step=step))
 
         # Last, so that the policy that acts and the policy that learns see the same observations.
         self.network.update_normalization(batch.obs)
         mean_policy_loss, mean_value_loss = torch.stack(losses).view(-1, 2).mean(0).tolist()
-        return estimates | {
-            "Losses/Policy Loss": abs(mean_policy_loss),
-            "Losses/Value Loss": mean_value_loss,
-            "Policy/Learning Rate": learning_rate,
-            "Policy/Epsilon": epsilon,
-            "Policy/Beta": beta,
-        }
+        return (
+            estimates
+            | means(plots)
+            | {
+                "Losses/Policy Loss": abs(mean_policy_loss),
+                "Losses/Value Loss": mean_value_loss,
+                "Policy/Learning Rate": learning_rate,
+                "Policy/Epsilon": epsilon,
+                "Policy/Beta": beta,
+            }
+        )
 
     def _minibatches(
         self, batch: Batch, length: NDArray[np.int64]
-    ) -> Iterator[tuple[Batch, Sequences | None]]:
-        """Deal experience out at random, steps or, with memory, whole sequences.
+    ) -> Iterator[tuple[Tensor, Sequences | None]]:
+        """Deal the rows of experience out at random, steps or, with memory, whole sequences.
 
         What does not fill a minibatch is left out of this pass.
         """
         if self.sequence_length is None:
             size = min(self.settings.batch_size, len(batch.advantages))
             for rows in deal(len(batch.advantages), size, self.generator).to(self.device):
-                yield batch.take(rows), None
+                yield rows, None
             return
         longest = self.sequence_length
         lengths = torch.from_numpy(cut_into(longest, length))
@@ -184,7 +218,7 @@ class PPO:
         for rows, starts, place in deal_sequences(
             lengths, size, longest, self.generator, self.device
         ):
-            yield batch.take(rows), Sequences(batch.memory[starts], place, longest)
+            yield rows, Sequences(batch.memory[starts], place, longest)
 
     @torch.no_grad()
     def _prepare(self, segments: Segments, rewards: FloatArray) -> tuple[Batch, dict[str, float]]:
@@ -195,11 +229,12 @@ class PPO:
         bootstrap = self._values(
             [to_device(o) for o in segments.last_obs], to_device(segments.last_memory)
         )
-        bootstrap[segments.terminated] = 0.0
 
         real = is_step(segments.length)
         advantages = np.empty_like(values)  # (N, signals)
         for i, signal in enumerate(self.signals):
+            if signal.respects_end:
+                bootstrap[segments.terminated, i] = 0.0
             advantages[:, i] = gae(
                 to_columns(rewards[:, i], segments.length),
                 to_columns(values[:, i], segments.length),

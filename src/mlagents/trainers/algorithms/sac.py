@@ -12,11 +12,13 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from mlagents.trainers.algorithms.reward_signals import make_reward_signals
+from mlagents.trainers.algorithms.behavioral_cloning import BehavioralCloning
+from mlagents.trainers.algorithms.plotting import means
+from mlagents.trainers.algorithms.reward_signals import RewardSignal, make_reward_signals
 from mlagents.trainers.algorithms.schedules import LEARNING_RATE_FLOOR, scheduled
+from mlagents.trainers.algorithms.transitions import Transitions
 from mlagents.trainers.data.replay import Replay
 from mlagents.trainers.data.segments import Segments
 from mlagents.trainers.networks.actions import squashed_sample
@@ -27,8 +29,6 @@ from mlagents.trainers.networks.twin_q import TwinQ
 from mlagents.trainers.settings.behavior import BehaviorSettings
 from mlagents.trainers.settings.hyperparameters import SACSettings
 from mlagents_envs.base_env import ActionSpec, BehaviorSpec
-
-FloatArray = NDArray[np.float32]
 
 MINIBATCHES_AT_ONCE = 8
 """Minibatches that are gathered, and brought to the device, in one go."""
@@ -41,7 +41,7 @@ class Minibatch(NamedTuple):
         obs: One (B, *shape) per observation.
         next_obs: The same of what followed.
         continuous: (B, A) as the environment was sent them.
-        discrete: (B, K) int64.
+        discrete: (B, K) int32.
         action_mask: (B, sum of branches).
         reward: (B,).
         terminated: (B,).
@@ -60,6 +60,14 @@ class Minibatch(NamedTuple):
     noise: Tensor
     sequences: Sequences | None
     first: Tensor
+
+    @property
+    def steps(self) -> Transitions:
+        """The steps as reward signals see them."""
+        choices = self.discrete.long()
+        return Transitions(
+            self.obs, self.next_obs, self.continuous, choices, self.reward, self.terminated
+        )
 
 
 class EntropyCoefficients(nn.Module):
@@ -102,12 +110,19 @@ class SAC:
         settings: The behavior's settings; `hyperparameters` are SAC's.
         device: Where to learn.
         seed: Of weights, minibatches and the actions sampled for them.
+        inference: Only act: there are no reward signals and no demonstrations.
     """
 
     remembering_critic: NetworkBody | None = None
 
     def __init__(
-        self, spec: BehaviorSpec, settings: BehaviorSettings, *, device: torch.device, seed: int
+        self,
+        spec: BehaviorSpec,
+        settings: BehaviorSettings,
+        *,
+        device: torch.device,
+        seed: int,
+        inference: bool = False,
     ) -> None:
         assert isinstance(settings.hyperparameters, SACSettings)
         self.settings = settings.hyperparameters
@@ -115,28 +130,39 @@ class SAC:
         memory = settings.network_settings.memory
         self.sequence_length = memory.sequence_length if memory else 1
         self.has_memory = memory is not None
-        self.signals = make_reward_signals(settings)
+        n_signals = len(settings.reward_signals)
+        self.signals: list[RewardSignal] = []
+        self.cloning: BehavioralCloning | None = None
+        self.generator = torch.Generator().manual_seed(seed)
         self.action_spec = spec.action_spec
         self.device = device
         critic_settings = settings.network_settings.model_copy(update={"normalize": False})
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self._actor = Actor(spec, settings.network_settings, squashed=True).to(device)
-            self.q = TwinQ(spec, critic_settings, n_signals=len(self.signals)).to(device)
-            self.value = Critic(
-                NetworkBody(spec.observation_specs, critic_settings), len(self.signals)
-            ).to(device)
+            self.q = TwinQ(spec, critic_settings, n_signals=n_signals).to(device)
+            self.value = Critic(NetworkBody(spec.observation_specs, critic_settings), n_signals).to(
+                device
+            )
+            if not inference:
+                self.signals = make_reward_signals(
+                    settings, spec, device=device, generator=self.generator
+                )
+        if settings.behavioral_cloning and not inference:
+            self.cloning = BehavioralCloning(
+                self.actor, spec, settings, device=device, generator=self.generator
+            )
         self.target_value = copy.deepcopy(self.value).requires_grad_(False)
         self.coefficients = EntropyCoefficients(spec.action_spec, self.settings.init_entcoef)
         self.coefficients.to(device)
-        self.generator = torch.Generator().manual_seed(seed)
         self._critic_parameters = [*self.q.parameters(), *self.value.parameters()]
         self.optimizer = torch.optim.Adam(
             [*self.actor.parameters(), *self._critic_parameters, self.coefficients.log_alpha],
             lr=self.settings.learning_rate,
             fused=device.type in ("cpu", "cuda"),
         )
-        self._strength = torch.tensor([signal.strength for signal in self.signals], device=device)
+        self._respects_end = torch.tensor([s.respects_end for s in self.signals], device=device)
+        self._signal_updates_due = 0.0
         self._gamma = torch.tensor([signal.gamma for signal in self.signals], device=device)
         # A choice of every branch is one of all their outputs, which lie one after the other.
         branches = spec.action_spec.discrete_branches
@@ -150,7 +176,7 @@ class SAC:
 
     def modules(self) -> dict[str, nn.Module | torch.optim.Optimizer]:
         """Everything that learns, by its name in a checkpoint."""
-        return {
+        modules: dict[str, nn.Module | torch.optim.Optimizer] = {
             "Policy": self.actor,
             "Optimizer:q_network": self.q,
             "Optimizer:value_network": self.value,
@@ -158,10 +184,11 @@ class SAC:
             "Optimizer:entropy_coefficients": self.coefficients,
             "Optimizer:adam": self.optimizer,
         }
-
-    def score(self, segments: Segments) -> FloatArray:
-        """(N, signals) reward of every step in the eyes of every reward signal."""
-        return np.column_stack([signal.score(segments) for signal in self.signals])
+        for signal in self.signals:
+            modules |= signal.modules()
+        if self.cloning is not None:
+            modules |= self.cloning.modules()
+        return modules
 
     @torch.no_grad()
     def see(self, segments: Segments) -> None:
@@ -190,6 +217,7 @@ class SAC:
         target: list[Tensor] = list(self.target_value.parameters())
 
         plotted: list[Tensor] = []
+        plots: list[dict[str, Tensor]] = []
         for batch in self._minibatches(replay, n_updates):
             obs = self.actor.body.observations.normalized(batch.obs)
             log_alpha, weight = self.coefficients.log_alpha, self.coefficients.weight
@@ -215,7 +243,7 @@ class SAC:
             # Q[s, a] -> r + gamma * V_target[s'], V[s] -> min Q[s, a~] + alpha * entropy
             with torch.no_grad():
                 next_values = self._next_values(batch, obs)
-                next_values *= ~batch.terminated.unsqueeze(1)
+                next_values *= ~(batch.terminated.unsqueeze(1) & self._respects_end)
                 q_target = self._rewards(batch) + self._gamma * next_values
                 value_target = q_policy.amin(0) + bonus.unsqueeze(1)
             values = self.value(obs, batch.sequences)  # (B, signals)
@@ -234,11 +262,14 @@ class SAC:
             self.optimizer.step()
             with torch.no_grad():
                 torch._foreach_lerp_(target, online, s.tau)
+            plots += self._update_signals(batch)
+            if self.cloning is not None:
+                plots.append(self.cloning.update(step=step))
             losses = torch.stack([policy_loss, value_loss]).detach()
             plotted.append(torch.cat([losses, q_losses.detach(), values.detach().mean(0)]))
 
         policy_mean, value_mean, q1, q2, *estimates = torch.stack(plotted).mean(0).tolist()
-        return {
+        return means(plots) | {
             "Losses/Policy Loss": policy_mean,
             "Losses/Value Loss": value_mean,
             "Losses/Q1 Loss": q1,
@@ -272,7 +303,16 @@ class SAC:
 
     def _rewards(self, batch: Minibatch) -> Tensor:
         """(B, signals) reward in the eyes of every reward signal."""
-        return batch.reward.unsqueeze(1) * self._strength
+        return torch.stack([signal.score(batch.steps) for signal in self.signals], dim=1)
+
+    def _update_signals(self, batch: Minibatch) -> list[dict[str, Tensor]]:
+        """Let reward signals learn as often as their setting says; return what to plot."""
+        s, plots = self.settings, []
+        self._signal_updates_due += s.steps_per_update / s.reward_signal_steps_per_update
+        while self._signal_updates_due >= 1:
+            self._signal_updates_due -= 1
+            plots += [signal.update(batch.steps) for signal in self.signals]
+        return plots
 
     def _next_values(self, batch: Minibatch, obs: list[Tensor]) -> Tensor:
         """(B, signals) what the target network thinks of where each step led.

@@ -75,6 +75,17 @@ class ActionHeads(nn.Module):
             for branch in logits.split(self.spec.discrete_branches, 1)
         ]
 
+    def environment_actions(self, encoding: Tensor, noise: Tensor | None = None) -> Tensor:
+        """Continuous actions (B, A) as an environment sees them, but for the limit of samples.
+
+        Args:
+            encoding: (B, n_in).
+            noise: (B, A) of N(0, 1) to sample by; without it the means.
+        """
+        mean, log_std = self.gaussian(encoding)
+        sample = mean if noise is None else mean + log_std.exp() * noise
+        return sample.tanh() if self.squashed else sample / CONTINUOUS_LIMIT
+
     def evaluate(
         self, encoding: Tensor, continuous: Tensor, discrete: Tensor, action_mask: Tensor
     ) -> tuple[Tensor, Tensor]:

@@ -101,17 +101,22 @@ class NetworkBody(nn.Module):
     Args:
         observation_specs: In the order in which observations arrive.
         settings: Of the network.
+        n_beside: Numbers that the dense block is given beside encoded observations.
 
     Raises:
         UnityTrainerException: An observation cannot be learned from, or there is none.
     """
 
     def __init__(
-        self, observation_specs: Sequence[ObservationSpec], settings: NetworkSettings
+        self,
+        observation_specs: Sequence[ObservationSpec],
+        settings: NetworkSettings,
+        *,
+        n_beside: int = 0,
     ) -> None:
         super().__init__()
         self.observations = ObservationEncoder(observation_specs, settings)
-        n_in, width = self.observations.output_size, settings.hidden_units
+        n_in, width = self.observations.output_size + n_beside, settings.hidden_units
         n_layers = max(1, settings.num_layers)
         self.goal_layer: GoalLayer | None = None
         if self.observations.goals and settings.goal_conditioning_type == "hyper":
@@ -127,14 +132,21 @@ class NetworkBody(nn.Module):
             self.memory = Memory(width, self.memory_size)
             self.output_size = self.memory.output_size
 
-    def forward(self, obs: Sequence[Tensor], sequences: Sequences | None = None) -> Tensor:
+    def forward(
+        self,
+        obs: Sequence[Tensor],
+        sequences: Sequences | None = None,
+        *,
+        beside: Tensor | None = None,
+    ) -> Tensor:
         """One (B, *shape) per observation to (B, output_size).
 
         Args:
             obs: Of B steps.
             sequences: How the steps follow each other; only looked at by a memory.
+            beside: (B, n_beside).
         """
-        hidden = self._encode(obs)
+        hidden = self._encode(obs, beside)
         return hidden if self.memory is None else self.memory(hidden, sequences)
 
     def step(self, obs: Sequence[Tensor], memory: Tensor) -> tuple[Tensor, Tensor]:
@@ -142,8 +154,10 @@ class NetworkBody(nn.Module):
         hidden = self._encode(obs)
         return (hidden, memory) if self.memory is None else self.memory.step(hidden, memory)
 
-    def _encode(self, obs: Sequence[Tensor]) -> Tensor:
+    def _encode(self, obs: Sequence[Tensor], beside: Tensor | None = None) -> Tensor:
         encoding, goal = self.observations(obs)
+        if beside is not None:
+            encoding = torch.cat([encoding, beside], dim=1)
         hidden = self.dense(encoding)
         return hidden if self.goal_layer is None else self.goal_layer(hidden, goal)
 

@@ -7,8 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from mlagents.trainers.data.demonstrations import demonstrated_spec
 from mlagents.trainers.exception import TrainerConfigError
 from mlagents.trainers.rollout.env_manager import EnvManager
+from mlagents.trainers.rollout.offline_env_manager import OfflineEnvManager
 from mlagents.trainers.rollout.simple_env_manager import SimpleEnvManager
 from mlagents.trainers.rollout.subprocess_env_manager import RestartBudget, SubprocessEnvManager
 from mlagents.trainers.settings.parameters import ConstantParameters
@@ -36,7 +38,8 @@ EnvManagerMaker = Callable[[], EnvManager]
 def env_manager_maker(options: RunOptions, *, log_folder: Path) -> EnvManagerMaker:
     """Find out what `--env` names; what is returned makes its players.
 
-    Nothing is the Unity Editor; else, in this order: `gym:<id>` for a Gymnasium environment,
+    Nothing is the Unity Editor, or no player at all where all behaviors are cloned from
+    demonstrations; else, in this order: `gym:<id>` for a Gymnasium environment,
     `module:function`, an executable, a registered name.
 
     A build is a process of its own in any case. Everything else runs in this process if it is the
@@ -48,9 +51,17 @@ def env_manager_maker(options: RunOptions, *, log_folder: Path) -> EnvManagerMak
 
     Raises:
         TrainerConfigError: It names nothing; the text lists what is near.
+        UnityTrainerException: A demonstration cannot be read.
         UnityEnvironmentException: It is a path, and there is nothing to execute; or a registered
             build cannot be downloaded.
     """
+    if options.is_offline:
+        specs = {
+            name: demonstrated_spec(behavior.behavioral_cloning.demo_path)
+            for name, behavior in options.behaviors.items()
+            if behavior.behavioral_cloning
+        }
+        return functools.partial(OfflineEnvManager, specs)
     name = options.env_settings.env_path
     if name is None:
         return _players(options, UnityEnvironment)  # which listens for the Editor

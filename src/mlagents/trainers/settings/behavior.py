@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, Self
 
 from pydantic import Field, SerializeAsAny, ValidationInfo, field_validator, model_validator
+from pydantic_core import InitErrorDetails
 
 from mlagents.trainers.settings.base import (
     Float,
@@ -122,7 +123,7 @@ class BehavioralCloningSettings(Settings):
     strength: Float = Field(1.0, gt=0.0)
     """Learning rate of cloning relative to the policy's."""
     samples_per_update: Int = Field(0, ge=0)
-    """Largest number of demonstrated steps per update; 0 uses all."""
+    """Largest number of demonstrated steps in one pass; 0 uses all."""
     num_epoch: Int | None = Field(None, ge=1)
     """Passes over the demonstrations per update; null is 3."""
     batch_size: Int | None = Field(None, ge=1)
@@ -160,7 +161,7 @@ class BehaviorSettings(Settings):
     """How one behavior is trained; agents of the same behavior share one policy."""
 
     trainer_type: str = "ppo"
-    """The algorithm: `ppo`, `sac`, `poca`, or one that a plug-in brings."""
+    """The algorithm: `ppo`, `sac`, `poca`, `bc`, or one that a plug-in brings."""
     hyperparameters: SerializeAsAny[HyperparameterSettings] = Field(
         default_factory=lambda validated: _hyperparameters_of(validated)()
     )
@@ -190,7 +191,7 @@ class BehaviorSettings(Settings):
     self_play: SelfPlaySettings | None = None
     """Training against past versions of the policy; `{}` switches it on with its defaults."""
     behavioral_cloning: BehavioralCloningSettings | None = None
-    """Learning from demonstrations beside the reward signals."""
+    """Learning from demonstrations beside the reward signals; `bc` learns from nothing else."""
 
     @model_validator(mode="before")
     @classmethod
@@ -250,8 +251,27 @@ class BehaviorSettings(Settings):
                 f"got {self.keep_checkpoints}"
             )
             problems.append(problem("keep_checkpoints", says=says))
-        refuse(problems)
+        refuse(problems + self._problems_of_cloning_alone())
         return self
+
+    def _problems_of_cloning_alone(self) -> list[InitErrorDetails]:
+        """Find what `trainer_type: bc` lacks, and what it would ignore."""
+        if self.trainer_type != "bc":
+            return []
+        problems = []
+        if self.behavioral_cloning is None:
+            says = "is required by trainer_type bc, with the demo_path it learns from"
+            problems.append(problem("behavioral_cloning", says=says))
+        else:
+            for key, field in BehavioralCloningSettings.model_fields.items():
+                value = getattr(self.behavioral_cloning, key)
+                if key != "demo_path" and value != field.default:
+                    says = f"is not for trainer_type bc, which follows hyperparameters; got {value}"
+                    problems.append(problem("behavioral_cloning", key, says=says))
+        for name in self.reward_signals.keys() - {"extrinsic"}:
+            says = "is not for trainer_type bc, which learns from demonstrations alone"
+            problems.append(problem("reward_signals", name, says=says))
+        return problems
 
     @model_validator(mode="after")
     def _spread_checkpoints(self) -> Self:

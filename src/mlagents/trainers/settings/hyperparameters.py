@@ -1,4 +1,4 @@
-"""The hyperparameters of PPO, SAC and MA-POCA: every number of an algorithm you can tune.
+"""The hyperparameters of every algorithm: all the numbers you can tune.
 
 *Steps* are agent steps: one decision of one agent. *Experiences* are the same, once stored.
 """
@@ -85,10 +85,22 @@ class SACSettings(HyperparameterSettings):
     """Entropy coefficient at the start; more explores more."""
 
 
+class BCSettings(HyperparameterSettings):
+    """Behavioral cloning: supervised learning from demonstrations alone, no environment needed."""
+
+    batch_size: Int = Field(128, ge=1)
+    """Demonstrated steps in one gradient step."""
+    buffer_size: Int = Field(10240, ge=1)
+    """Demonstrated steps to learn from before the next look at those held out."""
+    held_out: Float = Field(0.1, ge=0.0, lt=1.0)
+    """Share of the demonstrated episodes that is only predicted, to see what was learned."""
+
+
 HYPERPARAMETERS: dict[str, type[HyperparameterSettings]] = {
     "ppo": PPOSettings,
     "sac": SACSettings,
     "poca": POCASettings,
+    "bc": BCSettings,
 }
 """What `trainer_type` may be, and the model that `hyperparameters` then follows."""
 

@@ -330,10 +330,6 @@ def _resume_or_initialize(options: RunOptions, command_line: CommandLine) -> Run
 
 _UNBUILT_OF_BEHAVIORS: dict[str, Callable[[BehaviorSettings], object]] = {
     "trainer_type: poca": lambda behavior: behavior.trainer_type == "poca",
-    "reward_signals.curiosity": lambda behavior: "curiosity" in behavior.reward_signals,
-    "reward_signals.gail": lambda behavior: "gail" in behavior.reward_signals,
-    "reward_signals.rnd": lambda behavior: "rnd" in behavior.reward_signals,
-    "behavioral_cloning": lambda behavior: behavior.behavioral_cloning,
     "self_play": lambda behavior: behavior.self_play,
 }
 

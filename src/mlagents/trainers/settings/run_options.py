@@ -144,6 +144,15 @@ class RunOptions(Settings):
         )
         return self
 
+    @property
+    def is_offline(self) -> bool:
+        """Whether nothing is played: all there is to learn is in demonstrations."""
+        return (
+            bool(self.behaviors)
+            and all(behavior.trainer_type == "bc" for behavior in self.behaviors.values())
+            and not (self.env_settings.env_path or self.checkpoint_settings.inference)
+        )
+
     def behavior_settings(self, name: str) -> BehaviorSettings:
         """Return the settings of a behavior that the environment announced.
 

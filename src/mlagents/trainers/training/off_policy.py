@@ -3,9 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from mlagents.trainers.algorithms.sac import SAC
 from mlagents.trainers.data.replay import Replay
@@ -70,10 +68,10 @@ class OffPolicyTrainer(Trainer):
                 f"{self.name}: hyperparameters.buffer_size must be larger than batch_size "
                 f"({settings.batch_size}) to be learned from again, got {settings.buffer_size}."
             )
-        return SAC(self.spec, self.settings, device=device, seed=seed)
+        return SAC(self.spec, self.settings, device=device, seed=seed, inference=self._inference)
 
-    def add_experience(self, segments: Segments, rewards: NDArray[np.float32]) -> None:
-        """Let segments wait for the next update; their rewards are found anew whenever replayed."""
+    def add_experience(self, segments: Segments) -> None:
+        """Let segments wait for the next update; they are scored anew whenever replayed."""
         self._waiting.append(segments)
         self._n_experiences += segments.n_steps
 

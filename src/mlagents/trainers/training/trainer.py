@@ -16,7 +16,7 @@ from torch import nn
 
 from mlagents.trainers.algorithms.policy import Policy
 from mlagents.trainers.algorithms.ppo import PPO
-from mlagents.trainers.algorithms.reward_signals import ExtrinsicReward
+from mlagents.trainers.algorithms.reward_signals import ExtrinsicReward, RewardSignal
 from mlagents.trainers.data.segments import Segments
 from mlagents.trainers.exception import UnityTrainerException
 from mlagents.trainers.networks.actor_critic import Actor
@@ -48,25 +48,22 @@ class Algorithm(Protocol):
         """The critic's body, if agents carry a memory for it beside that of the actor."""
 
     @property
-    def signals(self) -> Sequence[ExtrinsicReward]:
-        """What it learns from, in the order of the columns of `score`."""
-
-    @property
     def generator(self) -> torch.Generator:
         """Its source of chance."""
 
     def modules(self) -> Mapping[str, nn.Module | torch.optim.Optimizer]:
         """Everything that learns, by its name in a checkpoint."""
 
-    def score(self, segments: Segments) -> FloatArray:
-        """(N, signals) reward of every step.
-
-        Called also while an update runs in its own thread: it reads nothing that an update changes.
-        """
-
 
 class OnPolicyAlgorithm(Algorithm, Protocol):
     """An algorithm that learns from the experience of its present policy alone."""
+
+    @property
+    def signals(self) -> Sequence[RewardSignal]:
+        """What it learns from, in the order of the columns of `score`."""
+
+    def score(self, segments: Segments) -> FloatArray:
+        """(N, signals) reward of every step, as the signals are before they learn from it."""
 
     def update(self, segments: Segments, rewards: FloatArray, *, step: int) -> dict[str, float]:
         """Learn from experience and its `score`; return what to plot, by tag."""
@@ -146,7 +143,7 @@ class Trainer(ABC):
             spec, time_horizon=self.longest_segment, memory_size=self._policy.memory_size
         )
         self._requests: list[_Request] = []
-        self._signal_returns: dict[int, FloatArray] = {}
+        self._extrinsic = EpisodeRewards([ExtrinsicReward.name])
         self._update: Future[tuple[dict[str, float], TimerNode]] | None = None
         self._is_closed = False
         for module in self.algorithm.modules().values():
@@ -158,8 +155,8 @@ class Trainer(ABC):
         """Make what learns, once, from `spec` and `settings`."""
 
     @abstractmethod
-    def add_experience(self, segments: Segments, rewards: FloatArray) -> None:
-        """Keep finished segments and their (N, signals) rewards to learn from."""
+    def add_experience(self, segments: Segments) -> None:
+        """Keep finished segments to learn from."""
 
     @abstractmethod
     def learn(self) -> None:
@@ -331,36 +328,33 @@ class Trainer(ABC):
         segments = self._collector.take()
         if segments is None or not (self.is_learning or self._inference):
             return
-        rewards = self.algorithm.score(segments)
-        self._record_episodes(segments, rewards)
+        self._record_episodes(segments)
         if not self._inference:
-            self.add_experience(segments, rewards)
+            self.add_experience(segments)
         self._count(segments.n_steps)
 
     def _count(self, n_steps: int) -> None:
         """Move the step count; what falls due on the way is filed as before it moved."""
         reached = self.step + n_steps
-        every = self.settings.summary_freq
-        if reached // every > self.step // every:
-            self._on_summary(reached // every * every)
+        self._summarize_until(reached)
         every = self.settings.checkpoint_interval
         if self.is_learning and self.step and reached // every > self.step // every:
             self._on_checkpoint()
         self.step = reached
 
-    def _record_episodes(self, segments: Segments, rewards: FloatArray) -> None:
+    def _summarize_until(self, reached: int) -> None:
+        """Summarize if that falls due on the way to a step count."""
+        every = self.settings.summary_freq
+        if reached // every > self.step // every:
+            self._on_summary(reached // every * every)
+
+    def _record_episodes(self, segments: Segments) -> None:
         """Add what the episodes that ended brought to the statistics."""
-        starts = np.cumsum(segments.length) - segments.length
-        of_segments = np.add.reduceat(rewards, starts, axis=0)  # (S, signals)
-        for episode, ended, reward in zip(
-            segments.episode.tolist(), segments.ended.tolist(), of_segments, strict=True
-        ):
-            total = self._signal_returns.pop(episode, 0.0) + reward
-            if not ended:
-                self._signal_returns[episode] = total
-                continue
-            for signal, signal_total in zip(self.algorithm.signals, total, strict=True):
-                self.stats.add_stat(f"Policy/{signal.name.capitalize()} Reward", signal_total)
+        if ExtrinsicReward.name in self.settings.reward_signals:
+            strength = self.settings.reward_signals[ExtrinsicReward.name].strength
+            rewards = strength * (segments.reward + segments.group_reward)
+            for tag, totals in self._extrinsic.add(segments, rewards[:, None]).items():
+                self.stats.add_stats(tag, totals)
         ended_rows = segments.ended
         if ended_rows.any():
             returns = segments.episode_return[ended_rows]
@@ -371,26 +365,60 @@ class Trainer(ABC):
             self.stats.add_stats("Environment/Episode Length", lengths)
 
 
+class EpisodeRewards:
+    """Sums what signals give to the segments of an episode until it ends.
+
+    Args:
+        signals: Their names.
+    """
+
+    def __init__(self, signals: Sequence[str]) -> None:
+        self._tags = [f"Policy/{signal.capitalize()} Reward" for signal in signals]
+        self._unfinished: dict[int, FloatArray] = {}
+
+    def add(self, segments: Segments, rewards: FloatArray) -> dict[str, FloatArray]:
+        """Take in segments and their (N, signals) rewards; return totals of ended ones by tag."""
+        starts = np.cumsum(segments.length) - segments.length
+        of_segments = np.add.reduceat(rewards, starts, axis=0)  # (S, signals)
+        totals = []
+        for episode, ended, reward in zip(
+            segments.episode.tolist(), segments.ended.tolist(), of_segments, strict=True
+        ):
+            total = self._unfinished.pop(episode, 0.0) + reward
+            if ended:
+                totals.append(total)
+            else:
+                self._unfinished[episode] = total
+        return dict(zip(self._tags, np.stack(totals, axis=1), strict=True)) if totals else {}
+
+
 class OnPolicyTrainer(Trainer):
     """Collects experience of the present policy, learns from it, drops it, and so on.
 
     What is in the buffer was decided by the policy that learns from it, but for what a threaded
     behavior did during the update before.
+
+    Reward signals that learn score experience at the beginning of the update that they learn from
+    it in: where updates have a thread of their own nobody else may look at a signal, and an older
+    opinion of it would be worth less.
     """
 
     algorithm: OnPolicyAlgorithm
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._buffer: list[tuple[Segments, FloatArray]] = []
+        self._buffer: list[Segments] = []
+        names = [signal.name for signal in self.algorithm.signals]
+        self._learned = [i for i, name in enumerate(names) if name != ExtrinsicReward.name]
+        self._learned_rewards = EpisodeRewards([names[i] for i in self._learned])
 
     def make_algorithm(self, *, device: torch.device, seed: int) -> OnPolicyAlgorithm:
         """Make PPO."""
-        return PPO(self.spec, self.settings, device=device, seed=seed)
+        return PPO(self.spec, self.settings, device=device, seed=seed, inference=self._inference)
 
-    def add_experience(self, segments: Segments, rewards: FloatArray) -> None:
+    def add_experience(self, segments: Segments) -> None:
         """Add to the buffer."""
-        self._buffer.append((segments, rewards))
+        self._buffer.append(segments)
 
     def learn(self) -> None:
         """Learn from the buffer when it is full, unfinished segments included, and empty it."""
@@ -399,18 +427,23 @@ class OnPolicyTrainer(Trainer):
             return
         self._collector.cut()
         self._take_segments()
-        segments, rewards = self._take_buffer()
-        self.start_update(partial(self.algorithm.update, segments, rewards, step=self.step))
+        self.start_update(partial(self._learn_from, self._take_buffer(), self.step))
 
-    def _take_buffer(self) -> tuple[Segments, FloatArray]:
+    def _take_buffer(self) -> Segments:
         """Empty the buffer into one batch; of its parts, which may be many images, none is kept."""
         buffer, self._buffer = self._buffer, []
-        segments, rewards = zip(*buffer, strict=True)
-        return Segments.concatenate(segments), np.concatenate(rewards)
+        return Segments.concatenate(buffer)
+
+    def _learn_from(self, segments: Segments, step: int) -> dict[str, float]:
+        """Score experience and update; in the thread of updates if there is one."""
+        rewards = self.algorithm.score(segments)
+        of_episodes = self._learned_rewards.add(segments, rewards[:, self._learned])
+        plotted = self.algorithm.update(segments, rewards, step=step)
+        return plotted | {tag: float(totals.mean()) for tag, totals in of_episodes.items()}
 
     @property
     def _n_buffered(self) -> int:
-        return sum(segments.n_steps for segments, _ in self._buffer)
+        return sum(segments.n_steps for segments in self._buffer)
 
 
 def _joined(arrays: list[NDArray[Any]]) -> NDArray[Any]:

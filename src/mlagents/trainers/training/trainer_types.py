@@ -2,7 +2,12 @@
 
 from collections.abc import Mapping
 
+from mlagents.trainers.training.cloning import CloningTrainer
 from mlagents.trainers.training.off_policy import OffPolicyTrainer
 from mlagents.trainers.training.trainer import OnPolicyTrainer, Trainer
 
-TRAINER_TYPES: Mapping[str, type[Trainer]] = {"ppo": OnPolicyTrainer, "sac": OffPolicyTrainer}
+TRAINER_TYPES: Mapping[str, type[Trainer]] = {
+    "ppo": OnPolicyTrainer,
+    "sac": OffPolicyTrainer,
+    "bc": CloningTrainer,
+}

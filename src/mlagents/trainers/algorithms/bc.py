@@ -1,0 +1,137 @@
+"""Behavioral cloning alone: an actor learned from demonstrations, and judged by others."""
+
+from functools import partial
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from mlagents.torch_utils import adam
+from mlagents.trainers.algorithms.behavioral_cloning import (
+    PRETRAINING_LOSS,
+    Expert,
+    cloning_loss,
+    descend,
+)
+from mlagents.trainers.algorithms.plotting import means
+from mlagents.trainers.algorithms.schedules import LEARNING_RATE_FLOOR, scheduled
+from mlagents.trainers.data.demonstrations import load_demonstrations
+from mlagents.trainers.networks.actor_critic import Actor
+from mlagents.trainers.settings.behavior import BehaviorSettings
+from mlagents.trainers.settings.hyperparameters import BCSettings
+from mlagents.trainers.stats import HELD_OUT_ACCURACY, HELD_OUT_ERROR
+from mlagents_envs.base_env import BehaviorSpec
+from mlagents_envs.logging_util import get_logger
+
+logger = get_logger(__name__)
+
+
+class BC:
+    """Learns an actor from most of the demonstrated episodes and judges it by the others.
+
+    Args:
+        spec: What the behavior observes and does.
+        settings: The behavior's settings; `hyperparameters` are those of `bc`.
+        device: Where to learn.
+        seed: Of weights and minibatches.
+        inference: Only act: demonstrations are not looked for.
+
+    Raises:
+        UnityTrainerException: A demonstration cannot be read or does not fit the behavior.
+    """
+
+    def __init__(
+        self,
+        spec: BehaviorSpec,
+        settings: BehaviorSettings,
+        *,
+        device: torch.device,
+        seed: int,
+        inference: bool,
+    ) -> None:
+        assert isinstance(settings.hyperparameters, BCSettings)
+        self.settings = settings.hyperparameters
+        self.max_steps = settings.max_steps
+        self.spec = spec
+        self.generator = torch.Generator().manual_seed(seed)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            self.actor = Actor(spec, settings.network_settings).to(device)
+        self.optimizer = adam(self.actor.parameters(), self.settings.learning_rate)
+        self.expert: Expert | None = None
+        self.held_out: Expert | None = None
+        if not inference:
+            self._read_demonstrations(settings, device)
+
+    @property
+    def remembering_critic(self) -> None:
+        """There is no critic."""
+        return None
+
+    def modules(self) -> dict[str, nn.Module | torch.optim.Optimizer]:
+        """Everything that learns, by its name in a checkpoint."""
+        return {"Policy": self.actor, "Optimizer:BehavioralCloning": self.optimizer}
+
+    def update(self, n_steps: int, *, step: int) -> dict[str, float]:
+        """Learn from about `n_steps` demonstrated steps; return what to plot, by tag.
+
+        Args:
+            n_steps: The last minibatch may go beyond.
+            step: The behavior's step count, for the schedule.
+        """
+        assert self.expert is not None
+        s = self.settings
+        learning_rate = scheduled(
+            s.learning_rate,
+            s.learning_rate_schedule,
+            floor=LEARNING_RATE_FLOOR,
+            step=step,
+            max_steps=self.max_steps,
+        )
+        self.optimizer.param_groups[0]["lr"] = learning_rate
+
+        plots: list[dict[str, Tensor]] = []
+        n_seen = 0
+        while n_seen < n_steps:
+            for batch, sequences in self.expert.minibatches(s.batch_size, self.generator):
+                loss = cloning_loss(self.actor, batch, sequences, self.spec, self.generator)
+                descend(loss, self.optimizer, self.actor, s.max_grad_norm)
+                plots.append({PRETRAINING_LOSS: loss.detach()})
+                n_seen += len(batch.reward)
+                if n_seen >= n_steps:
+                    break
+        return means(plots) | self._judge() | {"Policy/Learning Rate": learning_rate}
+
+    @torch.no_grad()
+    def _judge(self) -> dict[str, float]:
+        """Compare what the actor would rather do with what was done in the episodes held out."""
+        if self.held_out is None:
+            return {}
+        everything = self.held_out.n_steps * self.held_out.longest
+        ((batch, sequences),) = self.held_out.minibatches(everything, torch.Generator())
+        encoding = self.actor.body(batch.obs, sequences)
+        plotted = {}
+        if self.spec.action_spec.continuous_size:
+            actions = self.actor.heads.environment_actions(encoding).clamp(-1.0, 1.0)
+            plotted[HELD_OUT_ERROR] = nn.functional.mse_loss(actions, batch.continuous)
+        if self.actor.heads.logits is not None:
+            branches = self.actor.heads.logits(encoding).split(
+                self.spec.action_spec.discrete_branches, 1
+            )
+            choices = torch.stack([logits.argmax(1) for logits in branches], dim=1)
+            plotted[HELD_OUT_ACCURACY] = (choices == batch.discrete).float().mean()
+        return means([plotted])
+
+    def _read_demonstrations(self, settings: BehaviorSettings, device: torch.device) -> None:
+        assert settings.behavioral_cloning is not None
+        path = settings.behavioral_cloning.demo_path
+        demonstrations = load_demonstrations(path, self.spec)
+        # The same ones in every run, so that one that is resumed never learned from them.
+        learned, held_out = demonstrations.split(self.settings.held_out, np.random.default_rng(0))
+        logger.info(
+            f"Learns from {path}: {learned}; holds out {held_out or 'none: there is one episode'}."
+        )
+        make = partial(Expert, memory=settings.network_settings.memory, device=device)
+        self.expert = make(learned)
+        self.held_out = None if held_out is None else make(held_out)
+        self.actor.body.observations.update_normalization(self.expert.steps.obs)

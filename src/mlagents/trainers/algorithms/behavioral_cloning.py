@@ -1,0 +1,178 @@
+"""Behavioral cloning: supervised learning of an actor from demonstrations."""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+
+from mlagents.torch_utils import adam
+from mlagents.trainers.algorithms.minibatches import deal, deal_sequences
+from mlagents.trainers.algorithms.schedules import LEARNING_RATE_FLOOR, scheduled
+from mlagents.trainers.algorithms.transitions import Transitions, transitions_of_experts
+from mlagents.trainers.data.demonstrations import Demonstrations, load_demonstrations
+from mlagents.trainers.data.segments import cut_into
+from mlagents.trainers.networks.actor_critic import Actor
+from mlagents.trainers.networks.layers import Sequences
+from mlagents.trainers.settings.behavior import BehaviorSettings, MemorySettings
+from mlagents_envs.base_env import BehaviorSpec
+from mlagents_envs.logging_util import get_logger
+
+logger = get_logger(__name__)
+
+PRETRAINING_LOSS = "Losses/Pretraining Loss"
+DEFAULT_EPOCHS = 3
+
+
+class Expert:
+    """Demonstrated steps on the device, dealt out for an actor to learn from.
+
+    Args:
+        demonstrations: The steps.
+        memory: Of the actor, if it has one.
+        device: Where to learn.
+    """
+
+    def __init__(
+        self, demonstrations: Demonstrations, memory: MemorySettings | None, device: torch.device
+    ) -> None:
+        self.steps = transitions_of_experts(demonstrations, device)
+        self.n_steps = demonstrations.n_steps
+        self.memory = memory
+        self.device = device
+        self.longest = 1 if memory is None else memory.sequence_length
+        """Steps of a sequence at most."""
+        self.lengths = torch.from_numpy(cut_into(self.longest, demonstrations.length))
+
+    def minibatches(
+        self, batch_size: int, generator: torch.Generator
+    ) -> Iterator[tuple[Transitions, Sequences | None]]:
+        """Deal all out at random: steps or, with memory, whole sequences that begin with none.
+
+        What does not fill a minibatch is left out.
+        """
+        if self.memory is None:
+            size = min(batch_size, self.n_steps)
+            for rows in deal(self.n_steps, size, generator).to(self.device):
+                yield self.steps.take(rows), None
+            return
+        size = min(max(1, batch_size // self.longest), len(self.lengths))
+        memory = torch.zeros(size, self.memory.memory_size, device=self.device)
+        for rows, _, place in deal_sequences(
+            self.lengths, size, self.longest, generator, self.device
+        ):
+            yield self.steps.take(rows), Sequences(memory, place, self.longest)
+
+
+def cloning_loss(
+    actor: Actor,
+    batch: Transitions,
+    sequences: Sequences | None,
+    spec: BehaviorSpec,
+    generator: torch.Generator,
+) -> Tensor:
+    """Squared error of sampled continuous actions, plus cross-entropy of discrete ones.
+
+    Both are means, over steps and actions and over steps and branches. Sampled actions teach the
+    deviation too: it shrinks. Actions are compared as the environment sees them. All choices count
+    as allowed: what a recording calls forbidden may be an action its recorder noted a step late.
+
+    Args:
+        actor: The network that learns.
+        batch: B demonstrated steps.
+        sequences: How they follow each other, for an actor with memory.
+        spec: Of its actions.
+        generator: Of the samples, on the CPU.
+    """
+    actions, heads = spec.action_spec, actor.heads
+    encoding = actor.body(batch.obs, sequences)
+    losses = []
+    if actions.continuous_size:
+        noise = torch.randn(batch.continuous.shape, generator=generator).to(encoding.device)
+        sampled = heads.environment_actions(encoding, noise)
+        losses.append(nn.functional.mse_loss(sampled, batch.continuous))
+    if heads.logits is not None:
+        branches = heads.logits(encoding).split(actions.discrete_branches, 1)
+        of_branches = [
+            nn.functional.cross_entropy(logits, choice)
+            for logits, choice in zip(branches, batch.discrete.unbind(1), strict=True)
+        ]
+        losses.append(torch.stack(of_branches).mean())
+    return sum(losses[1:], start=losses[0])
+
+
+class BehavioralCloning:
+    """Moves an actor toward what demonstrations show, beside whatever else it learns from.
+
+    Args:
+        actor: The network that learns.
+        spec: What the behavior observes and does.
+        settings: Of the behavior, `behavioral_cloning` among them.
+        device: Where to learn.
+        generator: Source of all chance, on the CPU.
+
+    Raises:
+        UnityTrainerException: A demonstration cannot be read or does not fit the behavior.
+    """
+
+    def __init__(
+        self,
+        actor: Actor,
+        spec: BehaviorSpec,
+        settings: BehaviorSettings,
+        *,
+        device: torch.device,
+        generator: torch.Generator,
+    ) -> None:
+        assert settings.behavioral_cloning is not None
+        self.settings = settings.behavioral_cloning
+        self.hyperparameters = settings.hyperparameters
+        self.actor, self.spec, self.generator = actor, spec, generator
+        demonstrations = load_demonstrations(self.settings.demo_path, spec)
+        logger.info(f"Cloning learns from {self.settings.demo_path}: {demonstrations}.")
+        self.expert = Expert(demonstrations, settings.network_settings.memory, device)
+        self.optimizer = adam(actor.parameters(), self.hyperparameters.learning_rate)
+
+    def modules(self) -> dict[str, nn.Module | torch.optim.Optimizer]:
+        """What learns besides the actor, by its name in a checkpoint."""
+        return {"Optimizer:BehavioralCloning": self.optimizer}
+
+    def update(self, *, step: int) -> dict[str, Tensor]:
+        """Learn from demonstrations unless cloning has faded out; return what to plot, by tag.
+
+        Args:
+            step: The behavior's step count.
+        """
+        s = self.settings
+        if s.steps and step >= s.steps:
+            return {}
+        self.optimizer.param_groups[0]["lr"] = scheduled(
+            self.hyperparameters.learning_rate * s.strength,
+            "linear" if s.steps else "constant",
+            floor=LEARNING_RATE_FLOOR,
+            step=step,
+            max_steps=s.steps,
+        )
+        most = s.samples_per_update or self.expert.n_steps
+        batch_size = min(s.batch_size or self.hyperparameters.batch_size, most)
+        losses: list[Tensor] = []
+        for _ in range(s.num_epoch or DEFAULT_EPOCHS):
+            n_seen = 0
+            for batch, sequences in self.expert.minibatches(batch_size, self.generator):
+                if n_seen and n_seen + len(batch.reward) > most:
+                    break
+                n_seen += len(batch.reward)
+                loss = cloning_loss(self.actor, batch, sequences, self.spec, self.generator)
+                descend(loss, self.optimizer, self.actor, self.hyperparameters.max_grad_norm)
+                losses.append(loss.detach())
+        return {PRETRAINING_LOSS: torch.stack(losses).mean()}
+
+
+def descend(
+    loss: Tensor, optimizer: torch.optim.Optimizer, module: nn.Module, max_norm: float | None
+) -> None:
+    """Take one gradient step, no longer than `max_norm` if there is such a limit."""
+    optimizer.zero_grad()
+    loss.backward()
+    if max_norm is not None:
+        nn.utils.clip_grad_norm_(module.parameters(), max_norm)
+    optimizer.step()

@@ -1,0 +1,116 @@
+"""Curiosity: reward for transitions whose outcome a learned model predicts badly.
+
+    features phi(o), learned so that the action can be told from phi(o) and phi(o')
+    reward = ½ |phi(o') - f(phi(o), a)|²
+
+So what no action of the agent has any effect on leaves no trace in phi, and is not rewarded
+(arXiv:1705.05363).
+"""
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from mlagents.torch_utils import adam
+from mlagents.trainers.algorithms.transitions import Transitions
+from mlagents.trainers.networks.body import NetworkBody
+from mlagents.trainers.networks.layers import dense_block, linear
+from mlagents.trainers.settings.behavior import CuriositySettings, NetworkSettings
+from mlagents_envs.base_env import BehaviorSpec
+
+HIDDEN_UNITS = 256
+FORWARD_WEIGHT = 0.2
+"""Share of the forward loss; the rest is the inverse loss's."""
+LOSS_SCALE = 10.0
+
+
+class CuriosityNetwork(nn.Module):
+    """Features, the model that predicts them (forward) and the one that tells actions (inverse).
+
+    Args:
+        spec: What the behavior observes and does.
+        settings: Of the features' network.
+    """
+
+    has_learned: Tensor
+
+    def __init__(self, spec: BehaviorSpec, settings: NetworkSettings) -> None:
+        super().__init__()
+        self.spec = spec.action_spec
+        self.n_actions = self.spec.continuous_size + sum(self.spec.discrete_branches)
+        self.features = NetworkBody(spec.observation_specs, settings)
+        size = self.features.output_size
+        self.inverse = nn.Sequential(
+            dense_block(2 * size, HIDDEN_UNITS, 1), linear(HIDDEN_UNITS, self.n_actions)
+        )
+        self.forward_model = nn.Sequential(
+            dense_block(size + self.n_actions, HIDDEN_UNITS, 1), linear(HIDDEN_UNITS, size)
+        )
+        self.register_buffer("has_learned", torch.zeros(()))
+
+    def errors(self, batch: Transitions) -> tuple[Tensor, Tensor]:
+        """Return the error of the forward and that of the inverse model for each step, (B,)."""
+        before, after = self.features(batch.obs), self.features(batch.next_obs)
+        actions = batch.actions(self.spec)
+        predicted = self.forward_model(torch.cat([before, actions], dim=1))
+        forward_error = 0.5 * (after - predicted).square().sum(1)
+
+        told = self.inverse(torch.cat([before, after], dim=1))
+        sizes = [self.spec.continuous_size, *self.spec.discrete_branches]
+        continuous, *branches = told.split(sizes, dim=1)
+        inverse_error = (continuous - batch.continuous).square().sum(1)
+        for logits, choice in zip(branches, batch.discrete.unbind(1), strict=True):
+            inverse_error = inverse_error + nn.functional.cross_entropy(
+                logits, choice, reduction="none"
+            )
+        return forward_error, inverse_error
+
+
+class Curiosity:
+    """Reward for what the forward model did not foresee, at most 1 a step whatever the strength.
+
+    Nothing is rewarded before the first update: errors of an untrained model say nothing.
+
+    Args:
+        spec: What the behavior observes and does.
+        settings: Of this signal.
+        device: Where to learn.
+    """
+
+    name: ClassVar[str] = "curiosity"
+    respects_end: ClassVar[bool] = False
+    needs_next_obs: ClassVar[bool] = True
+
+    def __init__(
+        self, spec: BehaviorSpec, settings: CuriositySettings, *, device: torch.device
+    ) -> None:
+        self.gamma, self.strength = settings.gamma, settings.strength
+        self.network = CuriosityNetwork(spec, settings.network_settings).to(device)
+        self.optimizer = adam(self.network.parameters(), settings.learning_rate)
+
+    def modules(self) -> dict[str, nn.Module | torch.optim.Optimizer]:
+        """Everything that learns, by its name in a checkpoint."""
+        return {"Module:Curiosity": self.network, "Optimizer:Curiosity": self.optimizer}
+
+    @torch.no_grad()
+    def score(self, batch: Transitions) -> Tensor:
+        """(B,) reward of every step."""
+        forward_error, _ = self.network.errors(batch)
+        return (self.strength * forward_error).clamp(max=1.0) * self.network.has_learned
+
+    def update(self, batch: Transitions) -> dict[str, Tensor]:
+        """Learn from a minibatch; return what to plot, by tag."""
+        forward_error, inverse_error = self.network.errors(batch)
+        forward_loss, inverse_loss = forward_error.mean(), inverse_error.mean()
+        loss = LOSS_SCALE * (FORWARD_WEIGHT * forward_loss + (1 - FORWARD_WEIGHT) * inverse_loss)
+
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+        self.network.features.observations.update_normalization(batch.obs)
+        self.network.has_learned.fill_(1.0)
+        return {
+            "Losses/Curiosity Forward Loss": forward_loss.detach(),
+            "Losses/Curiosity Inverse Loss": inverse_loss.detach(),
+        }

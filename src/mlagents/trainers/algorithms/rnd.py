@@ -1,0 +1,77 @@
+"""Random network distillation: reward for observations unlike those seen before.
+
+    reward = |predictor(o) - target(o)|²
+
+The target is a random network that never changes. The predictor learns to give the same, and
+succeeds for what it has seen often (arXiv:1810.12894).
+"""
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from mlagents.torch_utils import adam
+from mlagents.trainers.algorithms.transitions import Transitions
+from mlagents.trainers.networks.body import NetworkBody
+from mlagents.trainers.networks.layers import Normalizer
+from mlagents.trainers.settings.behavior import RNDSettings
+from mlagents_envs.base_env import BehaviorSpec
+
+NORMALIZED_BY = 10_000
+"""Observations that statistics are taken of, with `normalize`. Then they stay: if they went on, the
+target would change with them, and everything would be new again."""
+
+
+class RND:
+    """Reward for what the predictor has not learned yet.
+
+    Args:
+        spec: What the behavior observes.
+        settings: Of this signal.
+        device: Where to learn.
+    """
+
+    name: ClassVar[str] = "rnd"
+    respects_end: ClassVar[bool] = False
+    needs_next_obs: ClassVar[bool] = False
+
+    def __init__(self, spec: BehaviorSpec, settings: RNDSettings, *, device: torch.device) -> None:
+        self.gamma, self.strength = settings.gamma, settings.strength
+        self.predictor, self.target = (
+            NetworkBody(spec.observation_specs, settings.network_settings).to(device)
+            for _ in range(2)
+        )
+        self.target.requires_grad_(False)
+        self.normalizers = [
+            module for module in self.target.modules() if isinstance(module, Normalizer)
+        ]
+        self.optimizer = adam(self.predictor.parameters(), settings.learning_rate)
+
+    def modules(self) -> dict[str, nn.Module | torch.optim.Optimizer]:
+        """Everything that learns, by its name in a checkpoint."""
+        return {
+            "Module:RND-pred": self.predictor,
+            "Module:RND-target": self.target,
+            "Optimizer:RND": self.optimizer,
+        }
+
+    @torch.no_grad()
+    def score(self, batch: Transitions) -> Tensor:
+        """(B,) reward of every step."""
+        return self.strength * self._errors(batch)
+
+    def update(self, batch: Transitions) -> dict[str, Tensor]:
+        """Learn from a minibatch; return what to plot, by tag."""
+        loss = self._errors(batch).mean()
+
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+        if any(normalizer.count <= NORMALIZED_BY for normalizer in self.normalizers):
+            for network in (self.predictor, self.target):
+                network.observations.update_normalization(batch.obs)
+        return {"Losses/RND Loss": loss.detach()}
+
+    def _errors(self, batch: Transitions) -> Tensor:
+        return (self.predictor(batch.obs) - self.target(batch.obs)).square().sum(1)

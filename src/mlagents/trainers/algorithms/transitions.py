@@ -1,0 +1,106 @@
+"""Steps as reward signals and demonstrations see them: on the device, and as the environment did.
+
+What a policy samples and what an environment sees differ in scale; here continuous actions are
+always the latter, in [-1, 1], so that an expert's and a policy's mean the same.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from mlagents.trainers.data.demonstrations import Demonstrations
+from mlagents.trainers.data.segments import Segments
+from mlagents.trainers.networks.actions import CONTINUOUS_LIMIT
+from mlagents_envs.base_env import ActionSpec
+
+
+class Transitions(NamedTuple):
+    """B steps in any order.
+
+    Attributes:
+        obs: One (B, *shape) per observation: what was acted on. Images may be uint8.
+        next_obs: The same of what followed; empty where nobody asked for it.
+        continuous: (B, A) as the environment sees them, in [-1, 1].
+        discrete: (B, K) int64.
+        reward: (B,) the agent's own and its group's.
+        terminated: (B,) bool, the task ended the episode after the step.
+    """
+
+    obs: list[Tensor]
+    next_obs: list[Tensor]
+    continuous: Tensor
+    discrete: Tensor
+    reward: Tensor
+    terminated: Tensor
+
+    def take(self, rows: Tensor) -> "Transitions":
+        """Return some of the steps."""
+        return Transitions(
+            [batch.index_select(0, rows) for batch in self.obs],
+            [batch.index_select(0, rows) for batch in self.next_obs],
+            *(field.index_select(0, rows) for field in self[2:]),
+        )
+
+    def split(self, size: int) -> "Iterator[Transitions]":
+        """Yield the steps in order, `size` at a time."""
+        for start in range(0, len(self.reward), size):
+            part = slice(start, start + size)
+            yield Transitions(
+                [batch[part] for batch in self.obs],
+                [batch[part] for batch in self.next_obs],
+                *(field[part] for field in self[2:]),
+            )
+
+    def actions(self, spec: ActionSpec) -> Tensor:
+        """(B, A + sum of branches) continuous actions, then a one of each branch's choice."""
+        chosen = [
+            nn.functional.one_hot(self.discrete[:, branch], size).to(self.continuous.dtype)
+            for branch, size in enumerate(spec.discrete_branches)
+        ]
+        return torch.cat([self.continuous, *chosen], dim=1)
+
+
+def transitions_of(
+    segments: Segments, device: torch.device, *, with_next_obs: bool = False
+) -> Transitions:
+    """Bring the steps of segments, of a policy with Gaussian actions, to the device."""
+    obs = [torch.as_tensor(batch, device=device) for batch in segments.obs]
+    next_obs = []
+    if with_next_obs:
+        rows = torch.from_numpy(_next_rows(segments.length)).to(device)
+        last = [torch.as_tensor(batch, device=device) for batch in segments.last_obs]
+        next_obs = [torch.cat(both).index_select(0, rows) for both in zip(obs, last, strict=True)]
+    continuous = torch.as_tensor(segments.continuous, device=device)
+    terminated = np.zeros(segments.n_steps, np.bool_)
+    terminated[np.cumsum(segments.length) - 1] = segments.terminated
+    return Transitions(
+        obs,
+        next_obs,
+        continuous.clamp(-CONTINUOUS_LIMIT, CONTINUOUS_LIMIT) / CONTINUOUS_LIMIT,
+        torch.as_tensor(segments.discrete, device=device).long(),
+        torch.as_tensor(segments.reward + segments.group_reward, device=device),
+        torch.as_tensor(terminated, device=device),
+    )
+
+
+def transitions_of_experts(demonstrations: Demonstrations, device: torch.device) -> Transitions:
+    """Bring demonstrated steps to the device; what followed each is left out."""
+    return Transitions(
+        [torch.as_tensor(batch, device=device) for batch in demonstrations.obs],
+        [],
+        torch.as_tensor(demonstrations.continuous, device=device),
+        torch.as_tensor(demonstrations.discrete, device=device).long(),
+        torch.as_tensor(demonstrations.reward, device=device),
+        torch.as_tensor(demonstrations.terminated, device=device),
+    )
+
+
+def _next_rows(length: np.ndarray) -> np.ndarray:
+    """Return where what follows each of N steps lies in [observations, last observations]."""
+    n_steps = int(length.sum())
+    rows = np.arange(1, n_steps + 1)
+    rows[np.cumsum(length) - 1] = n_steps + np.arange(len(length))
+    return rows

@@ -1,0 +1,191 @@
+"""Demonstrations to learn from: `.demo` files as steps of experience, checked to fit the behavior.
+
+A file holds records. The step of experience t is observation t and action t, with the reward and
+the end of record t + 1: a record that ends an episode closes the step before it and begins none, so
+its action is never learned from.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlagents.trainers.exception import UnityTrainerException
+from mlagents_envs.base_env import BehaviorSpec
+from mlagents_envs.demonstration_file import (
+    SUFFIX,
+    Demonstration,
+    DemonstrationRecords,
+    read_demonstration,
+)
+from mlagents_envs.exception import UnityException
+
+FloatArray = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Demonstrations:
+    """N steps of S episodes, which lie one after the other; the last of a file may be unfinished.
+
+    Attributes:
+        obs: One array per observation, (N, *shape): what was acted on.
+        continuous: (N, A) actions in [-1, 1].
+        discrete: (N, K) int32.
+        reward: (N,) reward that followed the action, the group's included.
+        terminated: (N,) bool, the task ended the episode after the action.
+        length: (S,) int, steps of each episode.
+    """
+
+    obs: list[NDArray[Any]]
+    continuous: FloatArray
+    discrete: NDArray[np.int32]
+    reward: FloatArray
+    terminated: NDArray[np.bool_]
+    length: NDArray[np.int64]
+
+    @property
+    def n_steps(self) -> int:
+        """N."""
+        return len(self.reward)
+
+    def __str__(self) -> str:
+        mean = self.reward.sum(dtype=np.float64) / len(self.length)
+        return f"{self.n_steps:,} steps in {len(self.length):,} episodes, mean reward {mean:.3f}"
+
+    def split(
+        self, share: float, rng: np.random.Generator
+    ) -> "tuple[Demonstrations, Demonstrations | None]":
+        """Draw whole episodes to hold out, at least one and not all; None if there is one alone.
+
+        Args:
+            share: Of the episodes; 0 holds none out.
+            rng: Draws them.
+        """
+        n_episodes = len(self.length)
+        if n_episodes == 1 or share == 0.0:
+            return self, None
+        n_held_out = min(max(1, round(share * n_episodes)), n_episodes - 1)
+        is_held_out = np.zeros(n_episodes, np.bool_)
+        is_held_out[rng.permutation(n_episodes)[:n_held_out]] = True
+        return self._episodes(~is_held_out), self._episodes(is_held_out)
+
+    def _episodes(self, chosen: NDArray[np.bool_]) -> "Demonstrations":
+        rows = np.repeat(chosen, self.length)
+        return Demonstrations(
+            obs=[batch[rows] for batch in self.obs],
+            continuous=self.continuous[rows],
+            discrete=self.discrete[rows],
+            reward=self.reward[rows],
+            terminated=self.terminated[rows],
+            length=self.length[chosen],
+        )
+
+
+def load_demonstrations(path: str | Path, spec: BehaviorSpec) -> Demonstrations:
+    """Read what agents of a behavior can learn from.
+
+    Compressed images stay bytes.
+
+    Args:
+        path: A `.demo` file, or a folder: then of all such files in it.
+        spec: What the behavior observes and does.
+
+    Raises:
+        UnityTrainerException: There is no file, one cannot be read, was recorded of agents that
+            observe or do something else, or shows no step.
+    """
+    parts = []
+    for file in _files(Path(path)):
+        demonstration = _read(file)
+        _check_fit(file, demonstration.spec, spec)
+        steps = _steps(demonstration.records)
+        if not steps.n_steps:
+            raise UnityTrainerException(
+                f"{file}: shows no step; expected an observation and another after it. Record more."
+            )
+        parts.append(steps)
+    return _concatenated(parts)
+
+
+def demonstrated_spec(path: str | Path) -> BehaviorSpec:
+    """Return what the agents of a `.demo` file, or of the first in a folder, observe and do.
+
+    Raises:
+        UnityTrainerException: There is no file, or it cannot be read.
+    """
+    return _read(_files(Path(path))[0]).spec
+
+
+def _files(path: Path) -> list[Path]:
+    if path.is_dir():
+        files = sorted(path.glob(f"*{SUFFIX}"))
+        if not files:
+            raise UnityTrainerException(
+                f"demo_path: the folder {path} holds no {SUFFIX} file. Record one, or name another."
+            )
+        return files
+    if not path.is_file():
+        raise UnityTrainerException(
+            f"demo_path: there is no file or folder {path}, seen from {Path.cwd()}."
+        )
+    return [path]
+
+
+def _read(file: Path) -> Demonstration:
+    try:
+        return read_demonstration(file, keep_8_bit_images=True)
+    except (UnityException, OSError) as error:
+        raise UnityTrainerException(f"the demonstration cannot be read: {error}") from error
+
+
+def _check_fit(file: Path, found: BehaviorSpec, expected: BehaviorSpec) -> None:
+    """Raise unless agents of both specs observe and do the same."""
+    advice = "Record it anew, with the sensors and actions that the behavior has now."
+    if len(found.observation_specs) != len(expected.observation_specs):
+        raise UnityTrainerException(
+            f"{file}: expected {len(expected.observation_specs)} observations, "
+            f"{[o.name for o in expected.observation_specs]}, the demonstration has "
+            f"{len(found.observation_specs)}, {[o.name for o in found.observation_specs]}. {advice}"
+        )
+    pairs = zip(found.observation_specs, expected.observation_specs, strict=True)
+    for number, (of_file, of_behavior) in enumerate(pairs):
+        if of_file.shape != of_behavior.shape:
+            raise UnityTrainerException(
+                f"{file}: observation {number}, {of_behavior.name!r}: expected the shape "
+                f"{of_behavior.shape}, the demonstration has {of_file.shape}. {advice}"
+            )
+    if found.action_spec != expected.action_spec:
+        raise UnityTrainerException(
+            f"{file}: expected actions {expected.action_spec}, the demonstration has "
+            f"{found.action_spec}. {advice}"
+        )
+
+
+def _steps(records: DemonstrationRecords) -> Demonstrations:
+    """Pair what was done with what came of it."""
+    rows = np.flatnonzero(~records.done[:-1])  # a step begins at each, and ends at the next record
+    after = rows + 1
+    is_last = np.append(np.diff(rows) > 1, True)[: len(rows)]
+    return Demonstrations(
+        obs=[batch[rows] for batch in records.obs],
+        # No policy can act beyond these limits.
+        continuous=records.action.continuous[rows].clip(-1.0, 1.0),
+        discrete=records.action.discrete[rows],
+        reward=records.reward[after] + records.group_reward[after],
+        terminated=records.done[after] & ~records.interrupted[after],
+        length=np.diff(np.flatnonzero(is_last), prepend=-1),
+    )
+
+
+def _concatenated(parts: Sequence[Demonstrations]) -> Demonstrations:
+    return Demonstrations(
+        obs=[np.concatenate(arrays) for arrays in zip(*(part.obs for part in parts), strict=True)],
+        continuous=np.concatenate([part.continuous for part in parts]),
+        discrete=np.concatenate([part.discrete for part in parts]),
+        reward=np.concatenate([part.reward for part in parts]),
+        terminated=np.concatenate([part.terminated for part in parts]),
+        length=np.concatenate([part.length for part in parts]),
+    )
