@@ -208,7 +208,10 @@ def test_what_is_not_carried_over_is_named(
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("A: {trainer: offline_bc}", "behaviors.A.trainer: must be 'ppo', 'sac' or 'poca', got"),
+        (
+            "A: {trainer: offline_bc}",
+            "behaviors.A.trainer: must be 'ppo', 'sac', 'poca' or 'bc', got",
+        ),
         ("A: 3", "behaviors.A: must be a mapping"),
         ("A: {trainer: sac, num_update: 0}", "must be numbers above 0, got 1 and 0"),
         ("A: {trainer: ppo, batch_size: many}", "old.yaml: behaviors.A.hyperparameters.batch_size"),
