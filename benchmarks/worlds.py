@@ -22,10 +22,11 @@ MANY_AGENTS = 1024
 N_DRAWN = 2**16
 
 Policy = Callable[[DecisionSteps], ActionTuple]
+"""Who acts for all behaviors of a world, whose specs are alike."""
 
 
 def random_policy(env: BaseEnv) -> Policy:
-    (spec,) = env.behavior_specs.values()
+    spec = next(iter(env.behavior_specs.values()))
     drawn = spec.action_spec.random_action(N_DRAWN, np.random.default_rng(0))
     at = 0
 
@@ -51,7 +52,7 @@ def balancing_policy(env: BaseEnv) -> Policy:
 
 def measure(env: BaseEnv, policy: Policy) -> tuple[float, float]:
     """Return agent-steps per second and microseconds per decision of all agents."""
-    (name,) = env.behavior_specs
+    names = list(env.behavior_specs)
     env.reset()
     started = time.perf_counter()
     agent_steps = decisions = 0
@@ -60,16 +61,16 @@ def measure(env: BaseEnv, policy: Policy) -> tuple[float, float]:
     while (elapsed := time.perf_counter() - started) < WARM_UP_S + MEASURED_S:
         if not is_warm and elapsed > WARM_UP_S:
             is_warm, agent_steps, decisions, spent = True, 0, 0, 0.0
-        batch, _ = env.get_steps(name)
-        action = policy(batch) if len(batch) else None
+        batches = {name: env.get_steps(name)[0] for name in names}
+        actions = {name: policy(batch) for name, batch in batches.items() if len(batch)}
         begun = time.perf_counter()
-        if action is not None:
+        for name, action in actions.items():
             env.set_actions(name, action)
         env.step()
-        batch, _ = env.get_steps(name)
+        asking = sum(len(env.get_steps(name)[0]) for name in names)
         spent += time.perf_counter() - begun
-        agent_steps += len(batch)
-        decisions += len(batch) > 0
+        agent_steps += asking
+        decisions += asking > 0
     return agent_steps / spent, 1e6 * spent / decisions
 
 

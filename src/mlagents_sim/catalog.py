@@ -150,6 +150,13 @@ CATALOG = {
             tags=("buffer", "vector", "discrete"),
         ),
         WorldEntry(
+            "WallJump",
+            expected_reward=0.8,
+            description="Get over walls, low and high, with two behaviors in one scene.",
+            factory="wall_jump:WallJump",
+            tags=("rays", "vector", "discrete", "behaviors"),
+        ),
+        WorldEntry(
             "SmallWallJump",
             expected_reward=0.8,
             description="Get over a low wall.",
@@ -169,6 +176,13 @@ CATALOG = {
             description="Gather good food, leave bad food, freeze the others.",
             factory="food_collector:GridFoodCollector",
             tags=("grid", "continuous", "discrete"),
+        ),
+        WorldEntry(
+            "VisualFoodCollector",
+            expected_reward=10.0,
+            description="Gather good food, seen by a camera.",
+            factory="visual_food_collector:VisualFoodCollector",
+            tags=("image", "vector", "continuous", "discrete"),
         ),
         WorldEntry(
             "FoodCollector",

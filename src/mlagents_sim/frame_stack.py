@@ -30,16 +30,16 @@ class FrameStack:
     """
 
     def __init__(self, frame: ObservationSpec, n_frames: int, n_agents: int) -> None:
-        spec = stacked(frame, n_frames)
-        self._frames = np.zeros((n_agents, *spec.shape), spec.dtype)
+        before = stacked(frame, n_frames - 1)
+        self._before = np.zeros((n_agents, *before.shape), before.dtype)
         self._frame_size = frame.shape[0]
 
     def clear(self, agents: Agents) -> None:
         """Forget what these agents have seen."""
-        self._frames[agents] = 0
+        self._before[agents] = 0
 
     def add(self, agents: Agents, frame: NDArray[Any]) -> NDArray[Any]:
         """Add what these n agents see now, (n, *shape of a frame); return all that they see."""
-        seen = np.concatenate([self._frames[agents, self._frame_size :], frame], axis=1)
-        self._frames[agents] = seen
+        seen = np.concatenate([self._before[agents], frame], axis=1)
+        self._before[agents] = seen[:, self._frame_size :]
         return seen

@@ -130,14 +130,13 @@ class Bodies:
             np.broadcast_to(np.reshape(bound, (2, -1, 1)), (2, len(bodies), 1))
             for bound in (low, high)
         )
+        self._has_walls = bool(np.isfinite([self._low, self._high]).any())
         self._friction = friction
-        self._pairs = list(pairs)
         self._first = np.array([first for first, _ in pairs], np.intp)
         self._second = np.array([second for _, second in pairs], np.intp)
         lightness = np.array([1.0 / body.mass for body in bodies])
-        self._shares = [
-            lightness[[first, second]] / lightness[[first, second]].sum() for first, second in pairs
-        ]
+        shares = lightness[[self._first, self._second]]  # (2, P)
+        self._shares = shares / shares.sum(axis=0)
 
     def extent(self) -> Array:
         """Return (2, B, N) how far the bodies reach from their centres in x and z."""
@@ -152,65 +151,85 @@ class Bodies:
         self.velocity *= np.maximum(1.0 - self.braking * STEP_S / speed, 0.0)
 
         extent = self.extent()
-        wall_gaps = np.array(
-            [self.position - extent - self._low, self._high - self.position - extent]
-        )  # (2 sides, 2, B, N)
-        self.touching_walls = wall_gaps < CONTACT_OFFSET_M
-        at_walls = np.count_nonzero(self.touching_walls) > 0
-        contacts = self._contacts(extent) if self._pairs else []
+        limits = self._limits(extent) if self._has_walls else None
+        contacts = self._contacts(extent) if len(self._first) else None
 
         # Of the motion in this step, and what remains: (2, 2, B, N).
         velocities = np.array([self.velocity, self.velocity])
-        if at_walls:
-            limits = np.where(self.touching_walls, -_least_speeds(wall_gaps), np.inf)
-        # What touches one thing alone is settled at once.
-        n_touched = np.count_nonzero(self.touching, axis=0) + self.touching_walls.any(
-            axis=(0, 1, 2)
-        )
-        is_crowded = n_touched > 1
-        for _ in range(ITERATIONS):
-            for contact in contacts:
+        rounds = [] if contacts is None else self._rounds(contacts)
+        for iteration in range(ITERATIONS):
+            for contact in rounds:
                 self._settle(contact, velocities)
-            if at_walls:
+            if limits is not None:
                 self._stop(velocities, limits)
-            contacts = [crowded for c in contacts if len((crowded := c.only(is_crowded)).areas)]
-            if not contacts:
+            # What touches one thing alone is settled at once.
+            if limits is None and len(rounds) < 2:
+                break
+            if iteration == 0:
+                n_touched = self.touching.sum(axis=0) + self.touching_walls.any(axis=(0, 1, 2))
+                is_crowded = n_touched > 1
+                rounds = [r for c in rounds if len((r := c.only(is_crowded[c.area])).area)]
+            if not rounds:
                 break
         self.position += velocities[0] * STEP_S
         self.velocity = velocities[1]
 
-    def _contacts(self, extent: Array) -> list["_Contact"]:
+    def _limits(self, extent: Array) -> Array | None:
+        """Find who touches the walls, of bodies that reach (2, B, N) so far in x and z.
+
+        Returns:
+            (2, 2 sides, 2, B, N) highest speed towards either wall, for `_stop`, or nothing if
+            nobody touches any.
+        """
+        gaps = np.array([self.position - extent - self._low, self._high - self.position - extent])
+        self.touching_walls = gaps < CONTACT_OFFSET_M
+        if not np.count_nonzero(self.touching_walls):
+            return None
+        return np.where(self.touching_walls, -_least_speeds(gaps), np.inf)
+
+    def _contacts(self, extent: Array) -> "_Contacts | None":
         """Find which pairs touch, of bodies that reach (2, B, N) so far in x and z."""
-        apart = self.position[:, self._second] - self.position[:, self._first]
-        reach = extent[:, self._first] + extent[:, self._second] + CONTACT_OFFSET_M
-        is_near = self.is_solid & (np.abs(apart) < reach).all(axis=0)
+        (first_at, second_at), (first, second) = (
+            (array.take(self._first, axis=1), array.take(self._second, axis=1))
+            for array in (self.position, extent)
+        )
+        apart = second_at - first_at
+        reach = first + second + CONTACT_OFFSET_M
+        is_near = np.logical_and(*(np.abs(apart) < reach)) & self.is_solid
         self.touching[:] = False
-        contacts = []
-        for pair in np.flatnonzero(is_near.any(axis=1)).tolist():
-            areas = np.flatnonzero(is_near[pair])
-            gap, normal = self._across(pair, areas, apart[:, pair, areas])
-            is_touching = gap < CONTACT_OFFSET_M
-            if np.count_nonzero(is_touching):
-                areas = areas[is_touching]
-                self.touching[pair, areas] = True
-                wanted = _least_speeds(gap[is_touching])
-                contacts.append(_Contact(pair, areas, normal[:, is_touching], wanted))
+        pair, area = is_near.nonzero()
+        if pair.size == 0:
+            return None
+        gap, normal = self._across(pair, area, apart[:, pair, area])
+        is_touching = gap < CONTACT_OFFSET_M
+        if not np.count_nonzero(is_touching):
+            return None
+        contacts = _Contacts(pair, area, normal, _least_speeds(gap)).only(is_touching)
+        self.touching[contacts.pair, contacts.area] = True
         return contacts
 
-    def _across(self, pair: int, areas: NDArray[np.intp], apart: Array) -> tuple[Array, Array]:
+    def _rounds(self, contacts: "_Contacts") -> list["_Contacts"]:
+        """Part contacts so that those of an area are settled one after the other."""
+        place = self.touching.cumsum(axis=0)[contacts.pair, contacts.area]
+        most = place.max()
+        return [contacts.only(place == k) for k in range(1, most + 1)] if most > 1 else [contacts]
+
+    def _across(
+        self, pair: NDArray[np.intp], area: NDArray[np.intp], apart: Array
+    ) -> tuple[Array, Array]:
         """Return (n,) gaps, negative in overlaps, and (2, n) unit vectors across them.
 
         Of the four directions in which the faces of two boxes look, the gap is widest, or the
         overlap least, in one; that is where they touch.
 
         Args:
-            pair: Index of the pair.
-            areas: Indices of n areas.
+            pair: Indices of n pairs.
+            area: Indices of their areas.
             apart: (2, n) from the first body's centre to the second's.
         """
         (first, half_first), (second, half_second) = (
-            (self.heading[:, body][:, areas], self.half[:, body][:, areas])
-            for body in self._pairs[pair]
+            (self.heading[:, body, area], self.half[:, body, area])
+            for body in (self._first[pair], self._second[pair])
         )
         crossed, parallel = np.abs(in_frame(second, first))
         # What a box reaches in the directions of the other's faces.
@@ -228,18 +247,24 @@ class Bodies:
         normal *= np.where(np.einsum("kn,kn->n", normal, apart) < 0.0, -1.0, 1.0)
         return gaps.max(axis=0), normal
 
-    def _settle(self, contact: "_Contact", velocities: Array) -> None:
-        """Push the bodies of a pair apart, and let them rub; changes (2, 2, B, N) velocities."""
-        pair, areas, (n_x, n_z), wanted = contact
-        first, second = (velocities[:, :, body] for body in self._pairs[pair])
-        x, z = (second[:, :, areas] - first[:, :, areas]).swapaxes(0, 1)
+    def _settle(self, contacts: "_Contacts", velocities: Array) -> None:
+        """Push bodies apart, and let them rub; changes (2, 2, B, N) velocities.
+
+        Args:
+            contacts: At most one of an area.
+            velocities: Changed in place.
+        """
+        pair, area, (n_x, n_z), wanted = contacts
+        first, second = self._first[pair], self._second[pair]
+        apart = velocities[:, :, second, area] - velocities[:, :, first, area]
+        x, z = apart[:, X], apart[:, Z]
         push = np.maximum(wanted - (x * n_x + z * n_z), 0.0)
         limit = self._friction * push
         brake = np.minimum(np.maximum(z * n_x - x * n_z, -limit), limit)
         change = np.array([push * n_x + brake * n_z, push * n_z - brake * n_x]).swapaxes(0, 1)
-        share_first, share_second = self._shares[pair]
-        first[:, :, areas] -= change * share_first
-        second[:, :, areas] += change * share_second
+        share_first, share_second = self._shares[:, pair]
+        velocities[:, :, first, area] -= change * share_first
+        velocities[:, :, second, area] += change * share_second
 
     def _stop(self, velocities: Array, limits: Array) -> None:
         """Stop, in place, (2, 2, B, N) velocities at walls; what that takes presses and rubs.
@@ -256,27 +281,25 @@ class Bodies:
         velocities[:] = np.minimum(np.maximum(stopped, low), high)
 
 
-class _Contact(NamedTuple):
-    """How the bodies of a pair touch.
+class _Contacts(NamedTuple):
+    """How the bodies of n pairs touch.
 
     Attributes:
-        pair: Its index.
-        areas: (n,) indices of the areas in which they do.
-        normal: (2, n) unit vector from the first body to the second.
+        pair: (n,) indices of the pairs, ascending.
+        area: (n,) indices of the areas they are in.
+        normal: (2, n) unit vectors from the first body to the second.
         wanted: (2, n) least speed of parting, in this step and after it.
     """
 
-    pair: int
-    areas: NDArray[np.intp]
+    pair: NDArray[np.intp]
+    area: NDArray[np.intp]
     normal: Array
     wanted: Array
 
-    def only(self, chosen: Mask) -> "_Contact":
-        """Return the same for those of the areas that are chosen of all N."""
-        is_chosen = chosen[self.areas]
-        return _Contact(
-            self.pair, self.areas[is_chosen], self.normal[:, is_chosen], self.wanted[:, is_chosen]
-        )
+    def only(self, chosen: Mask) -> "_Contacts":
+        """Return those that are chosen, (n,)."""
+        pair, area, normal, wanted = self
+        return _Contacts(pair[chosen], area[chosen], normal[:, chosen], wanted[:, chosen])
 
 
 def _least_speeds(gap: Array) -> Array:
@@ -353,7 +376,7 @@ class Rays(NamedTuple):
         """
         near, course = self._near(centre, half, radius)
         travel = np.full((centre.shape[1], *self.direction.shape[1:]), np.inf)
-        travel[near] = _enter_box(course, np.broadcast_to(radius, travel.shape)[near])
+        travel[near] = enter_boxes(*course, np.broadcast_to(radius, travel.shape)[near])
         return travel
 
     def to_solids(
@@ -363,10 +386,9 @@ class Rays(NamedTuple):
         low: Array,
         high: Array,
         radius: float,
-        height: Array,
-        slope: float = 0.0,
+        flights: Sequence[tuple[Array, float]],
     ) -> Array:
-        """Return (K, R, N) how far it is to K boxes that have a lower and an upper edge.
+        """Return (F, K, R, N) how far it is to K boxes that have a lower and an upper edge.
 
         Args:
             centre: As for `to_boxes`.
@@ -374,31 +396,33 @@ class Rays(NamedTuple):
             low: (K, N) heights of the lower edges.
             high: (K, N) heights of the upper edges.
             radius: Of the spheres.
-            height: (N,) at which they start.
-            slope: By how much they rise in a metre. Those that start below a box miss it.
+            flights: F heights, (N,), at which the spheres start, and by how much they rise in a
+                metre. Those that start below a box miss it.
         """
         near, course = self._near(centre, half, radius)
         box, _, area = near
-        low, high, height = low[box, area], high[box, area], height[area]
-        found = np.zeros(len(box))
-        # Farther on, a sphere is higher, and what it meets is narrower. As slopes are small, two
-        # more looks find where.
-        for _ in range(3 if slope else 1):
-            at = height + slope * found
-            beside = np.maximum(low - at, at - high)
-            found = _enter_box(course, radius_at_edge(radius, beside))
-            found[beside >= radius] = np.inf
-        travel = np.full((centre.shape[1], *self.direction.shape[1:]), np.inf)
-        travel[near] = found
+        low, high = low[box, area], high[box, area]
+        travel = np.full((len(flights), centre.shape[1], *self.direction.shape[1:]), np.inf)
+        for flight, (height, slope) in enumerate(flights):
+            start = height[area]
+            found = np.zeros(len(box))
+            # Farther on, a sphere is higher, and what it meets is narrower. As slopes are small,
+            # two more looks find where.
+            for _ in range(3 if slope else 1):
+                at = start + slope * found
+                beside = np.maximum(low - at, at - high)
+                found = enter_boxes(*course, radius_at_edge(radius, beside))
+                found[beside >= radius] = np.inf
+            travel[flight][near] = found
         return travel
 
     def _near(
         self, centre: Array, half: Array, radius: ArrayLike
-    ) -> tuple[tuple[NDArray[np.intp], ...], Array]:
+    ) -> tuple[tuple[NDArray[np.intp], ...], tuple[Array, Array, Array]]:
         """Find which rays meet boxes that are larger by the radius, with sharp corners.
 
         Returns:
-            Indices of box, ray and area, n of each; and for `_enter_box` (3, 2, n).
+            Indices of box, ray and area, n of each; and what `enter_boxes` takes but the radius.
         """
         offset = self.origin[:, None] - centre[:, :, None]  # (2, K, 1, N)
         half = half[:, :, None]
@@ -408,10 +432,9 @@ class Rays(NamedTuple):
         leave = np.minimum(*(middle + span))
         near = np.nonzero((np.maximum(*(middle - span)) <= leave) & (leave >= 0.0))
         box, ray, area = near
-        offset, half = (
-            np.broadcast_to(value, middle.shape)[:, box, ray, area] for value in (offset, half)
-        )
-        return near, np.stack([offset, self.direction[:, ray, area], half])
+        half = np.broadcast_to(half, offset.shape)
+        offset, half = (value[:, box, 0, area] for value in (offset, half))
+        return near, (offset, self.direction[:, ray, area], half)
 
     def to_discs(self, centre: Array, radius: ArrayLike) -> Array:
         """Return (K, R, N) how far it is to K discs; infinite where it misses.
@@ -429,18 +452,18 @@ class Rays(NamedTuple):
         return travel
 
 
-def _enter_box(course: Array, radius: Array) -> Array:
+def enter_boxes(offset: Array, direction: Array, half: Array, radius: float | Array) -> Array:
     """Return (n,) how far spheres travel until they meet boxes, infinite where they never do.
 
     A sphere's centre meets a box where a point meets the box made larger by the sphere's radius,
     with round corners.
 
     Args:
-        course: (3, 2, n): where the spheres start, seen from the centres of the boxes; the unit
-            vectors of where they go; half the lengths of the boxes.
-        radius: (n,) of the spheres.
+        offset: (2, n) where the spheres start, seen from the centres of the boxes.
+        direction: (2, n) unit vectors of where they go.
+        half: (2, n) half the lengths of the boxes.
+        radius: Of the spheres, or (n,).
     """
-    offset, direction, half = course
     inverse = 1.0 / (direction + np.copysign(_TINY, direction))
     middle, span = -offset * inverse, (half + radius) * np.abs(inverse)
     enter, leave = np.maximum(*(middle - span)), np.minimum(*(middle + span))
@@ -448,7 +471,7 @@ def _enter_box(course: Array, radius: Array) -> Array:
     point = offset + direction * start
     beyond = np.abs(point) - half
     approach = -np.einsum("kn,kn->n", beyond * np.sign(point), direction)
-    square = approach**2 - np.einsum("kn,kn->n", beyond, beyond) + radius**2
+    square = approach**2 - np.einsum("kn,kn->n", beyond, beyond) + np.square(radius)
     to_arc = approach - np.sqrt(np.maximum(square, 0.0))
     at_corner = (beyond > 0.0).all(axis=0)
     is_met = np.where(at_corner, (square >= 0.0) & (to_arc >= 0.0), enter >= 0.0)

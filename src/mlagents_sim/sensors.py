@@ -73,12 +73,12 @@ class Marks(NamedTuple):
     """Which cells of which grids something covers; several things may cover the same.
 
     Attributes:
-        cell: (n,) indices of agent, column and row: to the right and ahead, from left and back.
+        cell: (n,) indices into (agents, columns, rows), flat, in the order of the observation.
         tag: (n,) of what is there.
         distance: (n,) from the agent to the nearest point of that, in m.
     """
 
-    cell: tuple[Indices, Indices, Indices]
+    cell: Indices
     tag: Indices
     distance: Array
 
@@ -100,12 +100,13 @@ class GridSensor:
     def __init__(self, *, n_cells: int, cell_m: float, n_tags: int) -> None:
         self.reach_m = n_cells * cell_m / 2
         self._n_cells, self._cell_m, self._n_tags = n_cells, cell_m, n_tags
+        self._shape = (n_tags, n_cells, n_cells)
 
     def spec(self, name: str) -> ObservationSpec:
         """Describe the observation."""
         neighbours = DimensionProperty.TRANSLATIONAL_EQUIVARIANCE
         return ObservationSpec(
-            (self._n_tags, self._n_cells, self._n_cells),
+            self._shape,
             (DimensionProperty.NONE, neighbours, neighbours),
             ObservationType.DEFAULT,
             name,
@@ -147,31 +148,34 @@ class GridSensor:
         """
         spread = np.abs(normal).sum(axis=0)
         near = np.flatnonzero(distance < self.reach_m * spread)
-        normal, distance, spread = normal[:, near], distance[near, None, None], spread[near]
-        middles = (np.arange(self._n_cells) - (self._n_cells - 1) / 2) * self._cell_m
-        right, ahead = normal[..., None] * middles  # (n, columns), (n, rows)
-        depth = right[:, :, None] + ahead[:, None] - distance
-        margin = (spread * self._cell_m / 2)[:, None, None]
-        wall, column, row = np.nonzero((depth > -margin) & (depth < thickness + margin))
-        tags = np.full(len(wall), tag)
-        return Marks((agent[near][wall], column, row), tags, distance[wall, 0, 0])
+        normal, distance, spread = normal[:, near], distance[near], spread[near]
+        ahead = (np.arange(self._n_cells) - (self._n_cells - 1) / 2) * self._cell_m
+        right = -ahead  # as columns run from right to left
+        to_middle = (distance + thickness / 2)[:, None]
+        across = normal[X, :, None] * right - to_middle  # (n, columns)
+        depth = across[:, :, None] + (normal[Z, :, None] * ahead)[:, None]
+        reach = (thickness + spread * self._cell_m) / 2
+        is_covered = np.abs(depth, out=depth) < reach[:, None, None]
+        wall, at = np.divmod(np.flatnonzero(is_covered), self._n_cells**2)
+        cell = agent[near][wall] * self._n_cells**2 + at
+        return Marks(cell, np.full(len(cell), tag), distance[wall])
 
     def observe(self, n_agents: int, marks: Sequence[Marks]) -> FloatArray:
         """Encode all that was marked: (n_agents, n_tags, n_cells, n_cells).
 
         Rows run from what is on the right to what is on the left, columns from back to ahead.
         """
-        agent, column, row = (
-            np.concatenate(parts) for parts in zip(*(m.cell for m in marks), strict=True)
-        )
+        cell = np.concatenate([m.cell for m in marks])
         tag = np.concatenate([m.tag for m in marks])
         # The nearest is written last, and stays.
         order = np.argsort(-np.concatenate([m.distance for m in marks]), kind="stable")
-        nearest = np.full((n_agents, self._n_cells, self._n_cells), -1, np.int8)
-        nearest[agent[order], self._n_cells - 1 - column[order], row[order]] = tag[order]
-        agent, column, row = np.nonzero(nearest >= 0)
-        seen = np.zeros((n_agents, *self.spec("").shape), np.float32)
-        seen[agent, nearest[agent, column, row], column, row] = 1.0
+        n_cells = self._n_cells**2
+        nearest = np.full(n_agents * n_cells, -1, np.int8)
+        nearest[cell[order]] = tag[order]
+        (marked,) = (nearest >= 0).nonzero()
+        agent, at = np.divmod(marked, n_cells)
+        seen = np.zeros((n_agents, *self._shape), np.float32)
+        seen.reshape(-1)[(agent * self._n_tags + nearest[marked]) * n_cells + at] = 1.0
         return seen
 
     def _around(self, place: Array, reach: Array) -> tuple[NDArray[np.intp], Array]:
@@ -181,7 +185,7 @@ class GridSensor:
         """
         lowest = np.floor((place - reach + self.reach_m) / self._cell_m)
         width = int(np.ceil(2 * reach.max(initial=0.0) / self._cell_m)) + 1
-        window = np.stack(np.meshgrid(range(width), range(width))).reshape(2, 1, -1)
+        window = np.indices((width, width)).reshape(2, 1, -1)
         cells = lowest[:, :, None] + window
         middles = (cells - (self._n_cells - 1) / 2) * self._cell_m
         return cells.astype(np.intp), middles - place[:, :, None]
@@ -192,4 +196,5 @@ class GridSensor:
         is_inside = ((cells >= 0) & (cells < self._n_cells)).all(axis=0)
         thing, which = np.nonzero(is_covered & is_inside)
         column, row = cells[:, thing, which]
-        return Marks((agent[thing], column, row), tag[thing], distance[thing])
+        cell = (agent[thing] * self._n_cells + self._n_cells - 1 - column) * self._n_cells + row
+        return Marks(cell, tag[thing], distance[thing])

@@ -18,7 +18,7 @@ and this class does the rest in the order of a Unity scene (example environments
 import difflib
 from abc import abstractmethod
 from collections import defaultdict, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
@@ -55,7 +55,7 @@ _MAX_UNREAD_VALUES = 10_000
 
 
 class World(BaseEnv):
-    """Base of the native worlds: one behavior, a fixed number of agents per area.
+    """Base of the native worlds: a fixed number of agents per area, of one behavior or several.
 
     An agent whose episode ends reports its last observation and begins anew at once. What ended
     travels in the next report, which may hold nothing else: an agent that ends between two
@@ -73,6 +73,8 @@ class World(BaseEnv):
             trainer set a sampler.
         n_agents: Agents of all areas together, N.
         agent_id: (N,) int32.
+        behavior: (N,) indices into `behavior_names` of the agents' behaviors, for `begin` to set
+            where there are several.
         reward: (N,) float32 that waits for the agent's next report. Add to it, or set it to
             overwrite what accrued since the last report.
         step_count: Steps since the last reset.
@@ -82,7 +84,11 @@ class World(BaseEnv):
     """
 
     behavior_name: ClassVar[BehaviorName]
+    """Of a world of one behavior."""
+    behavior_names: ClassVar[Sequence[BehaviorName]] = ()
+    """Of a world of several, in place of `behavior_name`."""
     behavior_spec: ClassVar[BehaviorSpec]
+    """Of all of them."""
     agents_per_area: ClassVar[int] = 1
     decision_period_steps: ClassVar[int] = 1
     max_steps: ClassVar[int | None] = None
@@ -105,18 +111,17 @@ class World(BaseEnv):
 
         self.n_agents = self.agents_per_area * num_areas
         self.agent_id = np.arange(self.n_agents, dtype=np.int32)
+        self.behavior = np.zeros(self.n_agents, np.intp)
         self.reward = np.zeros(self.n_agents, np.float32)
         self.step_count = 0
         self._next_id = self.n_agents
         self._begun_at = np.zeros(self.n_agents, np.int64)
         self._next_interruption: int | None = None
 
-        self._specs = BehaviorMapping({self.behavior_name: self.behavior_spec})
+        names = self.behavior_names or (self.behavior_name,)
+        self._specs = BehaviorMapping(dict.fromkeys(names, self.behavior_spec))
         self._actions = ActionBuffer(self._specs)
-        self._asking: Agents = slice(0, 0)
-        self._decisions = DecisionSteps.empty(self.behavior_spec)
-        self._terminals = TerminalSteps.empty(self.behavior_spec)
-        self._ended: list[TerminalSteps] = []
+        self._reports = {name: _Report(self.behavior_spec) for name in names}
         self._has_begun = False
         self._is_closed = False
 
@@ -165,16 +170,8 @@ class World(BaseEnv):
         """
         if len(agents) == 0:
             return
-        self._ended.append(
-            TerminalSteps(
-                obs=self.observe(agents),
-                reward=self.reward[agents],
-                interrupted=np.full(len(agents), interrupted),
-                agent_id=self.agent_id[agents],
-                group_id=np.zeros(len(agents), np.int32),
-                group_reward=np.zeros(len(agents), np.float32),
-            )
-        )
+        for report, its_agents in self._by_behavior(agents):
+            report.ended.append(self._terminal_steps(its_agents, interrupted=interrupted))
         self.reward[agents] = 0.0
         self._begin(agents)
 
@@ -267,14 +264,15 @@ class World(BaseEnv):
 
     @property
     def behavior_specs(self) -> BehaviorMapping:
-        """Its one behavior."""
+        """What its agents see and do, by behavior."""
         return self._specs
 
     def reset(self) -> None:
         """Begin all episodes anew; ids and pending rewards stay."""
         self._require_open()
         self.step_count = 0
-        self._ended.clear()
+        for report in self._reports.values():
+            report.ended.clear()
         self._begin(ALL)
         self._has_begun = True
         self._report()
@@ -285,32 +283,34 @@ class World(BaseEnv):
         if not self._has_begun:
             self.reset()
             return
-        if len(self._decisions):
-            action = self._actions.take(self.behavior_name, len(self._decisions))
-            self.command(self._asking, action)
+        for name, report in self._reports.items():
+            if len(report.decisions):
+                self.command(report.asking, self._actions.take(name, len(report.decisions)))
         self._advance()
         while not self._report():
             self._advance()
 
     def get_steps(self, behavior_name: BehaviorName) -> tuple[DecisionSteps, TerminalSteps]:
         """Return who asks and who ended; nobody before the first reset."""
-        if behavior_name != self.behavior_name:
+        report = self._reports.get(behavior_name)
+        if report is None:
             raise KeyError(
                 f"unknown behavior {behavior_name!r}; this environment has {list(self._specs)}"
             )
-        return self._decisions, self._terminals
+        return report.decisions, report.terminals
 
     def set_actions(self, behavior_name: BehaviorName, action: ActionTuple) -> None:
         """Set one row per agent that asks."""
-        self._actions.set(behavior_name, action, self._decisions)
-        self._check_values(action)
+        self._actions.set(behavior_name, action, self._decisions_of(behavior_name))
+        self._check_values(behavior_name, action)
 
     def set_action_for_agent(
         self, behavior_name: BehaviorName, agent_id: AgentId, action: ActionTuple
     ) -> None:
         """Set the row of one agent that asks."""
-        self._actions.set_for_agent(behavior_name, agent_id, action, self._decisions)
-        self._check_values(action)
+        decisions = self._decisions_of(behavior_name)
+        self._actions.set_for_agent(behavior_name, agent_id, action, decisions)
+        self._check_values(behavior_name, action)
 
     def close(self) -> None:
         """Refuse to go on."""
@@ -341,17 +341,31 @@ class World(BaseEnv):
         if self._is_closed:
             raise UnityEnvironmentException("this environment is closed; make a new one")
 
-    def _check_values(self, action: ActionTuple) -> None:
+    def _decisions_of(self, behavior_name: BehaviorName) -> DecisionSteps:
+        """Return who asks; nobody of a behavior that there is not, which others refuse."""
+        report = self._reports.get(behavior_name)
+        return DecisionSteps.empty(self.behavior_spec) if report is None else report.decisions
+
+    def _by_behavior(self, agents: Agents) -> Iterable[tuple["_Report", Agents]]:
+        """Part agents by their behaviors; those of whom there are none are left out."""
+        reports = list(self._reports.values())
+        if len(reports) == 1:
+            return [(reports[0], agents)]
+        indices = np.arange(self.n_agents)[agents]
+        behavior = self.behavior[indices]
+        return [(reports[k], indices[behavior == k]) for k in np.unique(behavior)]
+
+    def _check_values(self, behavior_name: BehaviorName, action: ActionTuple) -> None:
         """Raise unless every action is a number or a choice that exists."""
         if not np.isfinite(action.continuous).all():
             raise UnityActionException(
-                f"behavior {self.behavior_name!r}: continuous actions hold NaN or infinity: "
+                f"behavior {behavior_name!r}: continuous actions hold NaN or infinity: "
                 f"{action.continuous}"
             )
         choices = action.discrete
         if self._branches and ((choices < 0) | (choices >= self._branches)).any():
             raise UnityActionException(
-                f"behavior {self.behavior_name!r}: discrete actions must be from 0 up to below "
+                f"behavior {behavior_name!r}: discrete actions must be from 0 up to below "
                 f"{self._branches}, got {choices.tolist()}"
             )
 
@@ -375,12 +389,16 @@ class World(BaseEnv):
     def _report(self) -> bool:
         """Make the steps handed out, if anyone asks or ended; otherwise return False."""
         asking = self.requests()
-        if asking is None and not self._ended:
+        reports = self._reports.values()
+        if asking is None and not any(report.ended for report in reports):
             return False
-        self._asking = slice(0, 0) if asking is None else asking
         self._actions.clear()
-        self._decisions = self._decision_steps(self._asking)
-        self._terminals = self._terminal_steps()
+        for report in reports:
+            report.next()
+        if asking is not None:
+            for report, agents in self._by_behavior(asking):
+                report.asking = agents
+                report.decisions = self._decision_steps(agents)
         return True
 
     def _decision_steps(self, agents: Agents) -> DecisionSteps:
@@ -399,18 +417,52 @@ class World(BaseEnv):
             group_reward=np.zeros(n, np.float32),
         )
 
-    def _terminal_steps(self) -> TerminalSteps:
-        ended, self._ended = self._ended, []
-        if not ended:
-            return TerminalSteps.empty(self.behavior_spec)
-        if len(ended) == 1:
-            return ended[0]
-        observations = zip(*(steps.obs for steps in ended), strict=True)
+    def _terminal_steps(self, agents: Agents, *, interrupted: bool) -> TerminalSteps:
+        agent_id = self.agent_id[agents]
+        n = len(agent_id)
         return TerminalSteps(
-            obs=[np.concatenate(batches) for batches in observations],
-            reward=np.concatenate([steps.reward for steps in ended]),
-            interrupted=np.concatenate([steps.interrupted for steps in ended]),
-            agent_id=np.concatenate([steps.agent_id for steps in ended]),
-            group_id=np.concatenate([steps.group_id for steps in ended]),
-            group_reward=np.concatenate([steps.group_reward for steps in ended]),
+            obs=list[NDArray[Any]](self.observe(agents)),
+            reward=self.reward[agents],
+            interrupted=np.full(n, interrupted),
+            agent_id=agent_id,
+            group_id=np.zeros(n, np.int32),
+            group_reward=np.zeros(n, np.float32),
         )
+
+
+class _Report:
+    """What the agents of a behavior report.
+
+    Attributes:
+        asking: Agents that ask for a decision.
+        decisions: Their steps.
+        terminals: Steps of those whose episodes ended.
+        ended: Those that ended since.
+    """
+
+    def __init__(self, spec: BehaviorSpec) -> None:
+        self._nobody = DecisionSteps.empty(spec)
+        self._no_end = TerminalSteps.empty(spec)
+        self.ended: list[TerminalSteps] = []
+        self.next()
+
+    def next(self) -> None:
+        """Report who ended, and as yet nobody who asks."""
+        self.asking: Agents = slice(0, 0)
+        self.decisions = self._nobody
+        self.terminals = _joined(self.ended) if self.ended else self._no_end
+        self.ended = []
+
+
+def _joined(ended: list[TerminalSteps]) -> TerminalSteps:
+    if len(ended) == 1:
+        return ended[0]
+    observations = zip(*(steps.obs for steps in ended), strict=True)
+    return TerminalSteps(
+        obs=[np.concatenate(batches) for batches in observations],
+        reward=np.concatenate([steps.reward for steps in ended]),
+        interrupted=np.concatenate([steps.interrupted for steps in ended]),
+        agent_id=np.concatenate([steps.agent_id for steps in ended]),
+        group_id=np.concatenate([steps.group_id for steps in ended]),
+        group_reward=np.concatenate([steps.group_reward for steps in ended]),
+    )

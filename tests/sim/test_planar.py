@@ -404,7 +404,9 @@ def test_rising_spheres_meet_boxes_of_a_height_where_one_comes_who_feels_the_way
     low, high, radius = 0.0, 2.0, 0.5
     rays = one_ray(origin, yaw)
     edges = np.full((1, 1), low), np.full((1, 1), high)
-    found = rays.to_solids(box(centre), box(half), *edges, radius, np.array([height]), slope).item()
+    found = rays.to_solids(
+        box(centre), box(half), *edges, radius, [(np.array([height]), slope)]
+    ).item()
 
     def distance(travel: float) -> float:
         x, z = origin[X] + travel * math.sin(yaw), origin[Z] + travel * math.cos(yaw)

@@ -160,6 +160,19 @@ def test_num_tiles_limits_the_tiles():
     assert set(env.n_tiles.tolist()) == {1, 2}
 
 
+def test_arenas_differ_in_what_is_drawn_for_them():
+    env = Sorter(num_areas=50)
+    env.set_multirangeuniform_sampler_parameters("num_tiles", [(1.0, 2.0), (9.0, 10.0)], 1)
+    env.set_uniform_sampler_parameters("gravity", 10.0, 20.0, 2)
+    env.reset()
+    # Half of the arenas have one tile, the others from 1 to 9.
+    assert set(env.n_tiles.tolist()) == set(range(1, 10))
+    assert (env.n_tiles == 1).mean() == pytest.approx(1 / 2 + 1 / 18, abs=0.06)
+    braking = env.bodies.braking[AGENT]
+    assert len(set(braking.tolist())) == env.n_agents
+    assert (braking >= 6.0).all() and (braking <= 12.0).all()  # by a friction of 0.6
+
+
 def from_tile_to_tile(env: Sorter) -> Policy:
     """Make a policy that goes to the next tile by way of the middle."""
     is_leaving = np.zeros(env.n_agents, bool)

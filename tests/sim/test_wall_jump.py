@@ -13,6 +13,7 @@ from mlagents_sim.examples.wall_jump import (
     GOAL_AT,
     BigWallJump,
     SmallWallJump,
+    WallJump,
 )
 from mlagents_sim.planar import X, Z, in_frame
 from mlagents_sim.world import ALL
@@ -48,8 +49,8 @@ def observed(env) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return raised[0].reshape(6, 7, 5)[-1], level[0].reshape(6, 7, 5)[-1], place[0, -4:]
 
 
-@pytest.mark.parametrize("world", [SmallWallJump, BigWallJump])
-def test_both_worlds_keep_the_contract(world):
+@pytest.mark.parametrize("world", [SmallWallJump, BigWallJump, WallJump])
+def test_all_worlds_keep_the_contract(world):
     check_env(lambda seed: world(seed=seed), steps=40)
 
 
@@ -217,6 +218,32 @@ def test_walls_are_as_the_parameters_say():
     env = BigWallJump(parameters={"big_wall_height": 5.0})
     env.reset()
     assert (env.wall_top == 2.5).all()
+
+
+def test_every_wall_has_a_height_of_its_own_where_that_is_drawn():
+    env = BigWallJump(num_areas=20)
+    env.set_uniform_sampler_parameters("big_wall_height", 4.0, 7.0, 1)
+    env.reset()
+    assert len(set(env.wall_top.tolist())) == env.n_agents
+    assert (env.wall_top >= 2.0).all() and (env.wall_top <= 3.5).all()
+    before = env.wall_top.copy()
+    env.end(np.array([3]))
+    assert np.flatnonzero(env.wall_top != before).tolist() == [3]
+
+
+def test_in_one_scene_the_wall_decides_on_the_behavior():
+    env = WallJump(num_areas=20, parameters={"small_wall_height": 3.0})
+    env.reset()
+    tops = {}
+    for name, top in (("SmallWallJump?team=0", 0.0), ("BigWallJump?team=0", 4.0)):
+        decisions, _ = env.get_steps(name)
+        tops[name] = env.wall_top[decisions.agent_id]
+        assert (tops[name] == top).any()
+    small, big = tops.values()
+    assert len(small) + len(big) == 480
+    assert set(small.tolist()) == {0.0, 1.5}
+    assert (small == 0.0).sum() / 480 == pytest.approx(1 / 5, abs=0.06)
+    assert (big == 4.0).all() and len(big) / 480 == pytest.approx(3 / 5, abs=0.07)
 
 
 def over_the_wall(env, *, by_block: bool) -> Policy:

@@ -68,6 +68,56 @@ def test_walkers_keep_the_contract():
     check_env(Walkers, steps=60)
 
 
+class Crowd(Walkers):
+    """Walkers who change between two behaviors, with agent 0 in the second at first."""
+
+    behavior_names = ("Slow?team=0", "Fast?team=0")
+
+    def begin(self, agents):
+        super().begin(agents)
+        if isinstance(agents, slice):
+            self.behavior[:] = 0
+            self.behavior[0] = 1
+        else:
+            self.behavior[agents] = 1 - self.behavior[agents]
+
+
+def test_worlds_of_several_behaviors_keep_the_contract():
+    check_env(Crowd, steps=60)
+
+
+def test_agents_end_under_one_behavior_and_begin_under_another():
+    env = Crowd(num_areas=2, parameters={"goal": 5.0})
+    env.reset()
+    slow, fast = env.behavior_names
+    assert list(env.behavior_specs) == [slow, fast]
+
+    def ids() -> list[list[int]]:
+        return [steps.agent_id.tolist() for name in (slow, fast) for steps in env.get_steps(name)]
+
+    assert ids() == [[1, 2, 3], [], [0], []]
+    no_branch = np.zeros((3, 1))
+    env.set_actions(slow, ActionTuple(np.array([[0.0], [2.0], [0.0]]), no_branch))
+    env.set_actions(fast, ActionTuple(np.array([[1.0]]), no_branch[:1]))
+    env.step()
+    # In the third step agent 2 is beyond 5, and all are asked.
+    assert ids() == [[1, 3], [2], [0, 2], []]
+    decisions, _ = env.get_steps(fast)
+    np.testing.assert_allclose(decisions.obs[0], [[3, 1], [0, 0]], atol=0.01)
+    assert decisions.reward.tolist() == [3.0, 0.0]
+    env.set_action_for_agent(fast, 2, ActionTuple(np.array([[3.0]]), no_branch[:1]))
+    with pytest.raises(IndexError, match=r"agent 2 did not ask .* \[1, 3\]"):
+        env.set_action_for_agent(slow, 2, ActionTuple(np.array([[3.0]]), no_branch[:1]))
+    with pytest.raises(UnityActionException, match="unknown behavior 'Swift"):
+        env.set_actions("Swift?team=0", ActionTuple(np.array([[3.0]]), no_branch[:1]))
+    with pytest.raises(KeyError, match="unknown behavior 'Swift"):
+        env.get_steps("Swift?team=0")
+    env.step()
+    assert ids() == [[], [], [], [2]]  # beyond 5 in the second step
+    env.step()
+    assert ids() == [[1, 2, 3], [], [0], []]
+
+
 def test_first_step_is_a_reset_and_everyone_asks():
     env = Walkers(num_areas=2)
     env.step()

@@ -177,8 +177,8 @@ def _behavior(path: str, own: Written, effective: Written) -> Written:
         trainer = upgraded["trainer_type"] = "ppo"
     if str(trainer) not in HYPERPARAMETERS:
         raise TrainerConfigError(
-            f"{path}.trainer: must be {one_of(HYPERPARAMETERS)}, got {trainer!r}. To imitate without "
-            "an environment, as offline_bc did, use bc with behavioral_cloning."
+            f"{path}.trainer: must be {one_of(HYPERPARAMETERS)}, got {trainer!r}. To imitate "
+            "without an environment, as offline_bc did, use bc with behavioral_cloning."
         )
     known = HYPERPARAMETERS[trainer].model_fields
     signals = _mapping(f"{path}.reward_signals", own.get("reward_signals"))

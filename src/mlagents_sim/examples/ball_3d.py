@@ -209,17 +209,18 @@ class Ball3D(World):
             local: (3, 3, N) the balls by these axes.
             gap: (N,) between the surfaces.
         """
-        centre = local[POSITION][:, over]
+        centre = local[POSITION].take(over, axis=1)
         nearest = np.minimum(np.maximum(centre, -HALF_EDGE_M), HALF_EDGE_M)
         arm = centre - nearest
         distance = np.sqrt(np.einsum("rn,rn->n", arm, arm))
-        gap[over] = distance - self._radius[over]
-        near = distance < self._radius[over] + CONTACT_OFFSET_M
+        gap_there = distance - self._radius[over]
+        gap[over] = gap_there
+        near = gap_there < CONTACT_OFFSET_M
         if np.count_nonzero(near):
             over = over[near]
             edge = frame_along(arm[:, near] / distance[near])
-            frame[:, :, over] = np.einsum("rkn,kcn->rcn", frame[:, :, over], edge)
-            local[:, :, over] = np.einsum("krn,rcn->kcn", local[:, :, over], edge)
+            frame[:, :, over] = np.einsum("rkn,kcn->rcn", frame.take(over, axis=2), edge)
+            local[:, :, over] = np.einsum("krn,rcn->kcn", local.take(over, axis=2), edge)
 
     def _touch(self, local: Array, gap: Array, touching: NDArray[np.bool_]) -> None:
         """Let the cubes push and brake the balls that touch them.

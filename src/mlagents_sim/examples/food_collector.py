@@ -23,6 +23,7 @@ from mlagents_sim.planar import (
     Rays,
     X,
     along,
+    enter_boxes,
     gap_to_point,
     in_frame,
     radius_at_edge,
@@ -32,8 +33,8 @@ from mlagents_sim.sensors import GridSensor, Marks, RaySensor
 from mlagents_sim.top_view import TopView
 from mlagents_sim.world import Agents, World
 
-AREAS, AGENTS = 4, 5
-"""Areas of a scene, and agents in each of them."""
+N_FLOORS, N_MEMBERS = 4, 5
+"""Areas of a scene that has a grid or rays, and agents in each of them."""
 FOODS = 50
 GOOD = np.arange(FOODS) < FOODS // 2
 """Which of the pieces of food in an area are good."""
@@ -41,6 +42,7 @@ GOOD = np.arange(FOODS) < FOODS // 2
 GOOD_TAG, AGENT_TAG, WALL_TAG, BAD_TAG, FROZEN_TAG = range(5)
 GRID = GridSensor(n_cells=40, cell_m=1.0, n_tags=5)
 GRID_HALF_HEIGHT_M = 0.01
+ACTIONS = ActionSpec.create_hybrid(3, (2,))
 RAYS = RaySensor(per_side=3, max_degrees=70.0, length=50.0, n_tags=5)
 RAY_RADIUS_M = 0.5
 
@@ -66,8 +68,8 @@ SIDES = np.array([[-1.0, 1.0, 0.0, 0.0], [0.0, 0.0, -1.0, 1.0]])
 """(2, 4) directions of the walls."""
 
 
-class _FoodCollector(World):
-    """What both worlds share: everything but what agents observe and how their actions are given.
+class FoodCollector(World):
+    """What these worlds share: everything but what agents observe.
 
     Attributes:
         bodies: The five agents of every area.
@@ -77,7 +79,9 @@ class _FoodCollector(World):
         is_shooting: (5, areas) whether the last step was spent shooting.
     """
 
-    agents_per_area = AREAS * AGENTS
+    agents_per_area = N_FLOORS * N_MEMBERS
+    n_members: ClassVar[int] = N_MEMBERS
+    """Agents that share a floor."""
     decision_period_steps = 5
     max_steps = 5000
     default_parameters: ClassVar[Mapping[str, float]] = {"agent_scale": 1.0, "laser_length": 1.0}
@@ -86,27 +90,27 @@ class _FoodCollector(World):
         self, *, num_areas: int = 1, seed: int = 0, parameters: Mapping[str, float] | None = None
     ) -> None:
         super().__init__(num_areas=num_areas, seed=seed, parameters=parameters)
-        n_areas = self.n_agents // AGENTS
+        n_areas = self.n_agents // self.n_members
         agent = Body(
             (AGENT_HALF_M, AGENT_HALF_M), mass=10.0, drag=0.5, braking=FRICTION * GRAVITY_M_S2
         )
         self.bodies = Bodies(
             n_areas,
-            [agent] * AGENTS,
+            [agent] * self.n_members,
             low=(-WALLS_M, -WALLS_M),
             high=(WALLS_M, WALLS_M),
-            pairs=list(combinations(range(AGENTS), 2)),
+            pairs=list(combinations(range(self.n_members), 2)),
         )
         self.food = np.zeros((2, FOODS, n_areas))
         self.falling = np.zeros((FOODS, n_areas), np.intp)
-        self.frozen = np.zeros((AGENTS, n_areas), np.intp)
-        self.is_shooting = np.zeros((AGENTS, n_areas), np.bool_)
-        # Agents are numbered area by area; (5, areas) arrays have them in columns.
-        self._area, self._member = np.divmod(np.arange(self.n_agents), AGENTS)
-        self._laser_m = np.zeros((AGENTS, n_areas))  # as drawn
-        self._push = np.zeros((2, AGENTS, n_areas))  # to the right, ahead
-        self._turn_rad = np.zeros((AGENTS, n_areas))
-        self._shoots = np.zeros((AGENTS, n_areas), np.bool_)
+        self.frozen = np.zeros((self.n_members, n_areas), np.intp)
+        self.is_shooting = np.zeros((self.n_members, n_areas), np.bool_)
+        # Agents are numbered area by area; (members, areas) arrays have them in columns.
+        self._area, self._member = np.divmod(np.arange(self.n_agents), self.n_members)
+        self._laser_m = np.zeros((self.n_members, n_areas))  # as drawn
+        self._push = np.zeros((2, self.n_members, n_areas))  # to the right, ahead
+        self._turn_rad = np.zeros((self.n_members, n_areas))
+        self._shoots = np.zeros((self.n_members, n_areas), np.bool_)
 
     # The task.
 
@@ -125,10 +129,15 @@ class _FoodCollector(World):
         bodies.velocity[:, member, area] = 0.0
         yaw = np.radians(self.rng.integers(0, 360, n))
         bodies.heading[:, member, area] = np.sin(yaw), np.cos(yaw)
-        bodies.half[:, member, area] = AGENT_HALF_M * self.parameters["agent_scale"]
-        self._laser_m[member, area] = LASER_M * self.parameters["laser_length"]
+        bodies.half[:, member, area] = AGENT_HALF_M * self.parameters.draw("agent_scale", n)
+        self._laser_m[member, area] = LASER_M * self.parameters.draw("laser_length", n)
         self.frozen[member, area] = 0
         self.is_shooting[member, area] = False
+
+    def command(self, agents: Agents, action: ActionTuple) -> None:
+        """Note what to do in each of the coming steps."""
+        ahead, right, left_turn = np.clip(action.continuous.T, -1.0, 1.0).astype(np.float64)
+        self._command(agents, ahead, right, left_turn, action.discrete[:, 0])
 
     def _command(
         self, agents: Agents, ahead: Array, right: Array, left_turn: Array, shoot: NDArray[np.int32]
@@ -175,7 +184,7 @@ class _FoodCollector(World):
         )
         is_eaten = gap < TOUCH_M
         member, food, area = member[is_eaten], food[is_eaten], area[is_eaten]
-        np.add.at(self.reward, area * AGENTS + member, np.where(GOOD[food], 1.0, -1.0))
+        np.add.at(self.reward, area * self.n_members + member, np.where(GOOD[food], 1.0, -1.0))
         self.food[:, food, area] = self.rng.uniform(-START_M, START_M, (2, len(food)))
         self.falling[food, area] = FALL_STEPS
 
@@ -190,20 +199,28 @@ class _FoodCollector(World):
         other, shot = np.nonzero(is_near)
         if other.size == 0:
             return
-        # One ray for each agent that a shot may hit.
-        area = area[shot]
+        # One sphere for each agent that a shot may hit, seen from that agent.
+        ahead = heading[:, shot]
+        other_heading = bodies.heading[:, other, area[shot]]
+        offset = position[:, shot] - bodies.position[:, other, area[shot]]
+        half = bodies.half[:, other, area[shot]]
+        to_agent = enter_boxes(
+            in_frame(other_heading, offset), in_frame(other_heading, ahead), half, LASER_RADIUS_M
+        )
+        nearest = np.full(len(member), LASER_M)
+        np.minimum.at(nearest, shot, to_agent)
+        is_hit = (to_agent == nearest[shot]) & (self.frozen[other, area[shot]] == 0)
+        other, shot = other[is_hit], shot[is_hit]
+        if other.size == 0:
+            return
+        # Food stops a shot.
+        member, area = member[shot], area[shot]
         rays = Rays.cast(position[:, shot], heading[:, shot], STRAIGHT_AHEAD)
-        seen = rays.seen_from(bodies.position[:, other, area], bodies.heading[:, other, area])
-        half = bodies.half[:, other, area]
-        to_agent = seen.to_boxes(np.zeros((2, 1, 1)), half[:, None], LASER_RADIUS_M)[0, 0]
-        above = np.abs(bodies.half[X, member[shot], area] - FOOD_RADIUS_M)
+        above = np.abs(bodies.half[X, member, area] - FOOD_RADIUS_M)
         together = radius_at_edge(LASER_RADIUS_M + FOOD_RADIUS_M, above)
         to_food = rays.to_discs(self.food[:, :, area], together)[:, 0]
         to_food[self.falling[:, area] > 0] = np.inf
-        nearest = np.full(len(member), LASER_M)
-        np.minimum.at(nearest, shot, to_agent)
-        np.minimum.at(nearest, shot, to_food.min(axis=0))
-        is_hit = (to_agent == nearest[shot]) & (self.frozen[other, area] == 0)
+        is_hit = nearest[shot] <= to_food.min(axis=0)
         self.frozen[other[is_hit], area[is_hit]] = FROZEN_STEPS
 
     def render(self) -> NDArray[np.uint8]:
@@ -220,7 +237,7 @@ class _FoodCollector(World):
         shown = np.where(self.falling == 0, self.food, np.nan)
         for food in range(FOODS):
             view.disc(shown[:, food], FOOD_RADIUS_M, top_view.GREEN if GOOD[food] else top_view.RED)
-        for agent in range(AGENTS):
+        for agent in range(self.n_members):
             position, heading = bodies.position[:, agent], bodies.heading[:, agent]
             half = bodies.half[0, agent].max()
             length = np.where(self.is_shooting[agent], self._laser_m[agent], 0.0) / 2.0
@@ -232,7 +249,7 @@ class _FoodCollector(World):
         return view.picture()
 
 
-class GridFoodCollector(_FoodCollector):
+class GridFoodCollector(FoodCollector):
     """Agents that share areas with food, good and bad, and with each other.
 
     Observation: a grid of 40 x 40 cells of 1 m around the agent, which turns with it: (5, 40, 40),
@@ -257,7 +274,7 @@ class GridFoodCollector(_FoodCollector):
     """
 
     behavior_name = "GridFoodCollector?team=0"
-    behavior_spec = BehaviorSpec([GRID.spec("GridSensor")], ActionSpec.create_hybrid(3, (2,)))
+    behavior_spec = BehaviorSpec([GRID.spec("GridSensor")], ACTIONS)
 
     def observe(self, agents: Agents) -> list[FloatArray]:
         """Return what the class describes."""
@@ -268,11 +285,6 @@ class GridFoodCollector(_FoodCollector):
             self._walls_seen(area, member),
         ]
         return [GRID.observe(len(area), marks)]
-
-    def command(self, agents: Agents, action: ActionTuple) -> None:
-        """Note what to do in each of the coming steps."""
-        ahead, right, left_turn = np.clip(action.continuous.T, -1.0, 1.0).astype(np.float64)
-        self._command(agents, ahead, right, left_turn, action.discrete[:, 0])
 
     def _food_seen(self, area: NDArray[np.intp], member: NDArray[np.intp]) -> Marks:
         bodies = self.bodies
@@ -299,7 +311,7 @@ class GridFoodCollector(_FoodCollector):
         place = in_frame(own_heading, bodies.position[:, :, area] - position)  # (2, agents, n)
         half = bodies.half[X][:, area]
         is_near = (np.abs(place) < GRID.reach_m + np.sqrt(2.0) * half).all(axis=0)
-        is_near &= np.arange(AGENTS)[:, None] != member
+        is_near &= np.arange(self.n_members)[:, None] != member
         other, agent = np.nonzero(is_near)
         other_area = area[agent]
         heading = bodies.heading[:, other, other_area]
@@ -322,7 +334,7 @@ class GridFoodCollector(_FoodCollector):
         )
 
 
-class RayFoodCollector(_FoodCollector):
+class RayFoodCollector(FoodCollector):
     """Agents as those of `GridFoodCollector`, who see by rays and choose among few actions.
 
     Observations: two sensors.
@@ -358,15 +370,20 @@ class RayFoodCollector(_FoodCollector):
             to_food[GOOD].min(axis=0),
             to_food[~GOOD].min(axis=0),
         ]
-        tags = [WALL_TAG, GOOD_TAG, BAD_TAG]
-        for other in range(AGENTS):
-            seen = rays.seen_from(bodies.position[:, other, area], bodies.heading[:, other, area])
-            half = bodies.half[:, other, area]
-            (to_other,) = seen.to_boxes(np.zeros((2, 1, 1)), half[:, None], RAY_RADIUS_M)
-            is_frozen = self.frozen[other, area] > 0
-            for tag, is_seen in ((AGENT_TAG, ~is_frozen), (FROZEN_TAG, is_frozen)):
-                travels.append(np.where(is_seen & (member != other), to_other, np.inf))
-                tags.append(tag)
+        # All five agents of the area, as seen along the same rays.
+        n = len(area)
+        centres, headings, halves = (
+            array[:, :, area].reshape(2, self.n_members * n)
+            for array in (bodies.position, bodies.heading, bodies.half)
+        )
+        repeated = Rays(*(np.tile(array, self.n_members) for array in rays))
+        seen = repeated.seen_from(centres, headings)
+        (to_agents,) = seen.to_boxes(np.zeros((2, 1, 1)), halves[:, None], RAY_RADIUS_M)
+        to_agents = to_agents.reshape(-1, self.n_members, n)
+        to_agents[:, member, np.arange(n)] = np.inf  # itself
+        is_frozen = self.frozen[:, area] > 0
+        travels += [np.where(is_, to_agents, np.inf).min(axis=1) for is_ in (~is_frozen, is_frozen)]
+        tags = [WALL_TAG, GOOD_TAG, BAD_TAG, AGENT_TAG, FROZEN_TAG]
         own = np.empty((len(area), 4), np.float32)
         own[:, :2] = in_frame(heading, bodies.velocity[:, member, area]).T
         own[:, 2] = self.frozen[member, area] > 0

@@ -136,7 +136,7 @@ class Hallway(World):
         bodies.position[:, :, agents] = position
         bodies.velocity[:, AGENT, agents] = 0.0
         bodies.heading[:, AGENT, agents] = np.sin(yaw), np.cos(yaw)
-        bodies.braking[AGENT, agents] = FRICTION * self.parameters["gravity"]
+        bodies.braking[AGENT, agents] = FRICTION * self.parameters.draw("gravity", n)
         self.is_x[agents] = is_x
         self._age[agents] = 0.0
         self._seen.clear(agents)

@@ -112,14 +112,15 @@ class PushBlock(World):
 
     def begin(self, agents: Agents) -> None:
         """Put block, then agent, where there is room."""
-        bodies = self.bodies
+        bodies, draw = self.bodies, self.parameters.draw
+        n = len(self.agent_id[agents])
         bodies.velocity[:, :, agents] = 0.0
-        bodies.half[:, BLOCK, agents] = self.parameters["block_scale"] / 2.0
-        bodies.drag[BLOCK, agents] = self.parameters["block_drag"]
+        bodies.half[:, BLOCK, agents] = draw("block_scale", n) / 2.0
+        bodies.drag[BLOCK, agents] = draw("block_drag", n)
         own = np.array([[AGENT_FRICTION], [BLOCK_FRICTION]])
-        weight = self.parameters["gravity"] / 2.0
-        self._static_braking[:, agents] = (own + self.parameters["static_friction"]) * weight
-        self._dynamic_braking[:, agents] = (own + self.parameters["dynamic_friction"]) * weight
+        weight = draw("gravity", n) / 2.0
+        self._static_braking[:, agents] = (own + draw("static_friction", n)) * weight
+        self._dynamic_braking[:, agents] = (own + draw("dynamic_friction", n)) * weight
         for body in (BLOCK, AGENT):
             self._place(body, agents)
         self._raised.clear(agents)

@@ -132,8 +132,8 @@ class Sorter(World):
     def begin(self, agents: Agents) -> None:
         """Put the agents in the middle and tiles around them."""
         n = len(self.agent_id[agents])
-        most = int(np.clip(self.parameters["num_tiles"], 1, SLOTS))
-        n_tiles = self.rng.integers(1, most, n, endpoint=True)
+        most = np.clip(self.parameters.draw("num_tiles", n), 1, SLOTS).astype(np.intp)
+        n_tiles = self.rng.integers(1, most, endpoint=True)
         order = np.arange(SLOTS)[:, None]
         is_tile = order < n_tiles
         numbers, slots = self.rng.permuted(np.tile(order, (2, 1, n)), axis=1)
@@ -149,7 +149,7 @@ class Sorter(World):
 
         self.bodies.position[:, AGENT, agents] = 0.0
         self.bodies.velocity[:, AGENT, agents] = 0.0
-        self.bodies.braking[AGENT, agents] = FRICTION * self.parameters["gravity"]
+        self.bodies.braking[AGENT, agents] = FRICTION * self.parameters.draw("gravity", n)
 
     def observe(self, agents: Agents) -> list[FloatArray]:
         """Return what the class describes."""

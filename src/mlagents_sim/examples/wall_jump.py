@@ -66,6 +66,8 @@ BLOCK_LOW_M, BLOCK_HIGH_M = 0.5, 2.5
 PLATFORM_AT = np.reshape(PLATFORM_CENTRE, (2, 1))
 GOAL_AT = np.reshape(GOAL_CENTRE, (2, 1))
 HALVES = np.transpose([WALL_HALF, GOAL_HALF, BLOCK_HALF])[..., None]
+STAND_HALVES = np.transpose([[PLATFORM_HALF_M] * 2, BLOCK_HALF, WALL_HALF])[..., None]
+"""Of platform, block and wall."""
 # Of goal and block.
 BOTTOMS = np.array([[GOAL_LOW_M], [BLOCK_LOW_M]])
 TOPS = np.array([[GOAL_HIGH_M], [BLOCK_HIGH_M]])
@@ -135,9 +137,11 @@ class _WallJump(World):
         self.bodies.position[:, WALL] = np.reshape(WALL_CENTRE, (2, 1))
         self.height = np.zeros(n)
         self.climb = np.zeros(n)
-        # Of platform, block and wall.
-        self._beside = np.zeros((2, 3, n))
+        # Of platform, block and wall: heights of their tops, and the same where they are below an
+        # agent's feet or below its centre, else -infinity.
         self._tops = np.tile([[PLATFORM_TOP_M], [BLOCK_HIGH_M], [0.0]], n)
+        self._below_feet = np.zeros((3, n))
+        self._below_centre = np.zeros((3, n))
         self._gravity = np.zeros(n)
         self._jump_from = np.zeros(n)
         self._jump_steps = np.zeros(n, np.intp)  # left of a jump
@@ -149,8 +153,8 @@ class _WallJump(World):
         self._places = FrameStack(PLACE, STACKED, n)
 
     @abstractmethod
-    def _wall_heights(self, n: int) -> Array:
-        """Return (n,) heights of walls for new episodes, of which half is above 0."""
+    def _wall_heights(self, agents: Agents) -> Array:
+        """Return heights of walls for new episodes of n agents, (n,), of which half is above 0."""
 
     # The task.
 
@@ -158,8 +162,8 @@ class _WallJump(World):
         """Put up the wall, the block before it and the agent at the near end."""
         bodies = self.bodies
         n = len(self.agent_id[agents])
-        self._tops[WALL, agents] = self._wall_heights(n) / 2.0
-        self._gravity[agents] = self.parameters["gravity"]
+        self._tops[WALL, agents] = self._wall_heights(agents) / 2.0
+        self._gravity[agents] = self.parameters.draw("gravity", n)
         self._jump_steps[agents] = 0
         drawn = self.rng.uniform(-1.0, 1.0, (3, n))
         bodies.position[X, AGENT, agents] = drawn[0] * START_X_M
@@ -189,12 +193,10 @@ class _WallJump(World):
         )
         high = np.stack([self.wall_top[agents], *np.tile(TOPS, len(height))])
         low = np.stack([-self.wall_top[agents], *np.tile(BOTTOMS, len(height))])
+        flights = [(height + RAISED_START_M, RAISED_SLOPE), (height, 0.0)]
+        travels = rays.to_solids(centre, HALVES, low, high, RAY_RADIUS_M, flights)
         raised, level = (
-            RAYS.observe(
-                list(rays.to_solids(centre, HALVES, low, high, RAY_RADIUS_M, start, slope)),
-                [WALL_TAG, GOAL_TAG, BLOCK_TAG],
-            )
-            for start, slope in ((height + RAISED_START_M, RAISED_SLOPE), (height, 0.0))
+            RAYS.observe(list(travel), [WALL_TAG, GOAL_TAG, BLOCK_TAG]) for travel in travels
         )
         place = np.stack(
             [
@@ -260,15 +262,15 @@ class _WallJump(World):
         self._look_down(ALL)
         self.climb = (self.climb - self._gravity * STEP_S) * (1.0 - AGENT_DRAG * STEP_S)
         self.height += self.climb * STEP_S
-        tops = self._tops_within(self._foot())
+        tops = self._below_feet
         ground = np.where(tops < bottom + STEP_UP_M, tops, -np.inf).max(axis=0)
         lands = self.height - AGENT_HALF_M < ground
         self.height[lands] = ground[lands] + AGENT_HALF_M
         self.climb[lands] = 0.0
 
-        in_goal = self._is_in_goal()
-        if np.count_nonzero(in_goal):
-            arrived = np.flatnonzero(in_goal & self._feels_ground())
+        arrived = self._in_goal()
+        if arrived.size:
+            arrived = arrived[self._feels_ground()[arrived]]
             self.reward[arrived] = 1.0
             self.end(arrived)
 
@@ -306,42 +308,50 @@ class _WallJump(World):
         bodies.velocity[:, AGENT, agents] -= lost * (BLOCK_KG / (AGENT_KG + BLOCK_KG))
         bodies.velocity[:, BLOCK, agents] += lost * (AGENT_KG / (AGENT_KG + BLOCK_KG))
 
-    def _foot(self) -> Array:
-        """Return (2, N) how far from its centre an agent can stand on something."""
-        return self.bodies.extent()[:, AGENT] - NARROWER_M
-
     def _look_down(self, agents: Agents) -> None:
-        """Note how far aside from what they may stand on these agents' centres are."""
-        place = self.bodies.position[:, :, agents]
-        self._beside[:, 0, agents] = np.abs(place[:, AGENT] - PLATFORM_AT) - PLATFORM_HALF_M
-        apart = np.abs(place[:, AGENT, None] - place[:, BLOCK:])
-        self._beside[:, 1:, agents] = apart - HALVES[:, [BLOCK_TAG, WALL_TAG]]
-
-    def _tops_within(self, reach: Array) -> Array:
-        """Return (3, N) heights of platform, block and wall, -infinity if beyond (2, N) reach."""
-        is_within = (self._beside < reach[:, None]).all(axis=0)
-        return np.where(is_within, self._tops, -np.inf)
+        """Note what is below these agents' feet and centres."""
+        place, heading = (
+            array[:, :, agents] for array in (self.bodies.position, self.bodies.heading)
+        )
+        apart = np.empty((2, 3, place.shape[2]))
+        apart[:, 0] = place[:, AGENT] - PLATFORM_AT
+        np.subtract(place[:, AGENT, None], place[:, BLOCK:], out=apart[:, 1:])
+        beside = np.abs(apart, out=apart)
+        beside -= STAND_HALVES
+        # How far from its centre an agent can stand on something.
+        foot = np.abs(heading[:, AGENT]).sum(axis=0) * AGENT_HALF_M - NARROWER_M
+        farthest = np.maximum(*beside)
+        tops = self._tops[:, agents]
+        self._below_feet[:, agents] = np.where(farthest < foot, tops, -np.inf)
+        self._below_centre[:, agents] = np.where(farthest < 0.0, tops, -np.inf)
 
     def _carries(self) -> BoolArray:
         """Return (3, N) whether platform, block and wall are right below the agents."""
         bottom = self.height - AGENT_HALF_M
-        above = bottom - self._tops_within(self._foot())
+        above = bottom - self._below_feet
         return (above > -STEP_UP_M) & (above < FEELER_BELOW_M)
 
     def _feels_ground(self) -> BoolArray:
         """Return (N,) whether anything is a short way below the agents' centres."""
-        below = self.height - FEELER_BELOW_M - self._tops_within(np.zeros((2, 1)))
+        below = self.height - FEELER_BELOW_M - self._below_centre
         is_felt: BoolArray = np.logical_or.reduce((below > 0.0) & (below <= FEELER_M))
         return is_felt
 
-    def _is_in_goal(self) -> BoolArray:
-        """Return (N,) whether the agents reach into the goal."""
-        apart = np.abs(self.bodies.position[:, AGENT] - GOAL_AT)
-        reach = np.reshape(GOAL_HALF, (2, 1)) + self.bodies.extent()[:, AGENT]
-        is_beside: BoolArray = np.logical_and(*(apart < reach))
-        is_high = self.height + AGENT_HALF_M > GOAL_LOW_M
-        is_low = self.height - AGENT_HALF_M < GOAL_HIGH_M
-        return is_beside & is_high & is_low
+    def _in_goal(self) -> NDArray[np.intp]:
+        """Return the indices of the agents that reach into the goal."""
+        z = self.bodies.position[Z, AGENT]
+        agents: NDArray[np.intp] = np.flatnonzero(
+            z > GOAL_CENTRE[Z] - GOAL_HALF[Z] - 2.0 * AGENT_HALF_M
+        )
+        if agents.size == 0:
+            return agents
+        apart = np.abs(self.bodies.position[:, AGENT, agents] - GOAL_AT)
+        reach = np.abs(self.bodies.heading[:, AGENT, agents]).sum(axis=0) * AGENT_HALF_M
+        is_beside = np.maximum(*(apart - np.reshape(GOAL_HALF, (2, 1)))) < reach
+        height = self.height[agents]
+        is_level = (height + AGENT_HALF_M > GOAL_LOW_M) & (height - AGENT_HALF_M < GOAL_HIGH_M)
+        arrived: NDArray[np.intp] = agents[is_beside & is_level]
+        return arrived
 
     def render(self) -> NDArray[np.uint8]:
         """Draw every platform from above in a tile of its own, together about (720, 960, 3).
@@ -386,8 +396,7 @@ class SmallWallJump(_WallJump):
         anywhere before the wall.
     A good policy reaches 0.8 and more.
 
-    Source: example environments, section 2, task 6. In Unity, one scene has agents of this behavior
-    and of `BigWallJump`, drawn anew with every episode; here each has a world of its own.
+    Source: example environments, section 2, task 6.
     """
 
     behavior_name = "SmallWallJump?team=0"
@@ -398,9 +407,10 @@ class SmallWallJump(_WallJump):
         "gravity": 26.98,
     }
 
-    def _wall_heights(self, n: int) -> Array:
-        heights = [self.parameters["no_wall_height"], self.parameters["small_wall_height"]]
-        return np.where(self.rng.random(n) < 0.5, *heights)
+    def _wall_heights(self, agents: Agents) -> Array:
+        n = len(self.agent_id[agents])
+        none, small = (self.parameters.draw(f"{kind}_wall_height", n) for kind in ("no", "small"))
+        return np.where(self.rng.random(n) < 0.5, none, small)
 
 
 class BigWallJump(_WallJump):
@@ -417,5 +427,34 @@ class BigWallJump(_WallJump):
     behavior_spec = SPEC
     default_parameters: ClassVar[Mapping[str, float]] = {"big_wall_height": 8.0, "gravity": 26.98}
 
-    def _wall_heights(self, n: int) -> Array:
-        return np.full(n, self.parameters["big_wall_height"])
+    def _wall_heights(self, agents: Agents) -> Array:
+        return self.parameters.draw("big_wall_height", len(self.agent_id[agents]))
+
+
+class WallJump(_WallJump):
+    """Agents of `SmallWallJump` and of `BigWallJump` in one scene, drawn anew with every episode.
+
+    Of five episodes, one has no wall and one a low wall, both of behavior `SmallWallJump`, and
+    three have a high wall, of behavior `BigWallJump`. An agent ends under the behavior it had, and
+    asks next under that of its new episode.
+
+    All else is as there; the parameters are those of both.
+
+    Source: example environments, section 2, task 6.
+    """
+
+    behavior_names = (SmallWallJump.behavior_name, BigWallJump.behavior_name)
+    behavior_spec = SPEC
+    default_parameters: ClassVar[Mapping[str, float]] = {
+        **SmallWallJump.default_parameters,
+        **BigWallJump.default_parameters,
+    }
+
+    def _wall_heights(self, agents: Agents) -> Array:
+        n = len(self.agent_id[agents])
+        kind = self.rng.integers(0, 5, n)
+        self.behavior[agents] = kind > 1
+        none, small, big = (
+            self.parameters.draw(f"{name}_wall_height", n) for name in ("no", "small", "big")
+        )
+        return np.where(kind > 1, big, np.where(kind == 1, small, none))
