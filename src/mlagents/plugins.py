@@ -8,14 +8,15 @@ A plug-in that fails is logged with its traceback and left out: the built-ins wo
 `docs/plugins.md` shows how to write them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mlagents.trainers.settings.hyperparameters import register_trainer_type
 from mlagents.trainers.settings.run_options import RunOptions
-from mlagents.trainers.stats import StatsWriter
+from mlagents.trainers.stats import StatsPropertyType, StatsSummary, StatsWriter
 from mlagents_envs.logging_util import get_logger
+from mlagents_envs.side_channel.stats_side_channel import StatsAggregationMethod
 
 if TYPE_CHECKING:
     from mlagents.trainers.training.trainer import Trainer
@@ -40,7 +41,54 @@ def stats_writers(options: RunOptions) -> list[StatsWriter]:
                 )
         return writers
 
-    return [writer for writers in _from_each(STATS_WRITER, make) for writer in writers]
+    return [_guarded(writer) for writers in _from_each(STATS_WRITER, make) for writer in writers]
+
+
+class _Guarded(StatsWriter):
+    """A plug-in's writer, left out from its first failure on: no run ends for want of a plot."""
+
+    def __init__(self, writer: StatsWriter) -> None:
+        self._writer: StatsWriter | None = writer
+
+    def write_stats(self, category: str, values: Mapping[str, StatsSummary], step: int) -> None:
+        self._try(lambda writer: writer.write_stats(category, values, step))
+
+    def add_property(self, category: str, property_type: StatsPropertyType, value: Any) -> None:
+        self._try(lambda writer: writer.add_property(category, property_type, value))
+
+    def close(self) -> None:
+        self._try(lambda writer: writer.close())
+        self._writer = None
+
+    def _try(self, use: Callable[[StatsWriter], None]) -> None:
+        if self._writer is None:
+            return
+        try:
+            use(self._writer)
+        except Exception:  # whatever it is, it is not ours
+            logger.exception(
+                "The plug-in writer %s fails and is left out from now on:",
+                type(self._writer).__qualname__,
+            )
+            self._writer = None
+
+
+class _GuardedListener(_Guarded):
+    """The same for a writer that looks at every value; to hand on all of them takes time."""
+
+    def on_add_stat(
+        self,
+        category: str,
+        key: str,
+        value: float,
+        aggregation: StatsAggregationMethod = StatsAggregationMethod.AVERAGE,
+    ) -> None:
+        self._try(lambda writer: writer.on_add_stat(category, key, value, aggregation))
+
+
+def _guarded(writer: StatsWriter) -> StatsWriter:
+    is_listener = type(writer).on_add_stat is not StatsWriter.on_add_stat
+    return _GuardedListener(writer) if is_listener else _Guarded(writer)
 
 
 def trainer_types() -> "dict[str, type[Trainer]]":

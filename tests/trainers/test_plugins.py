@@ -14,6 +14,7 @@ from mlagents import plugins
 from mlagents.trainers import learn
 from mlagents.trainers.settings.hyperparameters import HYPERPARAMETERS
 from mlagents.trainers.settings.run_options import RunOptions
+from mlagents.trainers.stats import StatsReporter
 from mlagents.trainers.training.trainer import OnPolicyTrainer
 
 Install = Callable[[str, str, str], None]
@@ -34,15 +35,20 @@ TRAINER = """
 WRITER = """
     from mlagents.trainers.stats import StatsWriter
 
-    class Quiet(StatsWriter):
+    class Telling(StatsWriter):
         def __init__(self, run_id):
             self.run_id = run_id
 
         def write_stats(self, category, values, step):
-            pass
+            print(self.run_id, category, step)
+            1 / (step - 2)
+
+    class Listening(Telling):
+        def on_add_stat(self, category, key, value, aggregation=None):
+            print(key, value)
 
     def plugin(options):
-        return [Quiet(options.checkpoint_settings.run_id)]
+        return [{WRITER}(options.checkpoint_settings.run_id)]
 """
 
 
@@ -80,12 +86,28 @@ def test_without_plugins_there_is_nothing(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_writers_are_made_for_the_run(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
-    install("quiet_one", plugins.STATS_WRITER, WRITER)
+    install("telling_one", plugins.STATS_WRITER, WRITER.format(WRITER="Telling"))
     options = RunOptions.model_validate({"checkpoint_settings": {"run_id": "seventh"}})
-    (writer,) = plugins.stats_writers(options)
-    assert writer.run_id == "seventh"  # type: ignore[attr-defined]
+    reporter = StatsReporter("Walker", plugins.stats_writers(options))
     log = capsys.readouterr().out
-    assert "Plug-in of mlagents.stats_writer: of_quiet_one (quiet_one:plugin)." in log
+    assert "Plug-in of mlagents.stats_writer: of_telling_one (telling_one:plugin)." in log
+    reporter.write_stats(1)
+    assert capsys.readouterr().out == "seventh Walker 1\n"
+
+
+def test_a_writer_that_fails_in_a_run_is_left_out(
+    install: Install, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install("failing_one", plugins.STATS_WRITER, WRITER.format(WRITER="Listening"))
+    reporter = StatsReporter("Walker", plugins.stats_writers(RunOptions()))
+    reporter.add_stat("Speed", 7.0)
+    assert "Speed 7.0" in capsys.readouterr().out, "it listens"
+    reporter.write_stats(2)
+    log = capsys.readouterr().out
+    assert "ZeroDivisionError" in log and "Listening fails and is left out from now on" in log
+    reporter.write_stats(3)
+    reporter.add_stat("Speed", 8.0)
+    assert capsys.readouterr().out == ""
 
 
 def test_trainers_and_their_settings_are_known_from_then_on(install: Install) -> None:
@@ -138,7 +160,7 @@ def test_a_plugin_that_fails_is_shown_and_left_out(
 ) -> None:
     before = dict(HYPERPARAMETERS)
     install("broken", group, code)
-    install("whole", plugins.STATS_WRITER, WRITER)
+    install("whole", plugins.STATS_WRITER, WRITER.format(WRITER="Telling"))
 
     writers, trainers = plugins.stats_writers(RunOptions()), plugins.trainer_types()
 
