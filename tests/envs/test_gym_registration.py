@@ -15,7 +15,8 @@ gymnasium = pytest.importorskip("gymnasium")
 from mlagents_envs.envs import register_environments  # noqa: E402
 from mlagents_envs.envs.extras import needs  # noqa: E402
 
-NAMES = sorted(default_registry)
+SEVERAL_BEHAVIORS = {"WallJump"}
+NAMES = sorted(set(default_registry) - SEVERAL_BEHAVIORS)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -35,6 +36,12 @@ def test_every_registered_name_makes_one_agent_and_many(name):
     observations, *_ = envs.step(envs.action_space.sample())
     assert envs.observation_space.contains(observations)
     envs.close()
+
+
+@pytest.mark.parametrize("name", sorted(SEVERAL_BEHAVIORS))
+def test_worlds_of_several_behaviors_are_refused(name):
+    with pytest.raises(Exception, match=r"expected one behavior, .* PettingZoo wrappers"):
+        gymnasium.make(f"mlagents/{name}-v0")
 
 
 def test_a_single_agent_may_be_drawn_from_a_crowd():

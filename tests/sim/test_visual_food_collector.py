@@ -105,6 +105,38 @@ def test_what_is_nearer_hides_what_is_behind(good_m: float, nearer: np.ndarray):
     assert view(env)[38, 41].tolist() == AGENT.tolist()
 
 
+def test_pictures_show_the_food_that_each_ray_hits_first():
+    env = VisualFoodCollector(num_areas=2, seed=4)
+    env.reset()
+    row, column = np.mgrid[:84, :84] - 41.5
+    ray = np.array([column, -row, np.full((84, 84), PIXELS_PER_TANGENT)])
+    ray /= np.linalg.norm(ray, axis=0)
+    n_hit = 0
+    for agent in range(env.n_agents):
+        floor, member = divmod(agent, 4)
+        (s, c), apart = (
+            env.bodies.heading[:, member, floor],
+            env.food[:, :, floor] - env.bodies.position[:, member, floor, None],
+        )
+        place = np.array([apart[0] * c - apart[1] * s, np.full(50, 0.25), apart.T @ [s, c]])
+        place[:, place[2] < 0.75] = -1e6  # not drawn if it reaches behind the eye
+        ahead = np.einsum("kf,krc->frc", place, ray)
+        square = 0.75**2 + ahead**2 - (place**2).sum(axis=0)[:, None, None]
+        travel = np.where(
+            (square > 0) & (ahead > 0), ahead - np.sqrt(np.maximum(square, 0)), np.inf
+        )
+        food = travel.argmin(axis=0)
+        colour = np.where((food < 25)[..., None], GOOD_FOOD, BAD_FOOD)
+        is_hit = np.isfinite(travel.min(axis=0))
+        seen = view(env, agent)
+        is_food = (seen == GOOD_FOOD).all(axis=2) | (seen == BAD_FOOD).all(axis=2)
+        is_agent = (seen == AGENT).all(axis=2)
+        differs = np.where(is_hit, (seen != colour).any(axis=2), is_food) & ~is_agent
+        assert np.count_nonzero(differs) <= 2
+        n_hit += np.count_nonzero(is_hit)
+    assert n_hit > 2000
+
+
 def test_agents_are_boxes_that_show_whether_they_are_frozen():
     # Its face is 3.5 m ahead and 1 m wide; its upper edge is 0.5 m above the eye.
     env = alone()

@@ -33,8 +33,6 @@ from mlagents_sim.sensors import GridSensor, Marks, RaySensor
 from mlagents_sim.top_view import TopView
 from mlagents_sim.world import Agents, World
 
-N_FLOORS, N_MEMBERS = 4, 5
-"""Areas of a scene that has a grid or rays, and agents in each of them."""
 FOODS = 50
 GOOD = np.arange(FOODS) < FOODS // 2
 """Which of the pieces of food in an area are good."""
@@ -72,16 +70,16 @@ class FoodCollector(World):
     """What these worlds share: everything but what agents observe.
 
     Attributes:
-        bodies: The five agents of every area.
+        bodies: The agents of every area, M of them.
         food: (2, 50, areas) places of all food, good before bad.
         falling: (50, areas) steps until it has come down.
-        frozen: (5, areas) steps until an agent thaws.
-        is_shooting: (5, areas) whether the last step was spent shooting.
+        frozen: (M, areas) steps until an agent thaws.
+        is_shooting: (M, areas) whether the last step was spent shooting.
     """
 
-    agents_per_area = N_FLOORS * N_MEMBERS
-    n_members: ClassVar[int] = N_MEMBERS
-    """Agents that share a floor."""
+    agents_per_area = 20
+    n_members: ClassVar[int] = 5
+    """Agents on each of the floors of a scene."""
     decision_period_steps = 5
     max_steps = 5000
     default_parameters: ClassVar[Mapping[str, float]] = {"agent_scale": 1.0, "laser_length": 1.0}
@@ -105,7 +103,7 @@ class FoodCollector(World):
         self.falling = np.zeros((FOODS, n_areas), np.intp)
         self.frozen = np.zeros((self.n_members, n_areas), np.intp)
         self.is_shooting = np.zeros((self.n_members, n_areas), np.bool_)
-        # Agents are numbered area by area; (members, areas) arrays have them in columns.
+        # Agents are numbered area by area; (M, areas) arrays have them in columns.
         self._area, self._member = np.divmod(np.arange(self.n_agents), self.n_members)
         self._laser_m = np.zeros((self.n_members, n_areas))  # as drawn
         self._push = np.zeros((2, self.n_members, n_areas))  # to the right, ahead
@@ -370,7 +368,7 @@ class RayFoodCollector(FoodCollector):
             to_food[GOOD].min(axis=0),
             to_food[~GOOD].min(axis=0),
         ]
-        # All five agents of the area, as seen along the same rays.
+        # All agents of the area, as seen along the same rays.
         n = len(area)
         centres, headings, halves = (
             array[:, :, area].reshape(2, self.n_members * n)
@@ -382,7 +380,9 @@ class RayFoodCollector(FoodCollector):
         to_agents = to_agents.reshape(-1, self.n_members, n)
         to_agents[:, member, np.arange(n)] = np.inf  # itself
         is_frozen = self.frozen[:, area] > 0
-        travels += [np.where(is_, to_agents, np.inf).min(axis=1) for is_ in (~is_frozen, is_frozen)]
+        travels += [
+            np.where(is_so, to_agents, np.inf).min(axis=1) for is_so in (~is_frozen, is_frozen)
+        ]
         tags = [WALL_TAG, GOOD_TAG, BAD_TAG, AGENT_TAG, FROZEN_TAG]
         own = np.empty((len(area), 4), np.float32)
         own[:, :2] = in_frame(heading, bodies.velocity[:, member, area]).T

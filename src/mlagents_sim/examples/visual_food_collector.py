@@ -138,9 +138,10 @@ class VisualFoodCollector(FoodCollector):
         food = (~is_near).argsort(axis=0, kind="stable")[:most]
         place = np.take_along_axis(place, food[None], axis=1)
         is_near = np.take_along_axis(is_near, food, axis=0)
-        runs = sphere(CAMERA, place, FOOD_RADIUS_M * is_near)
+        first, end = sphere(CAMERA, place, np.full(food.shape, FOOD_RADIUS_M))
+        first, end = first * is_near[..., None], end * is_near[..., None]
         colour = np.where(GOOD[food][..., None], GOOD_FOOD, BAD_FOOD)
-        return (*runs, colour, np.sqrt((place * place).sum(axis=0)))
+        return first, end, colour, np.sqrt((place * place).sum(axis=0))
 
     def _others(
         self, area: NDArray[np.intp], member: NDArray[np.intp]

@@ -101,8 +101,8 @@ SPEC = BehaviorSpec(
 )
 
 
-class _WallJump(World):
-    """What both worlds share: everything but how high the wall is.
+class _OverWalls(World):
+    """What these worlds share: everything but how high the wall is.
 
     Bodies move in the plane as `Bodies` do; those of which one is above the other do not touch.
     Besides, the agent moves up and down and stands on whatever is below its edges. Who stands on
@@ -153,8 +153,11 @@ class _WallJump(World):
         self._places = FrameStack(PLACE, STACKED, n)
 
     @abstractmethod
-    def _wall_heights(self, agents: Agents) -> Array:
-        """Return heights of walls for new episodes of n agents, (n,), of which half is above 0."""
+    def _choose_walls(self, agents: Agents) -> Array:
+        """Return heights of walls for new episodes of n agents, (n,), of which half is above 0.
+
+        Where the wall decides on an agent's behavior, that is set, too.
+        """
 
     # The task.
 
@@ -162,7 +165,7 @@ class _WallJump(World):
         """Put up the wall, the block before it and the agent at the near end."""
         bodies = self.bodies
         n = len(self.agent_id[agents])
-        self._tops[WALL, agents] = self._wall_heights(agents) / 2.0
+        self._tops[WALL, agents] = self._choose_walls(agents) / 2.0
         self._gravity[agents] = self.parameters.draw("gravity", n)
         self._jump_steps[agents] = 0
         drawn = self.rng.uniform(-1.0, 1.0, (3, n))
@@ -371,7 +374,7 @@ class _WallJump(World):
         return view.picture()
 
 
-class SmallWallJump(_WallJump):
+class SmallWallJump(_OverWalls):
     """Agents on platforms, each before a low wall or none, who must get to a goal behind it.
 
     Observations: three sensors, six frames each, oldest first.
@@ -407,13 +410,13 @@ class SmallWallJump(_WallJump):
         "gravity": 26.98,
     }
 
-    def _wall_heights(self, agents: Agents) -> Array:
+    def _choose_walls(self, agents: Agents) -> Array:
         n = len(self.agent_id[agents])
         none, small = (self.parameters.draw(f"{kind}_wall_height", n) for kind in ("no", "small"))
         return np.where(self.rng.random(n) < 0.5, none, small)
 
 
-class BigWallJump(_WallJump):
+class BigWallJump(_OverWalls):
     """Agents before walls too high to jump over, except from the block.
 
     Observations, actions, decisions, rewards, ends and start are those of `SmallWallJump`.
@@ -427,11 +430,11 @@ class BigWallJump(_WallJump):
     behavior_spec = SPEC
     default_parameters: ClassVar[Mapping[str, float]] = {"big_wall_height": 8.0, "gravity": 26.98}
 
-    def _wall_heights(self, agents: Agents) -> Array:
+    def _choose_walls(self, agents: Agents) -> Array:
         return self.parameters.draw("big_wall_height", len(self.agent_id[agents]))
 
 
-class WallJump(_WallJump):
+class WallJump(_OverWalls):
     """Agents of `SmallWallJump` and of `BigWallJump` in one scene, drawn anew with every episode.
 
     Of five episodes, one has no wall and one a low wall, both of behavior `SmallWallJump`, and
@@ -450,7 +453,7 @@ class WallJump(_WallJump):
         **BigWallJump.default_parameters,
     }
 
-    def _wall_heights(self, agents: Agents) -> Array:
+    def _choose_walls(self, agents: Agents) -> Array:
         n = len(self.agent_id[agents])
         kind = self.rng.integers(0, 5, n)
         self.behavior[agents] = kind > 1
