@@ -204,7 +204,9 @@ class Controller:
             return False
         for trainer in self.trainers.values():
             trainer.recent_returns.clear()
-        self._manager.set_parameters(self._curriculum.parameters)
+        # Only what changes: a sampler that is sent anew begins its sequence anew.
+        parameters = self._curriculum.parameters
+        self._manager.set_parameters({c.parameter: parameters[c.parameter] for c in changes})
         needs_reset = any(change.needs_reset for change in changes)
         if needs_reset:
             with self._interrupt.waiting():

@@ -53,7 +53,8 @@ class EnvManager(ABC):
     def set_parameters(self, parameters: Mapping[str, Sampler]) -> None:
         """Tell all players, also those started later, their environment parameters.
 
-        They travel with the next message to each: the first ones are set before `reset`.
+        They travel with the next message to each: the first ones are set before `reset`. Those
+        that are not among `parameters` stay as they are.
         """
 
     @abstractmethod
