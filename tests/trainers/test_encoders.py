@@ -160,6 +160,23 @@ def test_a_goal_layer_by_hand() -> None:
     torch.testing.assert_close(found, wanted, rtol=0, atol=1e-3)
 
 
+def test_agents_that_share_a_goal_share_weights_and_gradients() -> None:
+    torch.manual_seed(0)
+    layer = GoalLayer(6, 4, 3)
+    x, goals = torch.randn(7, 6), torch.eye(3)[[2, 0, 2, 2, 1, 0, 2]]
+
+    together = layer(x, goals)
+    together.square().sum().backward()
+    of_together = [parameter.grad.clone() for parameter in layer.parameters()]
+    layer.zero_grad()
+    alone = torch.cat([layer(x[i : i + 1], goals[i : i + 1]) for i in range(7)])
+    alone.square().sum().backward()
+
+    torch.testing.assert_close(together, alone)
+    for grad, parameter in zip(of_together, layer.parameters(), strict=True):
+        torch.testing.assert_close(grad, parameter.grad)
+
+
 def test_a_goal_layer_starts_as_small_as_its_size_asks_for() -> None:
     torch.manual_seed(0)
     layer = GoalLayer(30, 20, 5)

@@ -94,8 +94,17 @@ class GoalLayer(nn.Module):
 
     def forward(self, x: Tensor, goal: Tensor) -> Tensor:
         """(B, n_in) and (B, n_goal) to (B, n_out)."""
-        weights = self.weights(self.norm(self.hidden(goal))).view(-1, self.n_in, self.n_out)
-        return nn.functional.silu(torch.bmm(x.unsqueeze(1), weights).squeeze(1) + self.bias)
+        # Most agents share a few goals, and weights are dear: they are made once for each goal.
+        _, which, counts = torch.unique(
+            goal.detach(), dim=0, return_inverse=True, return_counts=True
+        )
+        order = which.argsort()
+        firsts = order.index_select(0, counts.cumsum(0) - counts)
+        hidden = self.norm(self.hidden(goal.index_select(0, firsts)))
+        weights = self.weights(hidden).view(-1, self.n_in, self.n_out)
+        rows = x.index_select(0, order).split(counts.tolist())
+        out = torch.cat([part @ w for part, w in zip(rows, weights.unbind(0), strict=True)])
+        return nn.functional.silu(out.index_select(0, order.argsort()) + self.bias)
 
 
 class Sequences(NamedTuple):
