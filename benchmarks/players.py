@@ -6,16 +6,16 @@ exchanges   Every player answers at once: a step of 12 agents with 8 floats each
             does not read. One thread steps them all through `step_send` and `step_receive`,
             whichever has answered. "busy" is the share of a core that this takes: the rate over the
             rate that a whole core would reach at the same processor time per exchange.
-scaling     Every player sleeps for 2 ms a step, so the processor has time for many. "of 0.85 k" is
-            how many times the rate of one player that is, over 0.85 times the number of players.
+scaling     The same players sleep for 2 ms a step, so the processor has time for many. "of 0.85 k"
+            is how many times the rate of one player that is, over 0.85 times the number of players.
 waiting     The processor's share while one player takes 50 ms a step.
-training    `mlagents-learn` on 3DBall: the world in the trainer's process, and as 8 players.
+training    `mlagents-learn` on 3DBall with its published settings, over 300,000 steps: one scene
+            and eight in the trainer's process, and eight players.
 """
 
 import argparse
 import functools
 import logging
-import os
 import re
 import selectors
 import subprocess
@@ -24,7 +24,6 @@ import tempfile
 import time
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 
@@ -43,7 +42,6 @@ from mlagents_envs.exception import UnityCommunicatorStoppedException
 from mlagents_envs.handshake import Capabilities, SimulationHello
 from mlagents_envs.logging_util import set_log_level
 from mlagents_sim.client import RpcClient
-from mlagents_sim.examples.basic import Basic
 
 NAME = "Bench?team=0"
 SPEC = BehaviorSpec([ObservationSpec.vector(8, "vector")], ActionSpec.create_continuous(2))
@@ -67,7 +65,7 @@ def step_message(*, announces: bool) -> bytes:
     return encode_output(Output(new, steps, b""), known)
 
 
-def play(port: int) -> None:
+def play(port: int, step_ms: float) -> None:
     hello = SimulationHello(handshake.API_VERSION, handshake.PACKAGE_VERSION, Capabilities.all())
     first, message = step_message(announces=True), step_message(announces=False)
     with RpcClient(port) as client, suppress(UnityCommunicatorStoppedException):
@@ -76,6 +74,8 @@ def play(port: int) -> None:
         client.call(handshake.encode_ready())
         client.call(first)
         while True:
+            if step_ms:
+                time.sleep(step_ms / 1000)
             client.call(message)
 
 
@@ -116,20 +116,9 @@ def exchanges(seconds: float) -> None:
             print(f"{n_players:7}  {rate:11,.0f}  {1e6 * cpu_s:13.0f} us  {rate * cpu_s:4.2f}")
 
 
-class Sleeper(Basic):
-    """A world that takes its time: one agent, an observation of 20 floats."""
-
-    default_parameters: ClassVar = {"step_ms": 2.0}
-
-    def physics(self) -> None:
-        """Let it pass."""
-        time.sleep(self.parameters["step_ms"] / 1000)
-
-
 def measure_sleepers(n_players: int, seconds: float, *, step_ms: float) -> tuple[float, float]:
-    """Return steps per second, and the share of a core that this process took."""
-    command = [sys.executable, "-m", "mlagents_sim", "players:Sleeper"]
-    command += ["--parameter", f"step_ms={step_ms}"]
+    """Return agent-steps per second, and the share of a core that this process took."""
+    command = [sys.executable, str(Path(__file__).resolve()), "--step-ms", str(step_ms)]
     manager = SubprocessEnvManager(
         lambda worker: UnityEnvironment(
             command=command, worker_id=worker, base_port=0, connect=False
@@ -142,14 +131,12 @@ def measure_sleepers(n_players: int, seconds: float, *, step_ms: float) -> tuple
     )
     with closing(manager):
         manager.reset()
-        (name,) = manager.behavior_specs
-        action = manager.behavior_specs[name].action_spec.empty_action(1)
+        action = SPEC.action_spec.random_action(N_AGENTS, np.random.default_rng(1))
         n_steps, began_s, cpu_s = 0, time.perf_counter(), time.process_time()
         while time.perf_counter() - began_s < seconds:
             for report in manager.receive():
-                decisions, _ = report.steps[name]
-                n_steps += len(decisions)
-                manager.send(report.player, {name: action} if len(decisions) else {})
+                n_steps += N_AGENTS
+                manager.send(report.player, {NAME: action})
         took_s, cpu_s = time.perf_counter() - began_s, time.process_time() - cpu_s
     return n_steps / took_s, cpu_s / took_s
 
@@ -165,16 +152,16 @@ def scaling(seconds: float) -> None:
 
 def waiting(seconds: float) -> None:
     rate, busy = measure_sleepers(1, seconds, step_ms=50.0)
-    print(f"one player, {rate:.1f} steps/s: {100 * busy:.1f} % of a core")
+    print(f"one player, {rate / N_AGENTS:.1f} steps/s: {100 * busy:.1f} % of a core")
 
 
 TRAINING = """
 behaviors:
   3DBall:
     trainer_type: ppo
-    hyperparameters: {batch_size: 1000, buffer_size: 12000}
+    hyperparameters: {batch_size: 64, buffer_size: 12000, beta: 0.001, lambd: 0.99}
     network_settings: {normalize: true}
-    max_steps: 120000
+    max_steps: 300000
     time_horizon: 1000
     summary_freq: 12000
 """
@@ -185,7 +172,7 @@ def training(_seconds: float) -> None:
     with tempfile.TemporaryDirectory() as folder:
         configuration = Path(folder, "ball.yaml")
         configuration.write_text(TRAINING)
-        for n_players, n_areas in ((1, 8), (8, 1)):
+        for n_players, n_areas in ((1, 1), (1, 8), (8, 1)):
             rate = measure_training(configuration, n_players, n_areas)
             print(f"{n_players:7}  {n_areas:10}  {rate:13,.0f}")
 
@@ -212,13 +199,12 @@ def main() -> None:
     parser.add_argument("part", nargs="?", choices=parts, help="one of them; all by default")
     parser.add_argument("--seconds", type=float, default=3.0, help="of each measurement")
     parser.add_argument("--mlagents-port", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--step-ms", type=float, default=0.0, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.mlagents_port:
-        play(arguments.mlagents_port)
+        play(arguments.mlagents_port, arguments.step_ms)
         return
     set_log_level(logging.WARNING)
-    here = str(Path(__file__).resolve().parent)  # where players find `players:Sleeper`
-    os.environ["PYTHONPATH"] = os.pathsep.join([here, os.environ.get("PYTHONPATH", "")])
     for name in [arguments.part] if arguments.part else parts:
         print(f"\n{name}")
         parts[name](arguments.seconds)
