@@ -147,7 +147,7 @@ def test_a_pendulum_is_swung_up(seed: int) -> None:
     pytest.importorskip("gymnasium")
     from mlagents_envs.envs.from_gymnasium import make_from_gymnasium
 
-    written = settings(12_000, num_layers=2, hidden_units=64).model_dump()
+    written = settings(16_000, num_layers=2, hidden_units=64).model_dump()
     written["hyperparameters"] |= {"batch_size": 128, "learning_rate": 1e-3, "steps_per_update": 2}
     written["hyperparameters"] |= {"buffer_init_steps": 500, "init_entcoef": 1.0}
     env = make_from_gymnasium("Pendulum-v1", seed=seed, num_areas=4)
