@@ -562,6 +562,7 @@ class Playing(threading.Thread):
     def __init__(self) -> None:
         super().__init__()
         self.ports: queue.SimpleQueue[int | None] = queue.SimpleQueue()
+        self.played: queue.SimpleQueue[int] = queue.SimpleQueue()
 
     def run(self) -> None:
         while port := self.ports.get():
@@ -571,6 +572,7 @@ class Playing(threading.Thread):
                 with contextlib.suppress(UnityCommunicatorStoppedException):
                     while True:
                         client.call(STEP)
+            self.played.put(port)
 
 
 def resident_bytes() -> int:
@@ -590,6 +592,7 @@ def test_a_thousand_sessions_leave_no_descriptor_and_no_memory(nothing_is_left, 
             with UnityEnvironment(communicator=communicator) as env:
                 env.reset()
                 env.step()
+            player.played.get(timeout=PLENTY)  # the player's end is closed too
         gc.collect()
         return len(descriptors()), resident_bytes()
 
