@@ -10,7 +10,7 @@ from mlagents.trainers.rollout.env_manager import EnvManager
 from mlagents.trainers.rollout.simple_env_manager import SimpleEnvManager
 from mlagents.trainers.settings.behavior import BehaviorSettings
 from mlagents.trainers.stats import StatsReporter
-from mlagents.trainers.training.trainer import Trainer
+from mlagents.trainers.training.trainer import N_RETURNS, Trainer
 from mlagents.trainers.training.trainer_types import TRAINER_TYPES
 from mlagents_envs.base_env import BaseEnv
 
@@ -42,3 +42,30 @@ def train_while(condition: Callable[[], bool], trainer: Trainer, env: BaseEnv) -
         trainer.observe(report.player, *report.steps[behavior])
         trainer.advance()
         manager.send(report.player, {behavior: trainer.decide()[0]})
+
+
+def assert_reaches(
+    reward: float,
+    env: BaseEnv,
+    settings: BehaviorSettings,
+    *,
+    seed: int,
+    max_steps: int | None = None,
+) -> Trainer:
+    """Train until the last hundred episodes reach `reward` on average.
+
+    Raises:
+        AssertionError: They did not before `max_steps`, or those of the settings, were over.
+    """
+    env.reset()
+    trainer = make_trainer(env, settings, seed=seed)
+
+    def reached() -> bool:
+        if len(trainer.recent_returns) < N_RETURNS or trainer.mean_reward is None:
+            return False
+        return trainer.mean_reward >= reward
+
+    end = max_steps or settings.max_steps
+    train_while(lambda: trainer.step < end and not reached(), trainer, env)
+    assert reached(), f"mean reward {trainer.mean_reward} at step {trainer.step}, not {reward}"
+    return trainer

@@ -7,10 +7,10 @@ import pytest
 
 from guess_environment import GuessEnvironment
 from mlagents.trainers.settings.behavior import BehaviorSettings
-from mlagents_envs.base_env import ActionSpec, BaseEnv
+from mlagents_envs.base_env import ActionSpec
 from recorded import record_guesses
 from tasks import Task
-from training_loop import make_trainer, train_while
+from training_loop import assert_reaches
 
 SMALL = {"hidden_units": 32, "num_layers": 1}
 NO_REWARD = {"extrinsic": {"strength": 0.0}}
@@ -18,7 +18,7 @@ DISCRETE, HYBRID = ActionSpec.create_discrete((3,)), ActionSpec.create_hybrid(1,
 CONTINUOUS = ActionSpec.create_continuous(1)
 
 
-def reward_after_training(env: BaseEnv, max_steps: int, *, seed: int, **written: Any) -> float:
+def settings(max_steps: int, **written: Any) -> BehaviorSettings:
     defaults = {
         "trainer_type": "ppo",
         "max_steps": max_steps,
@@ -26,10 +26,7 @@ def reward_after_training(env: BaseEnv, max_steps: int, *, seed: int, **written:
         "hyperparameters": {"batch_size": 64, "buffer_size": 512, "learning_rate": 3e-3},
         "network_settings": SMALL,
     }
-    trainer = make_trainer(env, BehaviorSettings.model_validate(defaults | written), seed=seed)
-    train_while(lambda: trainer.is_learning, trainer, env)
-    assert trainer.mean_reward is not None
-    return trainer.mean_reward
+    return BehaviorSettings.model_validate(defaults | written)
 
 
 # Episodes have four steps, worth 1 each at best; who knows nothing gets 2, for hybrid actions 0.
@@ -55,8 +52,7 @@ def test_gail(
         "network_settings": SMALL,
     }
     env = GuessEnvironment(actions, seed=seed)
-    reward = reward_after_training(env, 15_000, seed=seed, reward_signals={"gail": gail})
-    assert reward > solved
+    assert_reaches(solved, env, settings(15_000, reward_signals={"gail": gail}), seed=seed)
 
 
 @pytest.mark.slow
@@ -70,10 +66,8 @@ def test_behavioral_cloning(tmp_path: Path, actions: ActionSpec, solved: float, 
     demo = record_guesses(tmp_path / "expert.demo", actions, n_steps=60)
     env = GuessEnvironment(actions, seed=seed)
     cloning = {"demo_path": str(demo)}
-    reward = reward_after_training(
-        env, 12_000, seed=seed, reward_signals=NO_REWARD, behavioral_cloning=cloning
-    )
-    assert reward > solved
+    cloned = settings(12_000, reward_signals=NO_REWARD, behavioral_cloning=cloning)
+    assert_reaches(solved, env, cloned, seed=seed)
 
 
 @pytest.mark.slow
@@ -84,12 +78,10 @@ def test_cloning_of_who_remembers(tmp_path: Path, seed: int) -> None:
         tmp_path / "expert.demo", DISCRETE, n_steps=80, shown="vector", recall=True
     )
     env = Task("vector", DISCRETE, recall=True, seed=seed)
-    reward = reward_after_training(
-        env,
+    cloned = settings(
         15_000,
-        seed=seed,
         reward_signals=NO_REWARD,
         network_settings=SMALL | {"memory": {"memory_size": 32, "sequence_length": 4}},
         behavioral_cloning={"demo_path": str(demo)},
     )
-    assert reward > 3.2
+    assert_reaches(3.2, env, cloned, seed=seed)

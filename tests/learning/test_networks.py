@@ -7,7 +7,7 @@ import pytest
 from mlagents.trainers.settings.behavior import BehaviorSettings
 from mlagents_envs.base_env import ActionSpec
 from tasks import Task
-from training_loop import make_trainer, train_while
+from training_loop import assert_reaches
 
 CONTINUOUS = ActionSpec.create_continuous(1)
 DISCRETE = ActionSpec.create_discrete((2, 2))
@@ -31,14 +31,6 @@ def settings(max_steps: int, network: dict[str, Any], **hyperparameters: Any) ->
             "network_settings": {"hidden_units": 32, "num_layers": 1, **network},
         }
     )
-
-
-def reward_after_training(env: Task, settings: BehaviorSettings, *, seed: int) -> float:
-    trainer = make_trainer(env, settings, seed=seed)
-    train_while(lambda: trainer.is_learning, trainer, env)
-    assert env.forbidden_actions == 0
-    assert trainer.mean_reward is not None
-    return trainer.mean_reward
 
 
 # Episodes have four steps, worth 1 each at best. Who knows nothing gets 0.5 for a branch or for
@@ -68,8 +60,8 @@ def test_learns_from_what_it_sees(
     seed: int,
 ) -> None:
     env = Task(shown, actions, seed=seed)
-    reward = reward_after_training(env, settings(max_steps, network), seed=seed)
-    assert reward > solved
+    assert_reaches(solved, env, settings(max_steps, network), seed=seed)
+    assert env.forbidden_actions == 0
 
 
 # Shown at the first step only: without memory 1 and three times as above, 2.5 or 1 at best.
@@ -97,5 +89,5 @@ def test_remembers_what_it_saw(
 ) -> None:
     env = Task(shown, actions, recall=True, seed=seed)
     with_memory = settings(max_steps, network | MEMORY, shared_critic=shared)
-    reward = reward_after_training(env, with_memory, seed=seed)
-    assert reward > solved
+    assert_reaches(solved, env, with_memory, seed=seed)
+    assert env.forbidden_actions == 0

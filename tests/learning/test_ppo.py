@@ -5,9 +5,8 @@ import pytest
 
 from guess_environment import GuessEnvironment
 from mlagents.trainers.settings.behavior import BehaviorSettings
-from mlagents.trainers.training.trainer import OnPolicyTrainer
 from mlagents_envs.base_env import ActionSpec
-from training_loop import make_trainer, train_while
+from training_loop import assert_reaches
 
 SETTINGS = BehaviorSettings.model_validate(
     {
@@ -18,12 +17,6 @@ SETTINGS = BehaviorSettings.model_validate(
         "network_settings": {"hidden_units": 32, "num_layers": 1, "normalize": True},
     }
 )
-
-
-def train(env: GuessEnvironment, settings: BehaviorSettings, *, seed: int) -> OnPolicyTrainer:
-    trainer = make_trainer(env, settings, seed=seed)
-    train_while(lambda: trainer.is_learning, trainer, env)
-    return trainer
 
 
 def random_reward(spec: ActionSpec) -> float:
@@ -52,11 +45,8 @@ def random_reward(spec: ActionSpec) -> float:
 )
 def test_learns_every_kind_of_action(spec: ActionSpec, solved: float, seed: int) -> None:
     env = GuessEnvironment(spec, seed=seed)
-
-    trainer = train(env, SETTINGS, seed=seed)
-
-    assert trainer.mean_reward is not None
-    assert trainer.mean_reward > solved > random_reward(spec) + 0.5
+    assert solved > random_reward(spec) + 0.5
+    assert_reaches(solved, env, SETTINGS, seed=seed)
     assert env.forbidden_actions == 0
 
 
@@ -65,8 +55,5 @@ def test_learns_with_one_body_for_actor_and_critic() -> None:
     written = SETTINGS.model_dump()
     written["hyperparameters"]["shared_critic"] = True
     spec = ActionSpec.create_discrete((3,))
-
-    trainer = train(GuessEnvironment(spec), BehaviorSettings.model_validate(written), seed=0)
-
-    assert trainer.mean_reward is not None
-    assert trainer.mean_reward > 3.5
+    shared = BehaviorSettings.model_validate(written)
+    assert_reaches(3.5, GuessEnvironment(spec), shared, seed=0)

@@ -9,11 +9,10 @@ from guess_environment import GuessEnvironment
 from mlagents.trainers.cli_args import parse_command_line
 from mlagents.trainers.settings.behavior import BehaviorSettings
 from mlagents.trainers.settings.load import load_run_options
-from mlagents.trainers.training.off_policy import OffPolicyTrainer
-from mlagents_envs.base_env import ActionSpec, BaseEnv
+from mlagents_envs.base_env import ActionSpec
 from mlagents_envs.registry import default_registry
 from tasks import Task
-from training_loop import make_trainer, train_while
+from training_loop import assert_reaches, make_trainer, train_while
 
 CONFIGURATIONS = Path(__file__).parents[2] / "config" / "sac"
 
@@ -43,15 +42,6 @@ def settings(max_steps: int, **network: Any) -> BehaviorSettings:
     )
 
 
-def reward_after_training(env: GuessEnvironment, settings: BehaviorSettings, *, seed: int) -> float:
-    trainer = make_trainer(env, settings, seed=seed)
-    train_while(lambda: trainer.is_learning, trainer, env)
-    assert env.forbidden_actions == 0
-    assert trainer.mean_reward is not None
-    print("RESULT", settings.network_settings.memory, env.spec.action_spec, trainer.mean_reward)
-    return trainer.mean_reward
-
-
 # Episodes have four steps, worth 1 each at best. Who knows nothing gets 0.5 for a branch or for
 # the mean of continuous actions, 0 for both at once: 2 or 0 an episode.
 
@@ -64,7 +54,8 @@ def reward_after_training(env: GuessEnvironment, settings: BehaviorSettings, *, 
 )
 def test_learns_every_kind_of_action(spec: ActionSpec, solved: float, seed: int) -> None:
     env = GuessEnvironment(spec, seed=seed)
-    assert reward_after_training(env, settings(5000, normalize=True), seed=seed) > solved
+    assert_reaches(solved, env, settings(5000, normalize=True), seed=seed)
+    assert env.forbidden_actions == 0
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -86,7 +77,8 @@ def test_learns_from_what_it_sees(
     seed: int,
 ) -> None:
     env = Task(shown, actions, seed=seed)
-    assert reward_after_training(env, settings(max_steps, **network), seed=seed) > solved
+    assert_reaches(solved, env, settings(max_steps, **network), seed=seed)
+    assert env.forbidden_actions == 0
 
 
 # Shown at the first step only: without memory 1 and three times as above, 2.5 at best. Sequences
@@ -100,25 +92,10 @@ def test_learns_from_what_it_sees(
 def test_remembers_what_it_saw(actions: ActionSpec, longest: int, seed: int) -> None:
     env = Task("vector", actions, recall=True, seed=seed)
     memory = {"memory_size": 32, "sequence_length": longest}
-    assert reward_after_training(env, settings(8_000, memory=memory), seed=seed) > 2.9
+    assert_reaches(2.9, env, settings(8_000, memory=memory), seed=seed)
 
 
 # ------------------------------------------------------------------------------------------- worlds
-
-
-def train_to(
-    reward: float, env: BaseEnv, settings: BehaviorSettings, *, seed: int, max_steps: int
-) -> OffPolicyTrainer:
-    """Train until the last hundred episodes reach `reward` on average."""
-    env.reset()
-    trainer = make_trainer(env, settings, seed=seed)
-
-    def goes_on() -> bool:
-        is_full = len(trainer.recent_returns) == trainer.recent_returns.maxlen
-        return trainer.step < max_steps and not (is_full and (trainer.mean_reward or 0) >= reward)
-
-    train_while(goes_on, trainer, env)
-    return trainer
 
 
 def published(name: str) -> BehaviorSettings:
@@ -129,17 +106,13 @@ def published(name: str) -> BehaviorSettings:
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_3dball_reaches_95(seed: int) -> None:
     env = default_registry["3DBall"].make(seed=seed)
-    trainer = train_to(95.0, env, published("3DBall"), seed=seed, max_steps=200_000)
-    assert trainer.mean_reward is not None
-    assert trainer.mean_reward >= 95.0, f"at step {trainer.step}"
+    assert_reaches(95.0, env, published("3DBall"), seed=seed, max_steps=200_000)
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_basic_reaches_its_optimum(seed: int) -> None:
     env = default_registry["Basic"].make(seed=seed)
-    trainer = train_to(0.92, env, published("Basic"), seed=seed, max_steps=50_000)
-    assert trainer.mean_reward is not None
-    assert trainer.mean_reward >= 0.92, f"at step {trainer.step}"
+    assert_reaches(0.92, env, published("Basic"), seed=seed, max_steps=50_000)
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])

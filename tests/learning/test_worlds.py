@@ -11,11 +11,10 @@ from mlagents.trainers.cli_args import parse_command_line
 from mlagents.trainers.settings.behavior import BehaviorSettings
 from mlagents.trainers.settings.load import load_run_options
 from mlagents.trainers.training.export import export_onnx
-from mlagents.trainers.training.trainer import OnPolicyTrainer
-from mlagents_envs.base_env import ActionTuple, BaseEnv
+from mlagents_envs.base_env import ActionTuple
 from mlagents_envs.environment import UnityEnvironment
 from mlagents_envs.registry import default_registry
-from training_loop import make_trainer, train_while
+from training_loop import assert_reaches
 
 CONFIGURATIONS = Path(__file__).parents[2] / "config" / "ppo"
 
@@ -27,49 +26,24 @@ def published(name: str) -> BehaviorSettings:
     return load_run_options(parse_command_line([str(file)])).behavior_settings(name)
 
 
-def train_to(
-    reward: float, env: BaseEnv, settings: BehaviorSettings, *, seed: int, max_steps: int
-) -> OnPolicyTrainer:
-    """Train until the last hundred episodes reach `reward` on average."""
-    env.reset()
-    trainer = make_trainer(env, settings, seed=seed)
-
-    def goes_on() -> bool:
-        is_full = len(trainer.recent_returns) == trainer.recent_returns.maxlen
-        return trainer.step < max_steps and not (is_full and (trainer.mean_reward or 0) >= reward)
-
-    train_while(goes_on, trainer, env)
-    return trainer
-
-
 @pytest.mark.parametrize("seed", [1, 2, 3])
 @pytest.mark.parametrize("name", ["3DBall", "3DBallHard"])
 def test_3dball_reaches_95_in_half_of_its_steps(name: str, seed: int) -> None:
     env = default_registry[name].make(seed=seed)
-
-    trainer = train_to(95.0, env, published(name), seed=seed, max_steps=300_000)
-
-    assert trainer.mean_reward is not None
-    assert trainer.mean_reward >= 95.0, f"at step {trainer.step}"
+    assert_reaches(95.0, env, published(name), seed=seed, max_steps=300_000)
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_basic_reaches_its_optimum(seed: int) -> None:
     env = default_registry["Basic"].make(seed=seed)
-
-    trainer = train_to(0.92, env, published("Basic"), seed=seed, max_steps=100_000)
-
-    assert trainer.mean_reward is not None
-    assert trainer.mean_reward >= 0.92, f"at step {trainer.step}"
+    assert_reaches(0.92, env, published("Basic"), seed=seed, max_steps=100_000)
 
 
 def test_3dball_is_learned_over_the_wire_and_its_export_plays_as_well() -> None:
     player = str(Path(sys.executable).with_name("mlagents-sim"))
     with UnityEnvironment(player, base_port=0, seed=1, additional_args=["3DBall"]) as env:
-        trainer = train_to(95.0, env, published("3DBall"), seed=1, max_steps=300_000)
+        trainer = assert_reaches(95.0, env, published("3DBall"), seed=1, max_steps=300_000)
 
-    assert trainer.mean_reward is not None
-    assert trainer.mean_reward >= 95.0, f"at step {trainer.step}"
     sampled, deterministic = play(export_onnx(trainer.algorithm.network.actor, trainer.spec))
     # The export is the newest policy, the mean is of the hundred episodes before it.
     assert sampled >= trainer.mean_reward - 5

@@ -180,6 +180,16 @@ def test_an_unknown_trainer_type_lists_those_there_are(tmp_path: Path) -> None:
         controller(EpisodesOfOneStep(), tmp_path, trainer_types={"mine": OnPolicyTrainer}).run()
 
 
+def test_a_behavior_that_cannot_be_trained_is_named(tmp_path: Path) -> None:
+    written = {
+        "behaviors": {"A": SETTINGS | {"behavioral_cloning": {"demo_path": "gone.demo"}}},
+        "env_settings": {"seed": 1},
+    }
+    run = controller(EpisodesOfOneStep(), tmp_path, RunOptions.model_validate(written))
+    with pytest.raises(UnityTrainerException, match=r"^behaviors\.A: demo_path: .* gone\.demo"):
+        run.run()
+
+
 CURRICULUM = {
     "wall": {
         "curriculum": [

@@ -125,7 +125,7 @@ def test_reinforcement_learning_goes_on_from_a_clone(capsys: pytest.CaptureFixtu
         ),
         (
             "behaviors: {A: {trainer_type: bc, behavioral_cloning: {demo_path: a}}}",
-            "demo_path: there is no file or folder a",
+            "behaviors.A: demo_path: there is no file or folder a",
         ),
     ],
 )

@@ -238,18 +238,21 @@ class Controller:
                 f"There are {', '.join(self._trainer_types)}."
             )
         spec = self._manager.behavior_specs[behavior]
-        trainer = make(
-            name,
-            spec,
-            settings,
-            stats=StatsReporter(name, [*self._writers, self._progress]),
-            device=self._device,
-            seed=self._options.env_settings.seed,
-            inference=self._inference,
-            on_summary=lambda step: self._summarize(trainer, step),
-            on_checkpoint=lambda: self._save(trainer),
-            n_returns=self._curriculum.n_returns(name),
-        )
+        try:
+            trainer = make(
+                name,
+                spec,
+                settings,
+                stats=StatsReporter(name, [*self._writers, self._progress]),
+                device=self._device,
+                seed=self._options.env_settings.seed,
+                inference=self._inference,
+                on_summary=lambda step: self._summarize(trainer, step),
+                on_checkpoint=lambda: self._save(trainer),
+                n_returns=self._curriculum.n_returns(name),
+            )
+        except UnityTrainerException as error:
+            raise UnityTrainerException(f"behaviors.{name}: {error}") from error
         trainer.stats.add_property(
             StatsPropertyType.HYPERPARAMETERS, settings.model_dump(mode="json")
         )

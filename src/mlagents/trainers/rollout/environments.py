@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from mlagents.trainers.data.demonstrations import demonstrated_spec
-from mlagents.trainers.exception import TrainerConfigError
+from mlagents.trainers.exception import TrainerConfigError, UnityTrainerException
 from mlagents.trainers.rollout.env_manager import EnvManager
 from mlagents.trainers.rollout.offline_env_manager import OfflineEnvManager
 from mlagents.trainers.rollout.simple_env_manager import SimpleEnvManager
 from mlagents.trainers.rollout.subprocess_env_manager import RestartBudget, SubprocessEnvManager
 from mlagents.trainers.settings.parameters import ConstantParameters
 from mlagents.trainers.settings.run_options import EngineSettings, RunOptions
+from mlagents_envs.base_env import BehaviorName, BehaviorSpec
 from mlagents_envs.environment import UnityEnvironment
 from mlagents_envs.exception import UnityEnvironmentException
 from mlagents_envs.factories import (
@@ -56,12 +57,7 @@ def env_manager_maker(options: RunOptions, *, log_folder: Path) -> EnvManagerMak
             build cannot be downloaded.
     """
     if options.is_offline:
-        specs = {
-            name: demonstrated_spec(behavior.behavioral_cloning.demo_path)
-            for name, behavior in options.behaviors.items()
-            if behavior.behavioral_cloning
-        }
-        return functools.partial(OfflineEnvManager, specs)
+        return functools.partial(OfflineEnvManager, _demonstrated_specs(options))
     name = options.env_settings.env_path
     if name is None:
         return _players(options, UnityEnvironment)  # which listens for the Editor
@@ -69,6 +65,18 @@ def env_manager_maker(options: RunOptions, *, log_folder: Path) -> EnvManagerMak
     if start is None:
         return _factory(options, name, log_folder)
     return _players(options, start, log_folder)
+
+
+def _demonstrated_specs(options: RunOptions) -> dict[BehaviorName, BehaviorSpec]:
+    """What the experts of every behavior observe and do."""
+    specs = {}
+    for name, behavior in options.behaviors.items():
+        if behavior.behavioral_cloning:
+            try:
+                specs[name] = demonstrated_spec(behavior.behavioral_cloning.demo_path)
+            except UnityTrainerException as error:
+                raise UnityTrainerException(f"behaviors.{name}: {error}") from error
+    return specs
 
 
 def _factory(options: RunOptions, name: str, log_folder: Path) -> EnvManagerMaker:

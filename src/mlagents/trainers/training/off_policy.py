@@ -65,7 +65,7 @@ class OffPolicyTrainer(Trainer):
         settings = self.settings.hyperparameters
         if settings.buffer_size <= settings.batch_size:
             raise UnityTrainerException(
-                f"{self.name}: hyperparameters.buffer_size must be larger than batch_size "
+                "hyperparameters.buffer_size must be larger than batch_size "
                 f"({settings.batch_size}) to be learned from again, got {settings.buffer_size}."
             )
         return SAC(self.spec, self.settings, device=device, seed=seed, inference=self._inference)
