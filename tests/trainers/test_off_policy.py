@@ -8,6 +8,8 @@ import pytest
 import torch
 
 from guess_environment import GuessEnvironment
+from mlagents.trainers.algorithms.curiosity import Curiosity
+from mlagents.trainers.algorithms.transitions import Transitions
 from mlagents.trainers.data.replay import Replay
 from mlagents.trainers.exception import UnityTrainerException
 from mlagents.trainers.settings.behavior import BehaviorSettings
@@ -137,6 +139,36 @@ def test_all_that_agents_did_is_in_the_buffer() -> None:
     distance = np.abs(replayed.obs[0] - replayed.continuous).mean(1)
     np.testing.assert_allclose(replayed.reward, 1 - distance, atol=1e-5)
     assert trainer.algorithm.actor.body.observations.encoders[0].normalizer.count == 1 + 8 * 40
+
+
+def test_what_signals_that_learn_give_to_an_episode_is_plotted() -> None:
+    env = GuessEnvironment()  # episodes of 4 steps
+    small = {"network_settings": {"hidden_units": 8, "num_layers": 1}}
+    signals = {"extrinsic": {}, "curiosity": small, "rnd": small}
+    never = {"buffer_init_steps": 10_000}
+    trainer = make_trainer(env, settings(never, reward_signals=signals))
+    curiosity = trainer.algorithm.signals[1]
+    assert isinstance(curiosity, Curiosity)
+    curiosity.network.has_learned.fill_(1.0)
+    plotted: dict[str, float] = {}
+    trainer.stats.add_stat = plotted.__setitem__  # type: ignore[method-assign]
+
+    roll(trainer, env, 4 * 5 + 1)
+    trainer.state()
+
+    replayed = trainer.replay.take(np.arange(8 * 4 * 5))
+    steps = Transitions(
+        [torch.from_numpy(obs) for obs in replayed.obs],
+        [torch.from_numpy(obs) for obs in replayed.next_obs],
+        torch.from_numpy(replayed.continuous),
+        torch.from_numpy(replayed.discrete).long(),
+        torch.from_numpy(replayed.reward),
+        torch.from_numpy(replayed.terminated),
+    )
+    for signal in trainer.algorithm.signals[1:]:
+        of_episodes = signal.score(steps).view(-1, 4).sum(1)
+        found = plotted[f"Policy/{signal.name.capitalize()} Reward"]
+        assert found == pytest.approx(float(of_episodes.mean()), rel=1e-5)
 
 
 def test_normalization_counts_every_observation_once() -> None:

@@ -7,6 +7,7 @@ for all continuous actions together and one for each discrete branch, found as i
 import copy
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -16,12 +17,17 @@ from torch import Tensor, nn
 
 from mlagents.trainers.algorithms.behavioral_cloning import BehavioralCloning
 from mlagents.trainers.algorithms.plotting import means
-from mlagents.trainers.algorithms.reward_signals import RewardSignal, make_reward_signals
+from mlagents.trainers.algorithms.reward_signals import (
+    FloatArray,
+    RewardSignal,
+    make_reward_signals,
+    score_segments,
+)
 from mlagents.trainers.algorithms.schedules import LEARNING_RATE_FLOOR, scheduled
 from mlagents.trainers.algorithms.transitions import Transitions
 from mlagents.trainers.data.replay import Replay
 from mlagents.trainers.data.segments import Segments
-from mlagents.trainers.networks.actions import squashed_sample
+from mlagents.trainers.networks.actions import CONTINUOUS_LIMIT, squashed_sample
 from mlagents.trainers.networks.actor_critic import Actor, Critic
 from mlagents.trainers.networks.body import NetworkBody
 from mlagents.trainers.networks.layers import Sequences
@@ -162,7 +168,7 @@ class SAC:
             fused=device.type in ("cpu", "cuda"),
         )
         self._respects_end = torch.tensor([s.respects_end for s in self.signals], device=device)
-        self._signal_updates_due = 0.0
+        self.signal_updates_due = 0.0
         self._gamma = torch.tensor([signal.gamma for signal in self.signals], device=device)
         # A choice of every branch is one of all their outputs, which lie one after the other.
         branches = spec.action_spec.discrete_branches
@@ -195,6 +201,12 @@ class SAC:
         """Count new observations into the normalizers."""
         obs = [torch.as_tensor(o, device=self.device) for o in segments.obs]
         self.actor.body.observations.update_normalization(obs)
+
+    def score(self, segments: Segments) -> FloatArray:
+        """(N, signals) reward of every step in the eyes of every reward signal."""
+        # Signals take actions for samples that an environment sees a share of.
+        scaled = replace(segments, continuous=segments.continuous * CONTINUOUS_LIMIT)
+        return score_segments(self.signals, scaled, self.device)
 
     def update(self, replay: Replay, *, n_updates: int, step: int) -> dict[str, float]:
         """Take gradient steps on experience; return what to plot, by tag.
@@ -308,9 +320,9 @@ class SAC:
     def _update_signals(self, batch: Minibatch) -> list[dict[str, Tensor]]:
         """Let reward signals learn as often as their setting says; return what to plot."""
         s, plots = self.settings, []
-        self._signal_updates_due += s.steps_per_update / s.reward_signal_steps_per_update
-        while self._signal_updates_due >= 1:
-            self._signal_updates_due -= 1
+        self.signal_updates_due += s.steps_per_update / s.reward_signal_steps_per_update
+        while self.signal_updates_due >= 1:
+            self.signal_updates_due -= 1
             plots += [signal.update(batch.steps) for signal in self.signals]
         return plots
 

@@ -11,7 +11,7 @@ from mlagents.trainers.data.segments import Segments
 from mlagents.trainers.exception import UnityTrainerException
 from mlagents.trainers.settings.hyperparameters import SACSettings
 from mlagents.trainers.training.checkpoints import written_atomically
-from mlagents.trainers.training.trainer import Trainer
+from mlagents.trainers.training.trainer import LearnedRewards, Trainer
 from mlagents_envs.logging_util import get_logger
 
 logger = get_logger(__name__)
@@ -45,6 +45,7 @@ class OffPolicyTrainer(Trainer):
             longest=self.algorithm.sequence_length,
             memory_size=self._policy.memory_size,
         )
+        self._learned_rewards = LearnedRewards(self.algorithm.signals)
         self._waiting: list[Segments] = []
         self._n_experiences = 0
         self._learned_to = 0.0
@@ -90,20 +91,24 @@ class OffPolicyTrainer(Trainer):
         step = self.step
 
         def update() -> dict[str, float]:
-            self._store(waiting)
-            return self.algorithm.update(self.replay, n_updates=n_updates, step=step)
+            of_episodes = self._store(waiting)
+            return of_episodes | self.algorithm.update(self.replay, n_updates=n_updates, step=step)
 
         self.start_update(update)
 
     def state(self) -> dict[str, Any]:
         """Everything a later run needs but past experience, for which see `save_experience`."""
         self._store_waiting()
-        return super().state() | {"learned_to_step": self._learned_to}
+        return super().state() | {
+            "learned_to_step": self._learned_to,
+            "signal_updates_due": self.algorithm.signal_updates_due,
+        }
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Go on where the run that saved `state` was."""
         super().load_state(state)
         self._learned_to = state["learned_to_step"]
+        self.algorithm.signal_updates_due = state["signal_updates_due"]
 
     def save_experience(self, path: Path) -> None:
         """Write the replay buffer if it is to be saved."""
@@ -130,10 +135,14 @@ class OffPolicyTrainer(Trainer):
     def _store_waiting(self) -> None:
         self.finish_update()
         waiting, self._waiting = self._waiting, []
-        self._store(waiting)
-        self._policy.refresh()  # normalizes now as what is saved does
+        self._take_over(self._store(waiting))  # from now on acts by the normalizers that are saved
 
-    def _store(self, segments: list[Segments]) -> None:
-        for part in segments:
+    def _store(self, parts: list[Segments]) -> dict[str, float]:
+        """Make experience part of what is learned from; return what to plot, by tag."""
+        for part in parts:
             self.algorithm.see(part)
             self.replay.add(part)
+        if not (parts and self._learned_rewards):
+            return {}
+        segments = Segments.concatenate(parts)
+        return self._learned_rewards.add(segments, self.algorithm.score(segments))

@@ -392,6 +392,28 @@ class EpisodeRewards:
         return dict(zip(self._tags, np.stack(totals, axis=1), strict=True)) if totals else {}
 
 
+class LearnedRewards:
+    """What the signals that learn give to an episode; what the task pays is counted elsewhere.
+
+    Args:
+        signals: All signals of the behavior.
+    """
+
+    def __init__(self, signals: Sequence[RewardSignal]) -> None:
+        names = [signal.name for signal in signals]
+        self._columns = [i for i, name in enumerate(names) if name != ExtrinsicReward.name]
+        self._of_episodes = EpisodeRewards([names[i] for i in self._columns])
+
+    def __bool__(self) -> bool:
+        """Whether any signal learns."""
+        return bool(self._columns)
+
+    def add(self, segments: Segments, rewards: FloatArray) -> dict[str, float]:
+        """Take in segments and their (N, signals) rewards; return means of ended ones by tag."""
+        totals = self._of_episodes.add(segments, rewards[:, self._columns])
+        return {tag: float(of_episodes.mean()) for tag, of_episodes in totals.items()}
+
+
 class OnPolicyTrainer(Trainer):
     """Collects experience of the present policy, learns from it, drops it, and so on.
 
@@ -408,9 +430,7 @@ class OnPolicyTrainer(Trainer):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._buffer: list[Segments] = []
-        names = [signal.name for signal in self.algorithm.signals]
-        self._learned = [i for i, name in enumerate(names) if name != ExtrinsicReward.name]
-        self._learned_rewards = EpisodeRewards([names[i] for i in self._learned])
+        self._learned_rewards = LearnedRewards(self.algorithm.signals)
 
     def make_algorithm(self, *, device: torch.device, seed: int) -> OnPolicyAlgorithm:
         """Make PPO."""
@@ -437,9 +457,8 @@ class OnPolicyTrainer(Trainer):
     def _learn_from(self, segments: Segments, step: int) -> dict[str, float]:
         """Score experience and update; in the thread of updates if there is one."""
         rewards = self.algorithm.score(segments)
-        of_episodes = self._learned_rewards.add(segments, rewards[:, self._learned])
-        plotted = self.algorithm.update(segments, rewards, step=step)
-        return plotted | {tag: float(totals.mean()) for tag, totals in of_episodes.items()}
+        of_episodes = self._learned_rewards.add(segments, rewards)
+        return self.algorithm.update(segments, rewards, step=step) | of_episodes
 
     @property
     def _n_buffered(self) -> int:
