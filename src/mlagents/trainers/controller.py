@@ -156,6 +156,8 @@ class Controller:
         with hierarchical_timer("trainer_advance"):
             for trainer in self.trainers.values():
                 trainer.advance()
+        if self._is_done():
+            return  # and draw no actions that nobody would take: a resumed run draws them
         if self._begin_lessons():
             for report in reports:
                 self._forget(report.player)

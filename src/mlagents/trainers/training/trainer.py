@@ -241,12 +241,16 @@ class Trainer(ABC):
         self._requests = [request for request in self._requests if request.player != player]
 
     def advance(self) -> None:
-        """Take in finished segments; learn when it is time."""
+        """Take in finished segments; learn when it is time, also from those that are the last."""
         if self._update is not None and self._update.done():
             self.finish_update()
-        self._take_segments()
-        if self.is_learning:
+        if self._inference:
+            self._take_segments()
+        elif self.is_learning:
+            self._take_segments()
             self.learn()
+        else:
+            self._collector.take()  # of agents that go on beside others that learn
 
     def decide(self) -> list[ActionTuple]:
         """Return the actions for every `observe` since the last call, in order."""
@@ -326,7 +330,7 @@ class Trainer(ABC):
 
     def _take_segments(self) -> None:
         segments = self._collector.take()
-        if segments is None or not (self.is_learning or self._inference):
+        if segments is None:
             return
         self._record_episodes(segments)
         if not self._inference:
