@@ -4,7 +4,7 @@ The way back from `spaces.py`: it serves environments that are not ours.
 
 | space | of observations becomes | of actions becomes |
 |---|---|---|
-| `Box`, three axes | an image, channels first; bytes are scaled to [0, 1] | continuous |
+| `Box`, three axes | an image, channels first; bytes stay bytes | continuous |
 | `Box`, otherwise | a vector | continuous: [-1, 1], stretched to the limits if it has them |
 | `Discrete` | a vector, one-hot | a branch |
 | `MultiDiscrete` | a vector, one-hot | branches |
@@ -200,19 +200,20 @@ def _observed_parts(space: Space, path: Path = ()) -> Iterator[_Observed]:
 
 def _observed_image(space: spaces.Box, path: Path, name: str) -> _Observed:
     is_channels_last = space.shape[2] <= space.shape[0]
-    scale = np.float32(1.0 / 255.0 if space.dtype == np.uint8 else 1.0)
+    dtype = np.dtype(np.uint8 if space.dtype == np.uint8 else np.float32)
     shape = (space.shape[2], *space.shape[:2]) if is_channels_last else space.shape
 
-    def convert(batch: NDArray[Any]) -> FloatArray:
+    def convert(batch: NDArray[Any]) -> NDArray[Any]:
         images = np.moveaxis(batch, -1, 1) if is_channels_last else batch
-        return np.ascontiguousarray(images, np.float32) * scale
+        return np.ascontiguousarray(images, dtype)
 
     axes = (
         DimensionProperty.NONE,
         DimensionProperty.TRANSLATIONAL_EQUIVARIANCE,
         DimensionProperty.TRANSLATIONAL_EQUIVARIANCE,
     )
-    return _Observed(path, ObservationSpec(shape, axes, ObservationType.DEFAULT, name), convert)
+    spec = ObservationSpec(shape, axes, ObservationType.DEFAULT, name, dtype)
+    return _Observed(path, spec, convert)
 
 
 def _flat(batch: NDArray[Any]) -> FloatArray:
