@@ -72,11 +72,6 @@ class Task:
     gamma: float = 0.99
     evaluation_areas: int = 50
 
-    def make_env(self, *, seed: int, areas: int) -> BaseEnv:
-        return call_factory(
-            find_factory(self.env), worker_id=0, seed=seed, num_areas=areas, parameters={}
-        )
-
 
 PPO: dict[str, Any] = {
     "learning_rate": 1e-3,
@@ -102,7 +97,7 @@ TASKS = {
         name="Pendulum-v1",
         env="gym:Pendulum-v1",
         trainer="ppo",
-        steps=160_000,
+        steps=100_000,
         areas=4,
         agents=4,
         network={"num_layers": 2, "hidden_units": 64},
@@ -114,7 +109,7 @@ TASKS = {
         name="Pendulum-v1",
         env="gym:Pendulum-v1",
         trainer="sac",
-        steps=8_000,
+        steps=6_000,
         areas=1,
         agents=1,
         network={"num_layers": 2, "hidden_units": 64},
@@ -142,14 +137,14 @@ TASKS = {
         name="3DBall",
         env="3DBall",
         trainer="sac",
-        steps=60_000,
+        steps=30_000,
         areas=1,
         agents=12,
         network={"num_layers": 2, "hidden_units": 64},
         hyperparameters={
-            "learning_rate": 3e-4,
+            "learning_rate": 1e-3,
             "batch_size": 128,
-            "buffer_size": 100_000,
+            "buffer_size": 50_000,
             "buffer_init_steps": 1200,
             "steps_per_update": 6,
         },
@@ -175,9 +170,14 @@ def main() -> None:
             print(f"{name:14}{side:6}{mean:9.1f} ± {spread:5.1f}   ({each})", flush=True)
 
 
+def make_env(task: Task, *, seed: int, areas: int) -> BaseEnv:
+    factory = find_factory(task.env)
+    return call_factory(factory, worker_id=0, seed=seed, num_areas=areas, parameters={})
+
+
 def evaluate(task: Task, act: Act) -> float:
     """Return the mean return of the first episode of every agent."""
-    env = task.make_env(seed=EVALUATION_SEED, areas=task.evaluation_areas)
+    env = make_env(task, seed=EVALUATION_SEED, areas=task.evaluation_areas)
     env.reset()
     (behavior,) = env.behavior_specs
     decisions, terminals = env.get_steps(behavior)
@@ -273,7 +273,7 @@ def stable_baselines_envs(task: Task) -> VecEnv:
     gymnasium_id = task.env.removeprefix("gym:")
     if gymnasium_id != task.env:
         return make_vec_env(gymnasium_id, task.areas)
-    return SB3VecEnv(UnityVectorEnv(lambda seed: task.make_env(seed=seed, areas=task.areas)))
+    return SB3VecEnv(UnityVectorEnv(lambda seed: make_env(task, seed=seed, areas=task.areas)))
 
 
 if __name__ == "__main__":
