@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from guess_environment import GuessEnvironment
-from mlagents.trainers.data.segments import Segments
+from mlagents.trainers.data.segments import SegmentBuffer, Segments
 from mlagents.trainers.exception import UnityTrainerException
 from mlagents.trainers.settings.behavior import BehaviorSettings
 from mlagents.trainers.training.trainer import OnPolicyTrainer
@@ -162,7 +162,7 @@ def test_a_trainer_that_does_not_learn_holds_nothing_back(arguments: dict[str, b
 
     assert not trainer.is_learning
     assert not updates
-    assert trainer._n_buffered <= 64
+    assert trainer._buffer.n_steps <= 64
     assert trainer.step == (1592 // 32 * 32 if arguments else 64)
 
 
@@ -177,7 +177,7 @@ def test_a_restored_trainer_goes_on_as_the_saved_one_would() -> None:
     assert restored.step == saved.step
     for trainer in (saved, restored):
         trainer._collector = make_trainer(env, settings())._collector  # begin with new episodes
-        trainer._buffer.clear()
+        trainer._buffer = SegmentBuffer(256)
         roll(trainer, GuessEnvironment(seed=9), 70)
     for key, value in saved.state()["Policy"].items():
         torch.testing.assert_close(restored.state()["Policy"][key], value, rtol=0, atol=0)

@@ -7,7 +7,7 @@ it.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -69,6 +69,8 @@ class Segments:
     @staticmethod
     def concatenate(parts: Sequence["Segments"]) -> "Segments":
         """Put the segments of several batches one after the other."""
+        if len(parts) == 1:
+            return parts[0]
         joined: dict[str, Any] = {}
         for field in fields(Segments):
             values = [getattr(part, field.name) for part in parts]
@@ -79,6 +81,44 @@ class Segments:
             else:
                 joined[field.name] = np.concatenate(values)
         return Segments(**joined)
+
+
+class SegmentBuffer:
+    """Segments that come one by one and leave together.
+
+    What was observed, which may be many images, is put where it stays as it comes: nothing is held
+    twice when the buffer is full.
+
+    Args:
+        n_steps: How many steps are expected, about.
+    """
+
+    def __init__(self, n_steps: int) -> None:
+        # A sixteenth more, as many agents may end together; what is not written takes no room.
+        self._n_rows = n_steps + n_steps // 16
+        self._obs: list[NDArray[Any]] = []
+        self._others: list[Segments] = []
+        self.n_steps = 0
+
+    def add(self, segments: Segments) -> None:
+        """Put segments behind the others."""
+        start, end = self.n_steps, self.n_steps + segments.n_steps
+        if not self._others:
+            self._obs = [np.empty((self._n_rows, *o.shape[1:]), o.dtype) for o in segments.obs]
+        for i, obs in enumerate(segments.obs):
+            if end <= len(self._obs[i]):
+                self._obs[i][start:end] = obs
+            else:
+                self._obs[i] = np.concatenate([self._obs[i][:start], obs])
+        self.n_steps = end
+        self._others.append(replace(segments, obs=[]))
+
+    def take(self) -> Segments:
+        """Return all segments; the buffer is empty then."""
+        obs = [batch[: self.n_steps] for batch in self._obs]
+        segments = replace(Segments.concatenate(self._others), obs=obs)
+        self._obs, self._others, self.n_steps = [], [], 0
+        return segments
 
 
 def to_columns(rows: FloatArray, length: NDArray[np.int64]) -> FloatArray:

@@ -46,8 +46,9 @@ class _Columns:
     episode_length: NDArray[np.int64]
 
     @classmethod
-    def zeros(cls, spec: BehaviorSpec, n_lanes: int, horizon: int, memory_size: int) -> Self:
-        actions, shape = spec.action_spec, (n_lanes, horizon)
+    def empty(cls, spec: BehaviorSpec, horizon: int, memory_size: int) -> Self:
+        """Make columns of no lane."""
+        actions, shape = spec.action_spec, (0, horizon)
         n_actions, n_branches = actions.continuous_size, actions.discrete_size
         return cls(
             obs=[np.zeros(shape + o.shape, o.dtype) for o in spec.observation_specs],
@@ -58,12 +59,12 @@ class _Columns:
             memory=np.zeros((*shape, memory_size), np.float32),
             reward=np.zeros(shape, np.float32),
             group_reward=np.zeros(shape, np.float32),
-            length=np.zeros(n_lanes, np.int64),
-            is_open=np.zeros(n_lanes, np.bool_),
-            remembered=np.zeros((n_lanes, memory_size), np.float32),
-            episode=np.zeros(n_lanes, np.int64),
-            episode_return=np.zeros(n_lanes, np.float64),
-            episode_length=np.zeros(n_lanes, np.int64),
+            length=np.zeros(0, np.int64),
+            is_open=np.zeros(0, np.bool_),
+            remembered=np.zeros((0, memory_size), np.float32),
+            episode=np.zeros(0, np.int64),
+            episode_return=np.zeros(0, np.float64),
+            episode_length=np.zeros(0, np.int64),
         )
 
     def per_step(self) -> list[NDArray[Any]]:
@@ -71,14 +72,26 @@ class _Columns:
         decided = [self.continuous, self.discrete, self.log_probs, self.action_mask]
         return [*self.obs, self.memory, *decided]
 
-    def append(self, more: Self) -> None:
-        """Add the lanes of `more` behind the present ones."""
+    def extend(self, n_lanes: int) -> None:
+        """Make them so many lanes."""
         for name in (field.name for field in fields(self)):
-            mine, theirs = getattr(self, name), getattr(more, name)
+            held = getattr(self, name)
             if name == "obs":
-                self.obs = [np.concatenate(pair) for pair in zip(mine, theirs, strict=True)]
+                self.obs = [_extended(column, n_lanes) for column in held]
             else:
-                setattr(self, name, np.concatenate((mine, theirs)))
+                setattr(self, name, _extended(held, n_lanes))
+
+    def release(self) -> None:
+        """Give back the room that observations took, but for the first of each lane."""
+        for i, column in enumerate(self.obs):
+            self.obs[i] = np.zeros(column.shape, column.dtype)
+            self.obs[i][:, 0] = column[:, 0]
+
+
+def _extended(column: NDArray[Any], n_lanes: int) -> NDArray[Any]:
+    extended = np.zeros((n_lanes, *column.shape[1:]), column.dtype)  # takes room as it is written
+    extended[: len(column)] = column
+    return extended
 
 
 class Collector:
@@ -91,10 +104,8 @@ class Collector:
     """
 
     def __init__(self, spec: BehaviorSpec, *, time_horizon: int, memory_size: int = 0) -> None:
-        self._spec = spec
         self._horizon = time_horizon
-        self._memory_size = memory_size
-        self._columns = self._new_columns(0)
+        self._columns = _Columns.empty(spec, time_horizon, memory_size)
         self._free: list[int] = []
         self._lane_of: dict[int, dict[AgentId, int]] = {}
         self._episodes = 0
@@ -162,6 +173,7 @@ class Collector:
             self._cut(lanes, [column[at] for column in columns.obs], columns.memory[at])
         for column in columns.per_step():
             column[lanes, 0] = column[at]
+        columns.release()
 
     def forget(self, player: int) -> None:
         """Drop the unfinished segments of a player whose episodes were broken off."""
@@ -178,16 +190,13 @@ class Collector:
         if not self._finished:
             return None
         finished, self._finished = self._finished, []
-        return finished[0] if len(finished) == 1 else Segments.concatenate(finished)
-
-    def _new_columns(self, n_lanes: int) -> _Columns:
-        return _Columns.zeros(self._spec, n_lanes, self._horizon, self._memory_size)
+        return Segments.concatenate(finished)
 
     def _begin(self, lane_of: dict[AgentId, int], agent: AgentId) -> int:
         if not self._free:
             held = len(self._columns.length)
             more = max(held, 16)  # double
-            self._columns.append(self._new_columns(more))
+            self._columns.extend(held + more)
             self._free = list(reversed(range(held, held + more)))
         lane = lane_of[agent] = self._free.pop()
         self._columns.episode[lane] = self._episodes

@@ -17,7 +17,7 @@ from torch import nn
 from mlagents.trainers.algorithms.policy import Policy
 from mlagents.trainers.algorithms.ppo import PPO
 from mlagents.trainers.algorithms.reward_signals import ExtrinsicReward, RewardSignal
-from mlagents.trainers.data.segments import Segments
+from mlagents.trainers.data.segments import SegmentBuffer, Segments
 from mlagents.trainers.exception import UnityTrainerException
 from mlagents.trainers.networks.actor_critic import Actor
 from mlagents.trainers.networks.body import NetworkBody
@@ -433,7 +433,7 @@ class OnPolicyTrainer(Trainer):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._buffer: list[Segments] = []
+        self._buffer = SegmentBuffer(self.settings.hyperparameters.buffer_size)
         self._learned_rewards = LearnedRewards(self.algorithm.signals)
 
     def make_algorithm(self, *, device: torch.device, seed: int) -> OnPolicyAlgorithm:
@@ -442,31 +442,22 @@ class OnPolicyTrainer(Trainer):
 
     def add_experience(self, segments: Segments) -> None:
         """Add to the buffer."""
-        self._buffer.append(segments)
+        self._buffer.add(segments)
 
     def learn(self) -> None:
         """Learn from the buffer when it is full, unfinished segments included, and empty it."""
         size = self.settings.hyperparameters.buffer_size
-        if self._n_buffered + self._collector.n_unfinished < size:
+        if self._buffer.n_steps + self._collector.n_unfinished < size:
             return
         self._collector.cut()
         self._take_segments()
-        self.start_update(partial(self._learn_from, self._take_buffer(), self.step))
-
-    def _take_buffer(self) -> Segments:
-        """Empty the buffer into one batch; of its parts, which may be many images, none is kept."""
-        buffer, self._buffer = self._buffer, []
-        return Segments.concatenate(buffer)
+        self.start_update(partial(self._learn_from, self._buffer.take(), self.step))
 
     def _learn_from(self, segments: Segments, step: int) -> dict[str, float]:
         """Score experience and update; in the thread of updates if there is one."""
         rewards = self.algorithm.score(segments)
         of_episodes = self._learned_rewards.add(segments, rewards)
         return self.algorithm.update(segments, rewards, step=step) | of_episodes
-
-    @property
-    def _n_buffered(self) -> int:
-        return sum(segments.n_steps for segments in self._buffer)
 
 
 def _joined(arrays: list[NDArray[Any]]) -> NDArray[Any]:
