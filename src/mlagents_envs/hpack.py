@@ -10,6 +10,7 @@ Field = tuple[bytes, bytes]
 # does. Every entry counts 32 bytes more than its name and value.
 _TABLE_BYTES = 4096
 _ENTRY_OVERHEAD = 32
+_MAX_REPEATABLE = 2  # a response has two: its headers and its trailers
 
 # Appendix A: "name" or "name: value", from index 1 on.
 _STATIC_TEXT = b"""\
@@ -177,7 +178,8 @@ class Decoder:
         self._table: list[Field] = []  # newest first
         self._table_bytes = 0
         self._table_limit = _TABLE_BYTES
-        self._repeatable: tuple[bytes, dict[bytes, bytes]] | None = None
+        # Blocks of indices alone, as they read until the table changes.
+        self._repeatable: dict[bytes, dict[bytes, bytes]] = {}
 
     def decode(self, block: bytes) -> dict[bytes, bytes]:
         """Return values by name; of a repeated name the last.
@@ -186,10 +188,11 @@ class Decoder:
             ValueError: The block is malformed or too large; the connection's table can no longer
                 be trusted.
         """
-        # A peer that sends the same request over and over soon sends the same block: all indices.
-        if self._repeatable is not None and self._repeatable[0] == block:
-            return self._repeatable[1]
-        repeatable, self._repeatable = True, None
+        # A peer that makes the same call over and over soon sends the same blocks: all indices.
+        known = self._repeatable.get(block)
+        if known is not None:
+            return known
+        repeatable = True
         fields: dict[bytes, bytes] = {}
         list_bytes = 0
         at = 0
@@ -221,7 +224,9 @@ class Decoder:
                 raise ValueError(f"header list of more than {self._max_list_bytes} bytes")
             fields[name] = value
         if repeatable:
-            self._repeatable = block, fields
+            if len(self._repeatable) == _MAX_REPEATABLE:
+                self._repeatable.clear()
+            self._repeatable[block] = fields
         return fields
 
     def _field(self, index: int) -> Field:
@@ -236,6 +241,7 @@ class Decoder:
 
     def _remember(self, name: bytes, value: bytes) -> None:
         """Put a field in front, dropping the oldest as needed: all, if it is too large itself."""
+        self._repeatable.clear()
         self._table.insert(0, (name, value))
         self._table_bytes += len(name) + len(value) + _ENTRY_OVERHEAD
         self._evict()
@@ -243,6 +249,7 @@ class Decoder:
     def _resize(self, limit: int) -> None:
         if limit > _TABLE_BYTES:
             raise ValueError(f"table size {limit} is above {_TABLE_BYTES}")
+        self._repeatable.clear()
         self._table_limit = limit
         self._evict()
 

@@ -64,6 +64,15 @@ def test_the_same_block_means_the_same_until_the_table_changes():
     decoder.decode(b"\x40\x01b\x012")
     assert decoder.decode(b"\xbe") == {b"b": b"2"}
     assert decoder.decode(b"\xbf") == {b"a": b"1"}
+    for _ in range(2):  # more blocks in turn than are kept
+        assert decoder.decode(b"\x82") == {b":method": b"GET"}
+        assert decoder.decode(b"\x83") == {b":method": b"POST"}
+        assert decoder.decode(b"\xbe") == {b"b": b"2"}
+        assert decoder.decode(b"\xbf") == {b"a": b"1"}
+    decoder.decode(b"\x3f\x03")  # a table of 34 bytes holds the newest alone
+    assert decoder.decode(b"\xbe") == {b"b": b"2"}
+    with pytest.raises(ValueError, match="in no table"):
+        decoder.decode(b"\xbf")
 
 
 def test_oldest_fields_make_room():
