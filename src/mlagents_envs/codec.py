@@ -537,58 +537,71 @@ def _refuse_size(column: _Column) -> NoReturn:
 
 def _encode_steps(spec: BehaviorSpec, decisions: DecisionSteps, terminals: TerminalSteps) -> bytes:
     """Write a list of agents: those that ended, then those that ask."""
-    heads = [
-        AgentInfoProto(reward=reward, done=True, max_step_reached=interrupted, id=agent_id)
-        for reward, interrupted, agent_id in zip(
-            terminals.reward.tolist(),
-            terminals.interrupted.tolist(),
-            terminals.agent_id.tolist(),
-            strict=True,
-        )
-    ] + [
-        AgentInfoProto(reward=reward, id=agent_id, action_mask=mask)
-        for reward, agent_id, mask in zip(
-            decisions.reward.tolist(),
-            decisions.agent_id.tolist(),
-            _encode_masks(decisions),
-            strict=True,
-        )
-    ]
-    agents: list[tuple[bytes, int, float]] = []
-    for steps in (terminals, decisions):
-        agents += zip(
-            _encode_observations(spec.observation_specs, steps.obs, len(steps)),
-            steps.group_id.tolist(),
-            steps.group_reward.tolist(),
-            strict=True,
-        )
-    return b"".join(
-        field(
-            1,
-            head.SerializeToString()
-            + observations
-            + AgentInfoProto(group_id=group_id, group_reward=group_reward).SerializeToString(),
-        )
-        for head, (observations, group_id, group_reward) in zip(heads, agents, strict=True)
+    ends = [_INTERRUPTED if ended else _ENDED for ended in terminals.interrupted.tolist()]
+    return _encode_agents(
+        spec.observation_specs, terminals, ends, [b""] * len(terminals)
+    ) + _encode_agents(
+        spec.observation_specs, decisions, [b""] * len(decisions), _encode_masks(decisions)
     )
 
 
+_ENDED: bytes = AgentInfoProto(done=True).SerializeToString()
+_INTERRUPTED: bytes = AgentInfoProto(done=True, max_step_reached=True).SerializeToString()
+
+
+def _encode_agents(
+    specs: Sequence[ObservationSpec],
+    steps: DecisionSteps | TerminalSteps,
+    ends: list[bytes],
+    masks: list[bytes],
+) -> bytes:
+    """Write a list of agents, the fields of each in the order of their numbers."""
+    if not len(steps):
+        return b""
+    observations = [
+        _encode_images(spec, batch) if _is_compressed(spec) else _encode_numbers(spec, batch)
+        for spec, batch in zip(specs, steps.obs, strict=True)
+    ]
+    agents = zip(
+        _encode_floats(7, steps.reward),
+        ends,
+        _encode_ids(10, steps.agent_id),
+        masks,
+        *observations,
+        _encode_ids(14, steps.group_id),
+        _encode_floats(15, steps.group_reward),
+        strict=True,
+    )
+    return b"".join([field(1, b"".join(fields)) for fields in agents])
+
+
+def _encode_floats(number: int, values: FloatArray) -> list[bytes]:
+    """Return a float field of every agent; zeros are not written."""
+    if not values.any():
+        return [b""] * len(values)
+    key, zero = bytes((number << 3 | 5,)), bytes(_F32.itemsize)
+    return [b"" if row == zero else key + row for row in _float_rows(values)]
+
+
+def _encode_ids(number: int, ids: IntArray) -> list[bytes]:
+    """Return an integer field of every agent; zeros are not written."""
+    key = bytes((number << 3,))
+    return [key + varint(value) if value else b"" for value in ids.tolist()]
+
+
 def _encode_masks(decisions: DecisionSteps) -> list[bytes]:
+    """Return the mask of every agent; one that forbids nothing is not written."""
     if decisions.action_mask is None:
         return [b""] * len(decisions)
     forbidden = np.concatenate(decisions.action_mask, axis=1)
-    return [row.tobytes() if row.any() else b"" for row in forbidden]
+    return [field(11, row.tobytes()) if row.any() else b"" for row in forbidden]
 
 
-def _encode_observations(
-    specs: Sequence[ObservationSpec], obs: Sequence[NDArray[Any]], n_agents: int
-) -> list[bytes]:
-    """Return the `observations` field of every agent."""
-    columns = [
-        _encode_images(spec, batch) if _is_compressed(spec) else _encode_numbers(spec, batch)
-        for spec, batch in zip(specs, obs, strict=True)
-    ]
-    return [b"".join(row) for row in zip([b""] * n_agents, *columns, strict=True)]
+def _float_rows(batch: NDArray[Any]) -> list[bytes]:
+    """Return the numbers of every agent of (N, ...)."""
+    numbers = batch.astype(_F32, copy=False).tobytes()
+    size = len(numbers) // len(batch)
+    return [numbers[row * size : (row + 1) * size] for row in range(len(batch))]
 
 
 def _is_compressed(spec: ObservationSpec) -> bool:
@@ -605,15 +618,8 @@ def _encode_images(spec: ObservationSpec, batch: NDArray[np.uint8]) -> list[byte
 
 def _encode_numbers(spec: ObservationSpec, batch: NDArray[Any]) -> list[bytes]:
     """Return one observation of every agent: the same bytes, but for its numbers."""
-    n_agents = len(batch)
     before, after = _observation_frame(spec)
-    numbers = np.ascontiguousarray(batch, _F32).reshape(n_agents, math.prod(spec.shape))
-    columns = [
-        np.tile(np.frombuffer(before, np.uint8), (n_agents, 1)),
-        numbers.view(np.uint8),
-        np.tile(np.frombuffer(after, np.uint8), (n_agents, 1)),
-    ]
-    return [row.tobytes() for row in np.concatenate(columns, axis=1)]
+    return [before + numbers + after for numbers in _float_rows(batch)]
 
 
 @lru_cache
