@@ -57,7 +57,7 @@ class OutputDecoder:
         output = decode_output(message, specs, self._images)
         if output.specs:
             self._layouts.clear()  # they know nothing of the new behavior
-        elif len(message) == len(self._previous):
+        elif len(message) == len(self._previous) and not _ends_any(output):
             self._learn(message, output, specs)
         self._previous = message if len(message) <= _MAX_MESSAGE_BYTES else b""
         return output
@@ -220,11 +220,14 @@ def _learn_layout(
     return _Layout(is_fixed, (original & is_fixed).tobytes(), batches, nobody)
 
 
+def _ends_any(output: Output) -> bool:
+    return any(len(terminals) for _, terminals in output.steps.values())
+
+
 def _is_common(agent: Any, spec: BehaviorSpec) -> bool:
     """Whether an agent is of the kind worth a layout, and `_change_...` can change its numbers."""
     return (
-        not agent.done
-        and all(_is_ordinary(reward) for reward in (agent.reward, agent.group_reward))
+        all(_is_ordinary(reward) for reward in (agent.reward, agent.group_reward))
         and len(agent.action_mask) in (0, sum(spec.action_spec.discrete_branches))
         and all(
             len(observation.shape) < 3 and math.prod(observation.shape)
