@@ -150,6 +150,9 @@ class RpcCommunicator(Communicator):
         self._watch(alarm)
         deadline = time.monotonic() + timeout_s
         message = self._next_message()
+        if message is None and timeout_s == 0 and self._peer is not None:
+            self._read_peer(self._peer, deadline)  # as a rule it is there: no need to ask
+            message = self._next_message()
         try:
             while message is None:
                 if not self._handle(wait(self._selector, deadline), deadline):

@@ -314,7 +314,6 @@ class SubprocessEnvManager(EnvManager):
             self._begin_reset(player)
             return
         self._learn_specs(player)
-        self._watch(player, ())
         player.phase = _Phase.DONE
         player.has_ever_reported = True
         if player.failure is not None:
@@ -401,7 +400,10 @@ class SubprocessEnvManager(EnvManager):
                 self._replace_stopped()
             now = time.monotonic()
             for player in self._players:
-                if player.owes_answer and (player in ready or player.deadline_s <= now):
+                if not player.owes_answer:
+                    if player in ready:  # out of turn: it will be listened to in its turn
+                        self._watch(player, ())
+                elif player in ready or player.deadline_s <= now:
                     self._guard(player, self._advance)
         self._left_at_s = time.monotonic()
 
