@@ -338,7 +338,9 @@ def _decode_steps(
     ended = [agent.done for agent in agents]
     going: Any = slice(None)
     gone: Any = slice(0, 0)
-    if any(ended):
+    if all(ended):
+        going, gone = gone, going
+    elif any(ended):
         gone, going = np.flatnonzero(ended), np.flatnonzero(np.logical_not(ended))
     asking = [agent for agent in agents if not agent.done]
     interrupted = [agent.max_step_reached for agent in agents if agent.done]
