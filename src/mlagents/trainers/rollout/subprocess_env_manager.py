@@ -124,6 +124,7 @@ class _Player:
         deadline_s: When it must have answered, while it connects or is busy.
         is_forgiven: Whether that deadline passed once while nobody listened.
         is_new: Whether the next report comes from a reset.
+        n_behaviors: How many the process has announced.
         must_reset: Whether it shall reset instead of reporting what it is busy with.
         has_ever_reported: Whether it ever came as far as that.
         watched: The descriptors that are registered for it.
@@ -140,6 +141,7 @@ class _Player:
         self.deadline_s = 0.0
         self.is_forgiven = False
         self.is_new = True
+        self.n_behaviors = 0
         self.must_reset = False
         self.has_ever_reported = False
         self.watched: tuple[int, ...] = ()
@@ -279,6 +281,7 @@ class SubprocessEnvManager(EnvManager):
         _send_parameters(player, self._parameters)
         player.phase = _Phase.CONNECTING
         player.is_new = True
+        player.n_behaviors = 0
         self._expect_answer(player)
 
     def _begin_reset(self, player: _Player) -> None:
@@ -321,9 +324,13 @@ class SubprocessEnvManager(EnvManager):
             logger.info(f"Player {player.worker} plays again.")
 
     def _learn_specs(self, player: _Player) -> None:
-        for name, spec in player.env.behavior_specs.items():
+        specs = player.env.behavior_specs
+        if len(specs) == player.n_behaviors:
+            return
+        player.n_behaviors = len(specs)
+        for name, spec in specs.items():
             known = self._specs.setdefault(name, spec)
-            if spec is not known and spec != known:
+            if spec != known:
                 raise UnityException(
                     f"player {player.worker} announced behavior {name!r} as {spec}; before, it was "
                     f"{known}. All players must be the same environment."
