@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
+Indices = NDArray[np.intp]
 
 X, Z = 0, 1
 LOW, HIGH = 0, 1
@@ -58,6 +59,12 @@ def in_frame(heading: Array, vector: Array) -> Array:
     """Return (2, ..., N) how far vectors go to the right of a heading, and how far forward."""
     (x, z), (v_x, v_z) = heading, vector
     return np.array([v_x * z - v_z * x, v_x * x + v_z * z])
+
+
+def dot(one: Array, other: Array) -> Array:
+    """Return the scalar products of (2, ...) vectors."""
+    product: Array = one[X] * other[X] + one[Z] * other[Z]
+    return product
 
 
 class Body(NamedTuple):
@@ -153,10 +160,14 @@ class Bodies:
         extent = self.extent()
         limits = self._limits(extent) if self._has_walls else None
         contacts = self._contacts(extent) if len(self._first) else None
+        if limits is None and contacts is None:
+            self.position += self.velocity * STEP_S
+            return
 
         # Of the motion in this step, and what remains: (2, 2, B, N).
         velocities = np.array([self.velocity, self.velocity])
-        rounds = [] if contacts is None else self._rounds(contacts)
+        n_touched = self.touching.sum(axis=0)
+        rounds = [] if contacts is None else self._rounds(contacts, n_touched)
         for iteration in range(ITERATIONS):
             for contact in rounds:
                 self._settle(contact, velocities)
@@ -166,9 +177,10 @@ class Bodies:
             if limits is None and len(rounds) < 2:
                 break
             if iteration == 0:
-                n_touched = self.touching.sum(axis=0) + self.touching_walls.any(axis=(0, 1, 2))
+                if limits is not None:
+                    n_touched += self.touching_walls.any(axis=(0, 1, 2))
                 is_crowded = n_touched > 1
-                rounds = [r for c in rounds if len((r := c.only(is_crowded[c.area])).area)]
+                rounds = [r for c in rounds if (r := c.only(is_crowded[c.area])).area.size]
             if not rounds:
                 break
         self.position += velocities[0] * STEP_S
@@ -189,62 +201,62 @@ class Bodies:
 
     def _contacts(self, extent: Array) -> "_Contacts | None":
         """Find which pairs touch, of bodies that reach (2, B, N) so far in x and z."""
-        (first_at, second_at), (first, second) = (
-            (array.take(self._first, axis=1), array.take(self._second, axis=1))
-            for array in (self.position, extent)
+        apart, reach = (
+            combine(array.take(self._second, axis=1), array.take(self._first, axis=1))
+            for combine, array in ((np.subtract, self.position), (np.add, extent))
         )
-        apart = second_at - first_at
-        reach = first + second + CONTACT_OFFSET_M
-        is_near = np.logical_and(*(np.abs(apart) < reach)) & self.is_solid
-        self.touching[:] = False
-        pair, area = is_near.nonzero()
-        if pair.size == 0:
+        right, ahead = np.abs(apart) < reach + CONTACT_OFFSET_M
+        self.touching.fill(False)
+        near = np.flatnonzero(right & ahead & self.is_solid)
+        if near.size == 0:
             return None
-        gap, normal = self._across(pair, area, apart[:, pair, area])
+        n_areas = self.touching.shape[1]
+        pair, area = np.divmod(near, n_areas)
+        first, second = (body[pair] * n_areas + area for body in (self._first, self._second))
+        gap, normal = self._across(first, second, apart.reshape(2, -1).take(near, axis=1))
         is_touching = gap < CONTACT_OFFSET_M
         if not np.count_nonzero(is_touching):
             return None
-        contacts = _Contacts(pair, area, normal, _least_speeds(gap)).only(is_touching)
-        self.touching[contacts.pair, contacts.area] = True
-        return contacts
+        self.touching.reshape(-1)[near] = is_touching
+        shares = self._shares.take(pair, axis=1)
+        return _Contacts(area, first, second, shares, normal, _least_speeds(gap)).only(is_touching)
 
-    def _rounds(self, contacts: "_Contacts") -> list["_Contacts"]:
-        """Part contacts so that those of an area are settled one after the other."""
-        place = self.touching.cumsum(axis=0)[contacts.pair, contacts.area]
-        most = place.max()
-        return [contacts.only(place == k) for k in range(1, most + 1)] if most > 1 else [contacts]
+    def _rounds(self, contacts: "_Contacts", n_touched: Indices) -> list["_Contacts"]:
+        """Part contacts so that those of an area, (N,) of them, are settled one after the other."""
+        most = n_touched.max()
+        if most < 2:
+            return [contacts]
+        place = self.touching.cumsum(axis=0)[self.touching]
+        return [contacts.only(place == k) for k in range(1, most + 1)]
 
-    def _across(
-        self, pair: NDArray[np.intp], area: NDArray[np.intp], apart: Array
-    ) -> tuple[Array, Array]:
+    def _across(self, first: Indices, second: Indices, apart: Array) -> tuple[Array, Array]:
         """Return (n,) gaps, negative in overlaps, and (2, n) unit vectors across them.
 
         Of the four directions in which the faces of two boxes look, the gap is widest, or the
         overlap least, in one; that is where they touch.
 
         Args:
-            pair: Indices of n pairs.
-            area: Indices of their areas.
+            first: Indices of n bodies among those of all areas.
+            second: Those next to them.
             apart: (2, n) from the first body's centre to the second's.
         """
-        (first, half_first), (second, half_second) = (
-            (self.heading[:, body, area], self.half[:, body, area])
-            for body in (self._first[pair], self._second[pair])
-        )
-        crossed, parallel = np.abs(in_frame(second, first))
+        heading, half = self.heading.reshape(2, -1), self.half.reshape(2, -1)
+        half_first, half_second = half.take(first, axis=1), half.take(second, axis=1)
+        towards_first, towards_second = heading.take(first, axis=1), heading.take(second, axis=1)
+        crossed, parallel = np.abs(in_frame(towards_second, towards_first))
         # What a box reaches in the directions of the other's faces.
         reach_second = half_second * parallel + half_second[::-1] * crossed
         reach_first = half_first * parallel + half_first[::-1] * crossed
         gaps = np.concatenate(
             [
-                np.abs(in_frame(first, apart)) - half_first - reach_second,
-                np.abs(in_frame(second, apart)) - half_second - reach_first,
+                np.abs(in_frame(towards_first, apart)) - half_first - reach_second,
+                np.abs(in_frame(towards_second, apart)) - half_second - reach_first,
             ]
         )  # (4, n): right and ahead of the first, then of the second
         widest = gaps.argmax(axis=0)
         ahead = widest % 2
-        normal = along(np.where(widest < 2, first, second), ahead, 1 - ahead)
-        normal *= np.where(np.einsum("kn,kn->n", normal, apart) < 0.0, -1.0, 1.0)
+        normal = along(np.where(widest < 2, towards_first, towards_second), ahead, 1 - ahead)
+        normal *= np.where(dot(normal, apart) < 0.0, -1.0, 1.0)
         return gaps.max(axis=0), normal
 
     def _settle(self, contacts: "_Contacts", velocities: Array) -> None:
@@ -254,17 +266,20 @@ class Bodies:
             contacts: At most one of an area.
             velocities: Changed in place.
         """
-        pair, area, (n_x, n_z), wanted = contacts
-        first, second = self._first[pair], self._second[pair]
-        apart = velocities[:, :, second, area] - velocities[:, :, first, area]
+        _, first, second, (share_first, share_second), (n_x, n_z), wanted = contacts
+        of_bodies = velocities.reshape(4, -1)
+        of_first, of_second = of_bodies.take(first, axis=1), of_bodies.take(second, axis=1)
+        apart = (of_second - of_first).reshape(2, 2, -1)
         x, z = apart[:, X], apart[:, Z]
         push = np.maximum(wanted - (x * n_x + z * n_z), 0.0)
         limit = self._friction * push
         brake = np.minimum(np.maximum(z * n_x - x * n_z, -limit), limit)
-        change = np.array([push * n_x + brake * n_z, push * n_z - brake * n_x]).swapaxes(0, 1)
-        share_first, share_second = self._shares[:, pair]
-        velocities[:, :, first, area] -= change * share_first
-        velocities[:, :, second, area] += change * share_second
+        change = np.empty_like(apart)
+        change[:, X] = push * n_x + brake * n_z
+        change[:, Z] = push * n_z - brake * n_x
+        change = change.reshape(4, -1)
+        of_bodies[:, first] = of_first - change * share_first
+        of_bodies[:, second] = of_second + change * share_second
 
     def _stop(self, velocities: Array, limits: Array) -> None:
         """Stop, in place, (2, 2, B, N) velocities at walls; what that takes presses and rubs.
@@ -285,21 +300,25 @@ class _Contacts(NamedTuple):
     """How the bodies of n pairs touch.
 
     Attributes:
-        pair: (n,) indices of the pairs, ascending.
         area: (n,) indices of the areas they are in.
+        first: (n,) indices of the first bodies among those of all areas, which are (B, N).
+        second: (n,) of the second.
+        shares: (2, n) what a push does to either, of what it does to both together.
         normal: (2, n) unit vectors from the first body to the second.
         wanted: (2, n) least speed of parting, in this step and after it.
     """
 
-    pair: NDArray[np.intp]
-    area: NDArray[np.intp]
+    area: Indices
+    first: Indices
+    second: Indices
+    shares: Array
     normal: Array
     wanted: Array
 
     def only(self, chosen: Mask) -> "_Contacts":
         """Return those that are chosen, (n,)."""
-        pair, area, normal, wanted = self
-        return _Contacts(pair[chosen], area[chosen], normal[:, chosen], wanted[:, chosen])
+        (which,) = chosen.nonzero()
+        return _Contacts(*(value.take(which, axis=-1) for value in self))
 
 
 def _least_speeds(gap: Array) -> Array:
@@ -363,7 +382,7 @@ class Rays(NamedTuple):
         face = np.where(self.direction > 0.0, high - radius, low + radius)
         travel = (face - self.origin) * self.inverse
         travel[travel < 0.0] = np.inf
-        nearest: Array = np.minimum(*travel)
+        nearest: Array = np.minimum(travel[X], travel[Z])
         return nearest
 
     def to_boxes(self, centre: Array, half: Array, radius: ArrayLike) -> Array:
@@ -374,9 +393,11 @@ class Rays(NamedTuple):
             half: Half their lengths, likewise.
             radius: Of the spheres, or (K, 1, 1) where that differs by box.
         """
-        near, course = self._near(centre, half, radius)
+        near, solid, course = self._near(centre, half, radius)
         travel = np.full((centre.shape[1], *self.direction.shape[1:]), np.inf)
-        travel[near] = enter_boxes(*course, np.broadcast_to(radius, travel.shape)[near])
+        if np.ndim(radius):
+            radius = np.ravel(radius).take(solid // travel.shape[2])
+        travel.reshape(-1)[near] = enter_boxes(*course, radius)
         return travel
 
     def to_solids(
@@ -399,42 +420,53 @@ class Rays(NamedTuple):
             flights: F heights, (N,), at which the spheres start, and by how much they rise in a
                 metre. Those that start below a box miss it.
         """
-        near, course = self._near(centre, half, radius)
-        box, _, area = near
-        low, high = low[box, area], high[box, area]
+        near, solid, course = self._near(centre, half, radius)
+        n = low.shape[1]
+        low, high = low.reshape(-1).take(solid), high.reshape(-1).take(solid)
         travel = np.full((len(flights), centre.shape[1], *self.direction.shape[1:]), np.inf)
         for flight, (height, slope) in enumerate(flights):
-            start = height[area]
-            found = np.zeros(len(box))
+            start = height.take(solid % n)
+            beside = np.maximum(low - start, start - high)
+            (level,) = (beside < radius).nonzero()
+            if level.size == 0:
+                continue
+            its_course = [value.take(level, axis=1) for value in course]
+            start, its_low, its_high = (value.take(level) for value in (start, low, high))
+            found = enter_boxes(*its_course, radius_at_edge(radius, beside.take(level)))
             # Farther on, a sphere is higher, and what it meets is narrower. As slopes are small,
             # two more looks find where.
-            for _ in range(3 if slope else 1):
+            for _ in range(2 if slope else 0):
                 at = start + slope * found
-                beside = np.maximum(low - at, at - high)
-                found = enter_boxes(*course, radius_at_edge(radius, beside))
+                beside = np.maximum(its_low - at, at - its_high)
+                found = enter_boxes(*its_course, radius_at_edge(radius, beside))
                 found[beside >= radius] = np.inf
-            travel[flight][near] = found
+            travel[flight].reshape(-1)[near.take(level)] = found
         return travel
 
     def _near(
         self, centre: Array, half: Array, radius: ArrayLike
-    ) -> tuple[tuple[NDArray[np.intp], ...], tuple[Array, Array, Array]]:
+    ) -> tuple[Indices, Indices, tuple[Array, Array, Array]]:
         """Find which rays meet boxes that are larger by the radius, with sharp corners.
 
         Returns:
-            Indices of box, ray and area, n of each; and what `enter_boxes` takes but the radius.
+            Indices into (K, R, N) and into (K, N), n of each; and what `enter_boxes` takes but the
+            radius.
         """
-        offset = self.origin[:, None] - centre[:, :, None]  # (2, K, 1, N)
-        half = half[:, :, None]
+        offset = self.origin - centre  # (2, K, N)
+        half = half + np.zeros_like(offset)
         inverse = self.inverse[:, None]
-        middle = -offset * inverse
-        span = (half + np.asarray(radius, np.float64)) * np.abs(inverse)
-        leave = np.minimum(*(middle + span))
-        near = np.nonzero((np.maximum(*(middle - span)) <= leave) & (leave >= 0.0))
-        box, ray, area = near
-        half = np.broadcast_to(half, offset.shape)
-        offset, half = (value[:, box, 0, area] for value in (offset, half))
-        return near, (offset, self.direction[:, ray, area], half)
+        middle = -offset[:, :, None] * inverse
+        span = (half[:, :, None] + np.asarray(radius, np.float64)) * np.abs(inverse)
+        enter, leave = middle - span, middle + span
+        leave = np.minimum(leave[X], leave[Z])
+        is_near = (np.maximum(enter[X], enter[Z]) <= leave) & (leave >= 0.0)
+        near = np.flatnonzero(is_near)
+        n_rays, n = is_near.shape[1:]
+        box, ray = np.divmod(near, n_rays * n)
+        solid = box * n + ray % n
+        direction = self.direction.reshape(2, -1).take(ray, axis=1)
+        offset, half = (value.reshape(2, -1).take(solid, axis=1) for value in (offset, half))
+        return near, solid, (offset, direction, half)
 
     def to_discs(self, centre: Array, radius: ArrayLike) -> Array:
         """Return (K, R, N) how far it is to K discs; infinite where it misses.
@@ -466,14 +498,15 @@ def enter_boxes(offset: Array, direction: Array, half: Array, radius: float | Ar
     """
     inverse = 1.0 / (direction + np.copysign(_TINY, direction))
     middle, span = -offset * inverse, (half + radius) * np.abs(inverse)
-    enter, leave = np.maximum(*(middle - span)), np.minimum(*(middle + span))
+    enter, leave = middle - span, middle + span
+    enter, leave = np.maximum(enter[X], enter[Z]), np.minimum(leave[X], leave[Z])
     start = np.maximum(enter, 0.0)
     point = offset + direction * start
     beyond = np.abs(point) - half
-    approach = -np.einsum("kn,kn->n", beyond * np.sign(point), direction)
-    square = approach**2 - np.einsum("kn,kn->n", beyond, beyond) + np.square(radius)
+    approach = -dot(beyond * np.sign(point), direction)
+    square = approach**2 - dot(beyond, beyond) + np.square(radius)
     to_arc = approach - np.sqrt(np.maximum(square, 0.0))
-    at_corner = (beyond > 0.0).all(axis=0)
+    at_corner = (beyond[X] > 0.0) & (beyond[Z] > 0.0)
     is_met = np.where(at_corner, (square >= 0.0) & (to_arc >= 0.0), enter >= 0.0)
     is_met &= enter <= leave
     return np.where(is_met, np.where(at_corner, start + to_arc, enter), np.inf)

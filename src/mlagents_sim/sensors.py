@@ -4,6 +4,7 @@ Source: example environments, sections 1.4 and 1.5.
 """
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
@@ -15,9 +16,7 @@ from mlagents_envs.base_env import (
     ObservationSpec,
     ObservationType,
 )
-from mlagents_sim.planar import Array, Mask, X, Z, in_frame
-
-Indices = NDArray[np.intp]
+from mlagents_sim.planar import Array, Indices, Mask, X, Z, in_frame
 
 
 class RaySensor:
@@ -55,18 +54,25 @@ class RaySensor:
         return ObservationSpec.vector(self.size, name)
 
     def observe(self, travels: Sequence[Array], tags: Sequence[int]) -> FloatArray:
-        """Encode how far it is to things, each (R, N), of these tags: (N, size)."""
-        n_rays, n = travels[0].shape
-        nearest, tag = travels[0], np.full((n_rays, n), tags[0])
-        for travel, its_tag in zip(travels[1:], tags[1:], strict=True):
-            is_nearer = travel < nearest
-            nearest = np.where(is_nearer, travel, nearest)
-            tag[is_nearer] = its_tag
-        tag[nearest > self._length] = self._n_tags
+        """Encode how far it is to things, each (R, N), of these tags: (N, size).
+
+        The rays may be those of several such sensors, one after the other; so is the result.
+
+        Args:
+            travels: Along each ray; of things equally far, the first is seen.
+            tags: All different.
+        """
+        nearest = reduce(np.minimum, travels)
+        n_rays, n = nearest.shape
         seen = np.zeros((n, n_rays, self._n_tags + 2), np.float32)
+        is_met = nearest <= self._length
+        seen[:, :, -2] = ~is_met.T
         seen[:, :, -1] = np.minimum(nearest / self._length, 1.0).T
-        np.put_along_axis(seen, tag.T[..., None], 1.0, axis=2)
-        return seen.reshape(n, self.size)
+        for travel, tag in zip(travels, tags, strict=True):
+            is_this = is_met & (travel == nearest)
+            seen[:, :, tag] = is_this.T
+            is_met ^= is_this
+        return seen.reshape(n, -1)
 
 
 class Marks(NamedTuple):

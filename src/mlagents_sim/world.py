@@ -409,7 +409,7 @@ class World(BaseEnv):
         reward = self.reward[agents].copy()
         self.reward[agents] = 0.0
         return DecisionSteps(
-            obs=list[NDArray[Any]](self.observe(agents)),
+            obs=list(self.observe(agents)),
             reward=reward,
             agent_id=agent_id,
             action_mask=self.masks(agents) if self._branches else None,
@@ -421,7 +421,7 @@ class World(BaseEnv):
         agent_id = self.agent_id[agents]
         n = len(agent_id)
         return TerminalSteps(
-            obs=list[NDArray[Any]](self.observe(agents)),
+            obs=list(self.observe(agents)),
             reward=self.reward[agents],
             interrupted=np.full(n, interrupted),
             agent_id=agent_id,

@@ -1,0 +1,194 @@
+"""Plays worlds at random for a long time, looks at every step, and compares the end with the start.
+
+Tests play a little, `scripts/play_long` as long as asked. A world runs as one area of its own; at
+every decision all numbers must be finite, and now and then all bodies in their arena. What bodies do
+is averaged over stretches of play: those of the last tenth must be like those of the first.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlagents_envs.base_env import ActionTuple
+from mlagents_sim.catalog import CATALOG
+from mlagents_sim.examples import hallway, push_block, sorter, wall_jump
+from mlagents_sim.examples.ball_3d import FALLEN_ASIDE_M, FALLEN_BELOW_M, START_HEIGHT_M, Ball3D
+from mlagents_sim.examples.basic import CELLS, Basic
+from mlagents_sim.examples.food_collector import WALLS_M, FoodCollector
+from mlagents_sim.examples.grid_world import GridWorld
+from mlagents_sim.planar import STEP_S
+from mlagents_sim.world import World
+
+Array = NDArray[np.float64]
+
+STRETCHES = 200
+"""That a play is parted into; of tenths of them the means are compared."""
+LOOK_EVERY = 10
+"""Decisions from one look at the bodies to the next."""
+MOST_BEYOND_M = 2.0
+"""How far a body may be outside when an agent decides: what it moves or falls in a step or two."""
+MOST_DRIFT = 6.0
+"""Difference of first and last tenth, in standard errors, that is not chance."""
+LEAST_HOURS = 8.0
+"""Of play whose stretches outlast any episode, so that each tells something of its own."""
+
+
+class Play(NamedTuple):
+    """What was seen of a world.
+
+    Attributes:
+        hours: Simulated.
+        episodes: That ended.
+        beyond_m: How far the farthest body was outside the arena, negative if always inside.
+        drift: Largest difference of a quantity's mean or mean square between the first and the
+            last tenth, in standard errors.
+        quantity: Which.
+    """
+
+    hours: float
+    episodes: int
+    beyond_m: float
+    drift: float
+    quantity: str
+
+    def faults(self) -> list[str]:
+        """Say what is wrong."""
+        found = []
+        if self.beyond_m > MOST_BEYOND_M:
+            found.append(f"a body was {self.beyond_m:.2f} m outside")
+        if self.hours > LEAST_HOURS and self.drift > MOST_DRIFT:
+            found.append(f"{self.quantity} drifts by {self.drift:.1f} standard errors")
+        return found
+
+
+def smallest(name: str, seed: int) -> World:
+    """Make one area of a world, of one agent or of those who share a floor."""
+    world = type(CATALOG[name].make())
+    assert issubclass(world, World)
+    alone = {"agents_per_area": getattr(world, "n_members", 1)}
+    made: World = type(world.__name__, (world,), alone)(seed=seed)
+    return made
+
+
+def decisions_of(world: World, hours: float) -> int:
+    """Return how many decisions so many hours of a world's clock are."""
+    return round(hours * 3600.0 / (world.decision_period_steps * STEP_S))
+
+
+def play(world: World, n_decisions: int, seed: int) -> Play:
+    """Play at random; raise if a number is not finite."""
+    rng = np.random.default_rng(seed)
+    per_stretch = max(n_decisions // STRETCHES, 1)
+    moments: dict[str, list[Array]] = {}
+    episodes, beyond_m = 0, -math.inf
+    world.reset()
+    for _ in range(STRETCHES):
+        sums: dict[str, Array] = {}
+        drawn = world.behavior_spec.action_spec.random_action(per_stretch * world.n_agents, rng)
+        for at in range(per_stretch):
+            act(world, drawn, at)
+            episodes += step(world)
+            if at % LOOK_EVERY:
+                continue
+            beyond_m = max(beyond_m, beyond(world))
+            for quantity, value in quantities(world).items():
+                moment = np.array([np.mean(value), np.mean(np.square(value))])
+                assert np.isfinite(moment).all(), f"{quantity} is {value}"
+                sums[quantity] = sums.get(quantity, 0.0) + moment
+        for quantity, total in sums.items():
+            moments.setdefault(quantity, []).append(total / math.ceil(per_stretch / LOOK_EVERY))
+    drifts = {quantity: drift(np.array(means)) for quantity, means in moments.items()}
+    worst = max(drifts, key=drifts.__getitem__)
+    hours = STRETCHES * per_stretch * world.decision_period_steps * STEP_S / 3600.0
+    return Play(hours, episodes, beyond_m, drifts[worst], worst)
+
+
+def act(world: World, drawn: ActionTuple, at: int) -> None:
+    """Set the `at`-th of the drawn actions for whoever asks."""
+    row = at * world.n_agents
+    for name in world.behavior_specs:
+        end = row + len(world.get_steps(name)[0])
+        world.set_actions(name, ActionTuple(drawn.continuous[row:end], drawn.discrete[row:end]))
+        row = end
+
+
+def step(world: World) -> int:
+    """Step until somebody asks; return how many episodes ended; raise unless all is finite."""
+    ended = 0
+    while True:
+        world.step()
+        is_asked = False
+        for name in world.behavior_specs:
+            decisions, terminals = world.get_steps(name)
+            for steps in (decisions, terminals):
+                assert all(np.isfinite(obs).all() for obs in steps.obs), f"{name} sees {steps.obs}"
+                assert np.isfinite(steps.reward).all(), f"{name} is rewarded {steps.reward}"
+            ended += len(terminals)
+            is_asked |= len(decisions) > 0
+        if is_asked:
+            return ended
+
+
+def beyond(world: World) -> float:
+    """Return how far the farthest body is outside the arena, in m or cells; negative if inside."""
+    match world:
+        case Ball3D():
+            x, y, z = np.abs(world.ball[0])
+            above = world.ball[0, 1] - START_HEIGHT_M
+            below = -world.ball[0, 1] - FALLEN_BELOW_M
+            outside = [x - FALLEN_ASIDE_M, z - FALLEN_ASIDE_M, above, below]
+        case push_block.PushBlock() | hallway.Hallway():
+            module = push_block if isinstance(world, push_block.PushBlock) else hallway
+            low, high = (np.reshape(v, (2, 1, 1)) for v in (module.ROOM_LOW, module.ROOM_HIGH))
+            place, extent = world.bodies.position, world.bodies.extent()
+            outside = [low - place + extent, place + extent - high]
+        case sorter.Sorter():
+            outside = [np.hypot(*world.bodies.position[:, sorter.AGENT]) - sorter.RADIUS_M]
+        case wall_jump._OverWalls():
+            loose = world.bodies.position[:, : wall_jump.WALL]
+            aside = np.abs(loose - wall_jump.PLATFORM_AT[:, None]) - wall_jump.PLATFORM_HALF_M
+            below = wall_jump.PLATFORM_TOP_M - world.height
+            outside = [aside, below, world.height - 10.0]
+        case FoodCollector():
+            outside = [np.abs(world.bodies.position) + world.bodies.extent() - WALLS_M]
+        case GridWorld():
+            outside = [-world.place, world.place - world.size[:, None] + 1]
+        case Basic():
+            outside = [-world.cell, world.cell - CELLS + 1]
+        case _:
+            return -math.inf
+    return float(max(np.max(value) for value in outside))
+
+
+def quantities(world: World) -> dict[str, NDArray[np.generic]]:
+    """Return what should go on as it began: arrays by name."""
+    steps = [world.get_steps(name)[0] for name in world.behavior_specs]
+    found: dict[str, NDArray[np.generic]] = {
+        "reward": np.concatenate([batch.reward for batch in steps])
+    }
+    match world:
+        case Ball3D():
+            (x, y, z), velocity, spin = world.ball
+            found |= {"x": x, "y": y, "z": z, "speed": velocity, "spin": spin}
+        case GridWorld():
+            found |= {"place": world.place}
+        case Basic():
+            found |= {"cell": world.cell}
+        case _ if hasattr(world, "bodies"):
+            (x, z), velocity = world.bodies.position, world.bodies.velocity
+            found |= {"x": x, "z": z, "speed": velocity, "heading": world.bodies.heading[0, 0]}
+            length = np.hypot(*world.bodies.heading)
+            assert np.abs(length - 1.0).max() < 1e-6, f"headings are {length} long"
+        case _:
+            found |= {"observation": steps[0].obs[0]}
+    return found
+
+
+def drift(means: Array) -> float:
+    """Return how far (stretches, 2) means of first and last tenth differ, in standard errors."""
+    tenth = len(means) // 10
+    first, last = means[:tenth], means[-tenth:]
+    error = np.sqrt((first.var(axis=0, ddof=1) + last.var(axis=0, ddof=1)) / tenth)
+    return float((np.abs(last.mean(axis=0) - first.mean(axis=0)) / (error + 1e-12)).max())
