@@ -170,8 +170,8 @@ class World(BaseEnv):
         """
         if len(agents) == 0:
             return
-        for report, its_agents in self._by_behavior(agents):
-            report.ended.append(self._terminal_steps(its_agents, interrupted=interrupted))
+        for report, its_agents, obs in self._seen_by_behavior(agents):
+            report.ended.append(self._terminal_steps(its_agents, obs, interrupted=interrupted))
         self.reward[agents] = 0.0
         self._begin(agents)
 
@@ -346,14 +346,22 @@ class World(BaseEnv):
         report = self._reports.get(behavior_name)
         return DecisionSteps.empty(self.behavior_spec) if report is None else report.decisions
 
-    def _by_behavior(self, agents: Agents) -> Iterable[tuple["_Report", Agents]]:
-        """Part agents by their behaviors; those of whom there are none are left out."""
+    def _seen_by_behavior(
+        self, agents: Agents
+    ) -> Iterable[tuple["_Report", Agents, list[NDArray[Any]]]]:
+        """Observe what agents see; part them by their behaviors, but for those of no agent."""
+        obs: list[NDArray[Any]] = list(self.observe(agents))
         reports = list(self._reports.values())
         if len(reports) == 1:
-            return [(reports[0], agents)]
+            return [(reports[0], agents, obs)]
+        behavior = self.behavior[agents]
         indices = np.arange(self.n_agents)[agents]
-        behavior = self.behavior[indices]
-        return [(reports[k], indices[behavior == k]) for k in np.unique(behavior)]
+        rows_of = [np.flatnonzero(behavior == k) for k in range(len(reports))]
+        return [
+            (report, indices[rows], [batch[rows] for batch in obs])
+            for report, rows in zip(reports, rows_of, strict=True)
+            if rows.size
+        ]
 
     def _check_values(self, behavior_name: BehaviorName, action: ActionTuple) -> None:
         """Raise unless every action is a number or a choice that exists."""
@@ -396,20 +404,18 @@ class World(BaseEnv):
         for report in reports:
             report.next()
         if asking is not None:
-            for report, agents in self._by_behavior(asking):
+            for report, agents, obs in self._seen_by_behavior(asking):
                 report.asking = agents
-                report.decisions = self._decision_steps(agents)
+                report.decisions = self._decision_steps(agents, obs)
         return True
 
-    def _decision_steps(self, agents: Agents) -> DecisionSteps:
+    def _decision_steps(self, agents: Agents, obs: list[NDArray[Any]]) -> DecisionSteps:
         agent_id = self.agent_id[agents].copy()
         n = len(agent_id)
-        if n == 0:
-            return DecisionSteps.empty(self.behavior_spec)
         reward = self.reward[agents].copy()
         self.reward[agents] = 0.0
         return DecisionSteps(
-            obs=list(self.observe(agents)),
+            obs=obs,
             reward=reward,
             agent_id=agent_id,
             action_mask=self.masks(agents) if self._branches else None,
@@ -417,11 +423,13 @@ class World(BaseEnv):
             group_reward=np.zeros(n, np.float32),
         )
 
-    def _terminal_steps(self, agents: Agents, *, interrupted: bool) -> TerminalSteps:
+    def _terminal_steps(
+        self, agents: Agents, obs: list[NDArray[Any]], *, interrupted: bool
+    ) -> TerminalSteps:
         agent_id = self.agent_id[agents]
         n = len(agent_id)
         return TerminalSteps(
-            obs=list(self.observe(agents)),
+            obs=obs,
             reward=self.reward[agents],
             interrupted=np.full(n, interrupted),
             agent_id=agent_id,

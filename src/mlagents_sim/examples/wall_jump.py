@@ -41,7 +41,7 @@ AGENT_ON_BLOCK, AGENT_ON_WALL, BLOCK_ON_WALL = range(3)
 # (nothing, left, right). Pushes are in parts of the fastest.
 FORWARD = np.array([0.0, 1.0, -1.0])
 TURN_RAD = np.radians([0.0, -6.0, 6.0])
-TURN_SINE, TURN_COSINE = np.sin(TURN_RAD), np.cos(TURN_RAD)
+TURN = np.array([np.sin(TURN_RAD), np.cos(TURN_RAD)])
 RIGHT = np.array([0.0, -0.6, 0.6])
 PUSH_M_S = 3.0
 PUSH_IN_THE_AIR = 0.5
@@ -68,9 +68,6 @@ GOAL_AT = np.reshape(GOAL_CENTRE, (2, 1))
 HALVES = np.transpose([WALL_HALF, GOAL_HALF, BLOCK_HALF])[..., None]
 STAND_HALVES = np.transpose([[PLATFORM_HALF_M] * 2, BLOCK_HALF, WALL_HALF])[..., None]
 """Of platform, block and wall."""
-# Of goal and block.
-BOTTOMS = np.array([[GOAL_LOW_M], [BLOCK_LOW_M]])
-TOPS = np.array([[GOAL_HIGH_M], [BLOCK_HIGH_M]])
 AGENT_HALF_M = 0.5
 AGENT_KG, BLOCK_KG = 25.0, 10.0
 AGENT_DRAG = 2.0
@@ -142,12 +139,15 @@ class _OverWalls(World):
         self._tops = np.tile([[PLATFORM_TOP_M], [BLOCK_HIGH_M], [0.0]], n)
         self._below_feet = np.zeros((3, n))
         self._below_centre = np.zeros((3, n))
+        # Of what rays see, in the order of the tags.
+        self._seen_low = np.tile([[0.0], [GOAL_LOW_M], [BLOCK_LOW_M]], n)
+        self._seen_high = np.tile([[0.0], [GOAL_HIGH_M], [BLOCK_HIGH_M]], n)
         self._gravity = np.zeros(n)
         self._jump_from = np.zeros(n)
         self._jump_steps = np.zeros(n, np.intp)  # left of a jump
         self._forward = np.zeros(n)
         self._right = np.zeros(n)
-        self._turn = np.zeros(n, np.intp)
+        self._turn = np.zeros((2, n))  # sine and cosine of that in a step
         self._wants_to_jump = np.zeros(n, np.bool_)
         self._raised, self._level = (FrameStack(RAYS.spec(""), STACKED, n) for _ in range(2))
         self._places = FrameStack(PLACE, STACKED, n)
@@ -165,7 +165,11 @@ class _OverWalls(World):
         """Put up the wall, the block before it and the agent at the near end."""
         bodies = self.bodies
         n = len(self.agent_id[agents])
-        self._tops[WALL, agents] = self._choose_walls(agents) / 2.0
+        wall_top = self._choose_walls(agents) / 2.0
+        self._tops[WALL, agents] = wall_top
+        self._seen_high[WALL_TAG, agents] = wall_top
+        self._seen_low[WALL_TAG, agents] = -wall_top
+        bodies.is_solid[BLOCK_ON_WALL, agents] = wall_top > BLOCK_LOW_M
         self._gravity[agents] = self.parameters.draw("gravity", n)
         self._jump_steps[agents] = 0
         drawn = self.rng.uniform(-1.0, 1.0, (3, n))
@@ -185,34 +189,24 @@ class _OverWalls(World):
         position = self.bodies.position[:, :, agents]
         height = self.height[agents]
         rays = Rays.cast(position[:, AGENT], self.bodies.heading[:, AGENT, agents], RAYS.directions)
-        # Wall, goal and block, as their tags are.
-        centre = np.stack(
-            [
-                position[:, WALL],
-                np.broadcast_to(GOAL_AT, position[:, WALL].shape),
-                position[:, BLOCK],
-            ],
-            axis=1,
-        )
-        high = np.stack([self.wall_top[agents], *np.tile(TOPS, len(height))])
-        low = np.stack([-self.wall_top[agents], *np.tile(BOTTOMS, len(height))])
+        centre = np.empty((2, 3, len(height)))
+        centre[:, WALL_TAG] = position[:, WALL]
+        centre[:, GOAL_TAG] = GOAL_AT
+        centre[:, BLOCK_TAG] = position[:, BLOCK]
+        low, high = self._seen_low[:, agents], self._seen_high[:, agents]
         flights = [(height + RAISED_START_M, RAISED_SLOPE), (height, 0.0)]
         travels = rays.to_solids(centre, HALVES, low, high, RAY_RADIUS_M, flights)
-        raised, level = (
-            RAYS.observe(list(travel), [WALL_TAG, GOAL_TAG, BLOCK_TAG]) for travel in travels
-        )
-        place = np.stack(
-            [
-                (position[X, AGENT] - PLATFORM_CENTRE[X]) / PLACE_SCALE_M,
-                height / PLACE_SCALE_M,
-                (position[Z, AGENT] - PLATFORM_CENTRE[Z]) / PLACE_SCALE_M,
-                self._feels_ground()[agents],
-            ],
-            axis=1,
-        ).astype(np.float32)
+        # Both sensors at once: as if one had the rays of both.
+        by_tag = [travel.reshape(-1, len(height)) for travel in travels.swapaxes(0, 1)]
+        seen = RAYS.observe(by_tag, [WALL_TAG, GOAL_TAG, BLOCK_TAG])
+        place = np.empty((len(height), PLACE.shape[0]), np.float32)
+        place[:, 0] = (position[X, AGENT] - PLATFORM_CENTRE[X]) / PLACE_SCALE_M
+        place[:, 1] = height / PLACE_SCALE_M
+        place[:, 2] = (position[Z, AGENT] - PLATFORM_CENTRE[Z]) / PLACE_SCALE_M
+        place[:, 3] = self._feels_ground()[agents]
         return [
-            self._raised.add(agents, raised),
-            self._level.add(agents, level),
+            self._raised.add(agents, seen[:, : RAYS.size]),
+            self._level.add(agents, seen[:, RAYS.size :]),
             self._places.add(agents, place),
         ]
 
@@ -221,14 +215,16 @@ class _OverWalls(World):
         ahead, turn, aside, jump = action.discrete.T
         self._forward[agents] = np.where(aside == 0, FORWARD[ahead], 0.0)
         self._right[agents] = RIGHT[aside]
-        self._turn[agents] = turn
+        self._turn[:, agents] = TURN[:, turn]
         self._wants_to_jump[agents] = jump == 1
 
     def act(self) -> None:
         """Turn, push and jump; time costs; see who or whose block is off the platform."""
         bodies = self.bodies
-        carries = self._carries()
-        is_on_ground = carries.any(axis=0)
+        velocity, heading = bodies.velocity[:, AGENT], bodies.heading[:, AGENT]
+        on_platform, on_block, on_wall = self._carries()
+        is_braked = on_platform | on_wall
+        is_on_ground = is_braked | on_block
         begins = self._wants_to_jump & (self._jump_steps <= 0)
         if np.count_nonzero(begins):
             begins &= self._feels_ground()
@@ -236,16 +232,18 @@ class _OverWalls(World):
             self._jump_from[begins] = self.height[begins]
 
         part = np.where(is_on_ground, 1.0, PUSH_IN_THE_AIR)
-        push = along(bodies.heading[:, AGENT], self._forward * part, self._right * part)
-        heading = bodies.heading[:, AGENT]
-        heading[:] = turned(heading, TURN_SINE[self._turn], TURN_COSINE[self._turn])
+        push = along(heading, self._forward * part, self._right * part)
+        heading[:] = turned(heading, *self._turn)
         jumps = self._jump_steps > 0
         if np.count_nonzero(jumps):
-            self._jump(np.flatnonzero(jumps), push)
-        bodies.velocity[:, AGENT] += push * PUSH_M_S
+            self._jump(jumps.nonzero()[0], push)
+        velocity += push * PUSH_M_S
         self.climb -= np.where(jumps | is_on_ground, 0.0, FALLING_M_S2 * STEP_S)
         self._jump_steps -= 1
-        self._rub(*carries)
+        bodies.braking[AGENT] = FRICTION * self._gravity * is_braked
+        is_carried = on_block & ~is_braked
+        if np.count_nonzero(is_carried):
+            self._drag_blocks(is_carried.nonzero()[0])
 
         self.reward -= 0.0005
         is_off = np.abs(bodies.position[:, :WALL] - PLATFORM_AT[:, None]) > PLATFORM_HALF_M
@@ -260,7 +258,6 @@ class _OverWalls(World):
         bottom = self.height - AGENT_HALF_M
         bodies.is_solid[AGENT_ON_BLOCK] = bottom < BLOCK_HIGH_M - STEP_UP_M
         bodies.is_solid[AGENT_ON_WALL] = bottom < self.wall_top - STEP_UP_M
-        bodies.is_solid[BLOCK_ON_WALL] = self.wall_top > BLOCK_LOW_M
         bodies.move()
         self._look_down(ALL)
         self.climb = (self.climb - self._gravity * STEP_S) * (1.0 - AGENT_DRAG * STEP_S)
@@ -268,8 +265,8 @@ class _OverWalls(World):
         tops = self._below_feet
         ground = np.where(tops < bottom + STEP_UP_M, tops, -np.inf).max(axis=0)
         lands = self.height - AGENT_HALF_M < ground
-        self.height[lands] = ground[lands] + AGENT_HALF_M
-        self.climb[lands] = 0.0
+        np.copyto(self.height, ground + AGENT_HALF_M, where=lands)
+        np.copyto(self.climb, 0.0, where=lands)
 
         arrived = self._in_goal()
         if arrived.size:
@@ -288,22 +285,19 @@ class _OverWalls(World):
     def _jump(self, agents: NDArray[np.intp], push: Array) -> None:
         """Move the velocity of these agents towards what a jump aims at."""
         velocity = self.bodies.velocity[:, AGENT]
-        now = np.array([*velocity[:, agents], self.climb[agents]])
-        rise = self._jump_from[agents] + JUMP_HEIGHT_M - self.height[agents]
-        change = JUMP_SPEED_PER_M * np.array([*push[:, agents], rise]) - now
-        size = np.sqrt(np.einsum("kn,kn->n", change, change))
+        now, aim = np.empty((2, 3, len(agents)))
+        now[:2], now[2] = velocity.take(agents, axis=1), self.climb.take(agents)
+        rise = self._jump_from.take(agents) + JUMP_HEIGHT_M - self.height.take(agents)
+        aim[:2], aim[2] = push.take(agents, axis=1), rise
+        change = JUMP_SPEED_PER_M * aim - now
+        size = np.sqrt((change * change).sum(axis=0))
         now += change * (JUMP_CHANGE_M_S / np.maximum(size, JUMP_CHANGE_M_S))
         velocity[:, agents] = now[:2]
         self.climb[agents] = now[2]
 
-    def _rub(self, on_platform: BoolArray, on_block: BoolArray, on_wall: BoolArray) -> None:
-        """Let what an agent stands on brake it; a block is dragged along instead."""
+    def _drag_blocks(self, agents: NDArray[np.intp]) -> None:
+        """Let the blocks that these agents stand on go along with them."""
         bodies = self.bodies
-        is_braked = on_platform | on_wall
-        bodies.braking[AGENT] = FRICTION * self._gravity * is_braked
-        agents = np.flatnonzero(on_block & ~is_braked)
-        if agents.size == 0:
-            return
         # What friction takes off the slip in a step, or all of it.
         slip = bodies.velocity[:, AGENT, agents] - bodies.velocity[:, BLOCK, agents]
         most = FRICTION * self._gravity[agents] * STEP_S * (1.0 + AGENT_KG / BLOCK_KG)
@@ -322,8 +316,9 @@ class _OverWalls(World):
         beside = np.abs(apart, out=apart)
         beside -= STAND_HALVES
         # How far from its centre an agent can stand on something.
-        foot = np.abs(heading[:, AGENT]).sum(axis=0) * AGENT_HALF_M - NARROWER_M
-        farthest = np.maximum(*beside)
+        across, ahead = np.abs(heading[:, AGENT])
+        foot = (across + ahead) * AGENT_HALF_M - NARROWER_M
+        farthest = np.maximum(beside[X], beside[Z])
         tops = self._tops[:, agents]
         self._below_feet[:, agents] = np.where(farthest < foot, tops, -np.inf)
         self._below_centre[:, agents] = np.where(farthest < 0.0, tops, -np.inf)
@@ -343,9 +338,8 @@ class _OverWalls(World):
     def _in_goal(self) -> NDArray[np.intp]:
         """Return the indices of the agents that reach into the goal."""
         z = self.bodies.position[Z, AGENT]
-        agents: NDArray[np.intp] = np.flatnonzero(
-            z > GOAL_CENTRE[Z] - GOAL_HALF[Z] - 2.0 * AGENT_HALF_M
-        )
+        is_near = z > GOAL_CENTRE[Z] - GOAL_HALF[Z] - 2.0 * AGENT_HALF_M
+        agents: NDArray[np.intp] = is_near.nonzero()[0]
         if agents.size == 0:
             return agents
         apart = np.abs(self.bodies.position[:, AGENT, agents] - GOAL_AT)
