@@ -153,19 +153,20 @@ class Bodies:
 
     def move(self) -> None:
         """Let a step pass."""
-        self.velocity *= np.maximum(1.0 - self.drag * STEP_S, 0.0)
-        speed = np.hypot(*self.velocity) + _TINY
-        self.velocity *= np.maximum(1.0 - self.braking * STEP_S / speed, 0.0)
+        velocity = self.velocity
+        velocity *= np.maximum(1.0 - self.drag * STEP_S, 0.0)
+        speed = np.hypot(velocity[X], velocity[Z]) + _TINY
+        velocity *= np.maximum(1.0 - self.braking * STEP_S / speed, 0.0)
 
         extent = self.extent()
         limits = self._limits(extent) if self._has_walls else None
         contacts = self._contacts(extent) if len(self._first) else None
         if limits is None and contacts is None:
-            self.position += self.velocity * STEP_S
+            self.position += velocity * STEP_S
             return
 
         # Of the motion in this step, and what remains: (2, 2, B, N).
-        velocities = np.array([self.velocity, self.velocity])
+        velocities = np.array([velocity, velocity])
         n_touched = self.touching.sum(axis=0)
         rounds = [] if contacts is None else self._rounds(contacts, n_touched)
         for iteration in range(ITERATIONS):
@@ -201,18 +202,17 @@ class Bodies:
 
     def _contacts(self, extent: Array) -> "_Contacts | None":
         """Find which pairs touch, of bodies that reach (2, B, N) so far in x and z."""
-        apart, reach = (
-            combine(array.take(self._second, axis=1), array.take(self._first, axis=1))
-            for combine, array in ((np.subtract, self.position), (np.add, extent))
-        )
-        right, ahead = np.abs(apart) < reach + CONTACT_OFFSET_M
+        first, second = self._first, self._second
+        apart = self.position.take(second, axis=1) - self.position.take(first, axis=1)
+        reach = extent.take(first, axis=1) + extent.take(second, axis=1) + CONTACT_OFFSET_M
+        is_near = np.abs(apart) < reach
         self.touching.fill(False)
-        near = np.flatnonzero(right & ahead & self.is_solid)
+        (near,) = (is_near[X] & is_near[Z] & self.is_solid).reshape(-1).nonzero()
         if near.size == 0:
             return None
         n_areas = self.touching.shape[1]
         pair, area = np.divmod(near, n_areas)
-        first, second = (body[pair] * n_areas + area for body in (self._first, self._second))
+        first, second = first.take(pair) * n_areas + area, second.take(pair) * n_areas + area
         gap, normal = self._across(first, second, apart.reshape(2, -1).take(near, axis=1))
         is_touching = gap < CONTACT_OFFSET_M
         if not np.count_nonzero(is_touching):
@@ -254,7 +254,7 @@ class Bodies:
             ]
         )  # (4, n): right and ahead of the first, then of the second
         widest = gaps.argmax(axis=0)
-        ahead = widest % 2
+        ahead = (widest % 2).astype(np.float64)
         normal = along(np.where(widest < 2, towards_first, towards_second), ahead, 1 - ahead)
         normal *= np.where(dot(normal, apart) < 0.0, -1.0, 1.0)
         return gaps.max(axis=0), normal
@@ -318,7 +318,9 @@ class _Contacts(NamedTuple):
     def only(self, chosen: Mask) -> "_Contacts":
         """Return those that are chosen, (n,)."""
         (which,) = chosen.nonzero()
-        return _Contacts(*(value.take(which, axis=-1) for value in self))
+        if which.size == chosen.size:
+            return self
+        return _Contacts(*[value.take(which, axis=-1) for value in self])
 
 
 def _least_speeds(gap: Array) -> Array:
