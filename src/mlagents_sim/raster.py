@@ -112,13 +112,16 @@ def polygon(camera: Camera, corners: Array) -> Runs:
     (u, v, w), (next_u, next_v, next_w) = point, np.roll(point, -1, axis=1)
     edge = np.array([v * next_w - w * next_v, w * next_u - u * next_w, u * next_v - v * next_u])
     is_seen = (edge[:, 0] * point[:, 2]).sum(axis=0) > 0.0
-    a, b, c = edge[..., None]  # each (K, F, N, 1)
+    # Not where all corners are more than a pixel beyond the same side of the picture.
+    is_seen &= ~((u < -w).all(axis=0) | (u > camera.width * w).all(axis=0))
+    is_seen &= ~((v < -w).all(axis=0) | (v > camera.height * w).all(axis=0))
+    a, b, c = edge[:, :, is_seen, None]  # each (K, S, 1)
     row = np.arange(camera.height)
     with np.errstate(divide="ignore", invalid="ignore"):
-        crossing = -(b * row + c) / (a + 0.0)  # (K, F, N, H); + 0.0 as -0.0 has the wrong sign
+        crossing = -(b * row + c) / (a + 0.0)  # (K, S, H); + 0.0 as -0.0 has the wrong sign
     first = np.fmax.reduce(np.where(a >= 0.0, crossing, -np.inf))
     last = np.fmin.reduce(np.where(a < 0.0, crossing, np.inf))
-    return _runs(camera, first, last, is_seen[..., None])
+    return _runs(camera, is_seen, first, last)
 
 
 def sphere(camera: Camera, centre: Array, radius: Array) -> Runs:
@@ -134,7 +137,9 @@ def sphere(camera: Camera, centre: Array, radius: Array) -> Runs:
     point = camera.points(centre)
     linear = camera.matrix[:, :3]
     spread = radius**2 * np.einsum("rkn,ckn->rcn", linear, linear)[:, :, None]
-    (p, q, r), (_, s, t), (_, _, u) = (point[:, None] * point - spread)[..., None]
+    is_seen = (point[2] > 0.0) & (point[2] ** 2 > spread[2, 2])  # before the eye
+    dual = (point[:, None] * point - spread)[:, :, is_seen, None]
+    (p, q, r), (_, s, t), (_, _, u) = dual  # each (S, 1)
     # The adjugate of the symmetric matrix, which is its inverse but for a factor.
     a, b, d = s * u - t * t, r * t - q * u, q * t - r * s
     c, e, f = p * u - r * r, q * r - p * t, p * s - q * q
@@ -142,22 +147,20 @@ def sphere(camera: Camera, centre: Array, radius: Array) -> Runs:
     row = np.arange(camera.height)
     half = b * row + d
     square = half**2 - a * (c * row**2 + 2.0 * e * row + f)
-    is_before_the_eye = (point[2] > 0.0) & (point[2] ** 2 > spread[2, 2])
     root = np.sqrt(np.maximum(square, 0.0))
-    with np.errstate(divide="ignore", invalid="ignore"):  # an eye inside a sphere sees nothing
-        first, last = (root - half) / a, (-root - half) / a
-    return _runs(camera, first, last, is_before_the_eye[..., None] & (square >= 0.0))
+    first, last = (root - half) / a, np.where(square >= 0.0, (-root - half) / a, -1.0)
+    return _runs(camera, is_seen, first, last)
 
 
-def _runs(camera: Camera, first: Array, last: Array, is_seen: NDArray[np.bool_]) -> Runs:
-    """Round and cut to the picture what lies between two columns, (..., H), if it is seen."""
+def _runs(camera: Camera, is_seen: NDArray[np.bool_], first: Array, last: Array) -> Runs:
+    """Round and cut to the picture what lies between two columns, (S, H), of the (F, N) seen."""
     begin = np.minimum(np.maximum(np.ceil(first), 0.0), camera.width)
-    end = np.where(is_seen, np.minimum(np.floor(last) + 1.0, camera.width), 0.0)
+    end = np.minimum(np.floor(last) + 1.0, camera.width)
     is_filled = begin < end
-    return Runs(
-        np.where(is_filled, begin, 0.0).astype(np.int16),
-        np.where(is_filled, end, 0.0).astype(np.int16),
-    )
+    runs = Runs(*np.zeros((2, *is_seen.shape, camera.height), np.int16))
+    runs.first[is_seen] = begin * is_filled
+    runs.end[is_seen] = end * is_filled
+    return runs
 
 
 def box_faces(centre: Array, axes: Array, half_edges: Array) -> tuple[Array, Array]:
@@ -193,23 +196,30 @@ def _face_corners() -> Array:
 _FACE_CORNERS = _face_corners()
 
 
-def paint(images: Pixels, runs: Runs, colours: Pixels) -> None:
+def paint(
+    images: Pixels, runs: Runs, colours: Pixels, scene: NDArray[np.intp] | None = None
+) -> None:
     """Paint shapes over each other, in the order in which they come.
 
     Args:
         images: (N, 3, H, W), written to.
         runs: Which pixels of each shape.
         colours: (F, N, 3), or what can be broadcast to it.
+        scene: (S,) of which image each shape is, for runs of (1, S, H); else each has its column.
     """
-    colours = np.broadcast_to(colours, (*runs.first.shape[:2], 3))
-    for first, end, colour in zip(*runs, colours, strict=True):
-        is_filled = first < end
-        rows = np.flatnonzero(is_filled.any(axis=0))
-        if len(rows) == 0:
-            continue
-        # Only the window that holds the shape in any of the scenes.
-        window = slice(rows[0], rows[-1] + 1)
-        left, right = first[is_filled].min(), end.max()
-        column = np.arange(left, right)
-        mask = (column >= first[:, window, None]) & (column < end[:, window, None])
-        np.copyto(images[:, :, window, left:right], colour[..., None, None], where=mask[:, None])
+    n_rows, width = images.shape[2:]
+    length = (runs.end - runs.first).reshape(-1)
+    run = length.nonzero()[0]
+    if run.size == 0:
+        return
+    shape, row = np.divmod(run, n_rows)
+    image = shape % len(images) if scene is None else scene[shape]
+    start = (image * (3 * n_rows) + row) * width + runs.first.reshape(-1)[run]
+    # The pixels of all runs in a row; of several colours of a pixel, the last one stays.
+    length = length[run].astype(np.intp)
+    end = length.cumsum()
+    pixel = (start - end + length).repeat(length) + np.arange(end[-1])
+    colours = np.broadcast_to(colours, (*runs.first.shape[:2], 3)).reshape(-1, 3)[shape]
+    for channel in range(3):
+        images.reshape(-1)[pixel] = colours[:, channel].repeat(length)
+        pixel += n_rows * width

@@ -85,25 +85,24 @@ class Visual3DBall(Ball3D):
         n = ball.shape[1]
         corners, normals = box_faces(np.zeros((3, n)), frame, np.full(3, HALF_EDGE_M))
         brightness = SHADE + (1.0 - SHADE) * np.maximum(np.einsum("c,cfn->fn", LIGHT, normals), 0.0)
-        round_ball = sphere(CAMERA, ball[:, None], self._radius[None, agents])
         # What is beyond a face that the eye is beyond, too, is before the cube.
         is_beyond = np.einsum("cfn,cn->fn", normals, ball) > HALF_EDGE_M
         is_before = (is_beyond & (np.einsum("cfn,cn->fn", normals, EYE_M) > HALF_EDGE_M)).any(
             axis=0
         )
 
+        ball_first, ball_end = sphere(CAMERA, ball[:, None], self._radius[None, agents])
+        face_first, face_end = polygon(CAMERA, corners)
+        before = is_before[:, None]
+        runs = Runs(
+            np.concatenate([ball_first * ~before, face_first, ball_first * before]),
+            np.concatenate([ball_end * ~before, face_end, ball_end * before]),
+        )
+        colours = np.empty((8, n, 3), np.uint8)
+        colours[[0, 7]] = BALL_COLOUR
+        colours[1:7] = brightness[..., None] * CUBE_COLOUR
+
         pictures = np.empty((n, *PICTURE.shape), np.uint8)
         pictures[:] = SKY_COLOUR[:, None, None]
-        paint(pictures, _where(round_ball, ~is_before), BALL_COLOUR)
-        paint(
-            pictures,
-            polygon(CAMERA, corners),
-            (brightness[..., None] * CUBE_COLOUR).astype(np.uint8),
-        )
-        paint(pictures, _where(round_ball, is_before), BALL_COLOUR)
+        paint(pictures, runs, colours)
         return pictures
-
-
-def _where(runs: Runs, is_there: NDArray[np.bool_]) -> Runs:
-    """Leave a shape out of all scenes but these, (N,)."""
-    return Runs(runs.first * is_there[:, None], runs.end * is_there[:, None])

@@ -1,7 +1,7 @@
 """Visual Food Collector: gather good food, seen by a camera."""
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,6 +55,24 @@ GOOD_FOOD, BAD_FOOD, AGENT, FROZEN = (
 )
 
 
+class Shapes(NamedTuple):
+    """S shapes, each seen by one of n agents.
+
+    Attributes:
+        agent: (S,) indices of who sees them.
+        first: (S, H) as of `Runs`.
+        end: (S, H), likewise.
+        colour: (S, 3).
+        distance: (S,) to their middles.
+    """
+
+    agent: NDArray[np.intp]
+    first: NDArray[np.int16]
+    end: NDArray[np.int16]
+    colour: Pixels
+    distance: Array
+
+
 class VisualFoodCollector(FoodCollector):
     """Two areas of four agents as those of `GridFoodCollector`, who see by a camera.
 
@@ -91,17 +109,12 @@ class VisualFoodCollector(FoodCollector):
         paint(pictures, self._walls(area, member), WALL)
 
         shapes = [self._food(area, member), self._others(area, member)]
-        first, end, colour, distance = (
+        agent, first, end, colour, distance = (
             np.concatenate(parts) for parts in zip(*shapes, strict=True)
         )
-        # Shapes that are not seen come first; those that nobody sees are left out.
-        is_seen = (end > 0).any(axis=2)
-        order = np.where(is_seen, -distance, -np.inf).argsort(axis=0)
-        order = order[len(order) - is_seen.sum(axis=0).max(initial=0) :, :, None]
-        first, end, colour = (
-            np.take_along_axis(array, order, axis=0) for array in (first, end, colour)
-        )
-        paint(pictures, Runs(first, end), colour)
+        order = np.argsort(-distance)
+        runs = Runs(first[None, order], end[None, order])
+        paint(pictures, runs, colour[order], agent[order])
         return pictures
 
     def _from_eyes(
@@ -125,43 +138,46 @@ class VisualFoodCollector(FoodCollector):
         right_bottom, right_top = (np.roll(edge, -1, axis=1) for edge in (bottom, top))
         return polygon(CAMERA, np.stack([bottom, top, right_top, right_bottom], axis=1))
 
-    def _food(
-        self, area: NDArray[np.intp], member: NDArray[np.intp]
-    ) -> tuple[NDArray[np.int16], NDArray[np.int16], Pixels, Array]:
-        """Return first and end of `Runs`, colours and distances of the food that may be seen."""
+    def _food(self, area: NDArray[np.intp], member: NDArray[np.intp]) -> Shapes:
+        """Find the food that may be seen."""
         place = self._from_eyes(area, member, self.food[:, :, area], FOOD_RADIUS_M)
-        right, _, ahead = place
-        # A sphere is seen if it reaches over the planes at either side of the picture.
-        beyond = np.abs(right) * math.cos(HALF_VIEW_RAD) - ahead * math.sin(HALF_VIEW_RAD)
-        is_near = (beyond < FOOD_RADIUS_M) & (self.falling[:, area] == 0)
-        most = is_near.sum(axis=0).max(initial=0)
-        food = (~is_near).argsort(axis=0, kind="stable")[:most]
-        place = np.take_along_axis(place, food[None], axis=1)
-        is_near = np.take_along_axis(is_near, food, axis=0)
-        first, end = sphere(CAMERA, place, np.full(food.shape, FOOD_RADIUS_M))
-        first, end = first * is_near[..., None], end * is_near[..., None]
-        colour = np.where(GOOD[food][..., None], GOOD_FOOD, BAD_FOOD)
-        return first, end, colour, np.sqrt((place * place).sum(axis=0))
+        is_near = _may_be_seen(place, FOOD_RADIUS_M) & (self.falling[:, area] == 0)
+        food, agent = is_near.nonzero()
+        place = place[:, food, agent]
+        runs = sphere(CAMERA, place[:, None], np.full((1, len(food)), FOOD_RADIUS_M))
+        colour = np.where(GOOD[food, None], GOOD_FOOD, BAD_FOOD)
+        return Shapes(agent, runs.first[0], runs.end[0], colour, np.sqrt((place**2).sum(axis=0)))
 
-    def _others(
-        self, area: NDArray[np.intp], member: NDArray[np.intp]
-    ) -> tuple[NDArray[np.int16], NDArray[np.int16], Pixels, Array]:
-        """Return the same of the faces of the other agents."""
+    def _others(self, area: NDArray[np.intp], member: NDArray[np.intp]) -> Shapes:
+        """Find the faces of the other agents that may be seen."""
         bodies = self.bodies
-        n, k = len(area), self.n_members - 1
         other = (member + np.arange(1, self.n_members)[:, None]) % self.n_members  # (k, n)
         half = bodies.half[X, other, area]
         centre = self._from_eyes(area, member, bodies.position[:, other, area], 0.0)
         centre[1] += half
-        ahead = in_frame(bodies.heading[:, None, member, area], bodies.heading[:, other, area])
-        zero, one = np.zeros((k, n)), np.ones((k, n))
+        which, agent = _may_be_seen(centre, half * math.sqrt(2.0)).nonzero()
+        other, half, centre = other[which, agent], half[which, agent], centre[:, which, agent]
+        area, member = area[agent], member[agent]
+        ahead = in_frame(bodies.heading[:, member, area], bodies.heading[:, other, area])
+        zero, one = np.zeros(len(other)), np.ones(len(other))
         axes = np.array(
             [[ahead[Z], zero, ahead[X]], [zero, one, zero], [-ahead[X], zero, ahead[Z]]]
         )
-        corners, _ = box_faces(
-            centre.reshape(3, k * n), (axes * half).reshape(3, 3, k * n), np.ones(3)
-        )
-        faces = polygon(CAMERA, corners.reshape(3, 4, 6 * k, n))
-        colour = np.where((self.frozen[other, area] > 0)[..., None], FROZEN, AGENT)
+        corners, _ = box_faces(centre, axes * half, np.ones(3))  # (3, 4, 6, agents seen)
+        first, end = polygon(CAMERA, corners)
+        colour = np.where(self.frozen[other, area, None] > 0, FROZEN, AGENT)
         distance = np.sqrt((centre * centre).sum(axis=0))
-        return (*faces, np.tile(colour, (6, 1, 1)), np.tile(distance, (6, 1)))
+        return Shapes(
+            np.tile(agent, 6),
+            first.reshape(-1, SIZE),
+            end.reshape(-1, SIZE),
+            np.tile(colour, (6, 1)),
+            np.tile(distance, 6),
+        )
+
+
+def _may_be_seen(place: Array, reach: float | Array) -> NDArray[np.bool_]:
+    """Return whether what is so large reaches over the planes at either side of the picture."""
+    right, _, ahead = place
+    beyond = np.abs(right) * math.cos(HALF_VIEW_RAD) - ahead * math.sin(HALF_VIEW_RAD)
+    return beyond < reach
