@@ -366,11 +366,17 @@ class Rays(NamedTuple):
         """Make rays from where they start and where they go."""
         return cls(origin, direction, 1.0 / (direction + np.copysign(_TINY, direction)))
 
-    def seen_from(self, centre: Array, heading: Array) -> "Rays":
-        """Return the rays in the frames of boxes at (2, N) centres with (2, N) headings."""
-        heading = heading[:, None]
-        origin = in_frame(heading, self.origin - centre[:, None])
-        return Rays.of(origin, in_frame(heading, self.direction))
+    def seen_from(self, centre: Array, heading: Array) -> Self:
+        """Return the rays in the frames of K boxes, as K N rays of each direction.
+
+        Args:
+            centre: (2, K, N).
+            heading: (2, K, N).
+        """
+        n_rays = self.direction.shape[1]
+        origin = in_frame(heading, self.origin - centre)
+        direction = in_frame(heading[:, None], self.direction[:, :, None])
+        return self.of(origin.reshape(2, 1, -1), direction.reshape(2, n_rays, -1))
 
     def to_room(self, low: ArrayLike, high: ArrayLike, radius: ArrayLike) -> Array:
         """Return (R, N) how far it is to the walls around, whose faces are at low and high (x, z).
@@ -478,8 +484,8 @@ class Rays(NamedTuple):
             radius: Of a sphere and a disc together, or (N,).
         """
         apart = centre[:, :, None] - self.origin[:, None]  # (2, K, 1, N)
-        closest = np.einsum("xkrn,xrn->krn", apart, self.direction)
-        square = closest**2 - np.einsum("xkrn,xkrn->krn", apart, apart) + np.square(radius)
+        closest = dot(apart, self.direction[:, None])
+        square = closest**2 - dot(apart, apart) + np.square(radius)
         with np.errstate(invalid="ignore"):
             travel: Array = closest - np.sqrt(square)
         travel[~(travel >= 0.0)] = np.inf

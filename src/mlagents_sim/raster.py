@@ -109,7 +109,7 @@ def polygon(camera: Camera, corners: Array) -> Runs:
     """
     point = camera.points(corners)
     # A pixel is inside if it is on the inner side of every edge: a column + b row + c >= 0.
-    (u, v, w), (next_u, next_v, next_w) = point, np.roll(point, -1, axis=1)
+    (u, v, w), (next_u, next_v, next_w) = point, point[:, [*range(1, point.shape[1]), 0]]
     edge = np.array([v * next_w - w * next_v, w * next_u - u * next_w, u * next_v - v * next_u])
     is_seen = (edge[:, 0] * point[:, 2]).sum(axis=0) > 0.0
     # Not where all corners are more than a pixel beyond the same side of the picture.

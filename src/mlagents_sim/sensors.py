@@ -16,7 +16,7 @@ from mlagents_envs.base_env import (
     ObservationSpec,
     ObservationType,
 )
-from mlagents_sim.planar import Array, Indices, Mask, X, Z, in_frame
+from mlagents_sim.planar import Array, Indices, Mask, X, Z, dot, in_frame
 
 
 class RaySensor:
@@ -124,7 +124,7 @@ class GridSensor:
         """Mark what n discs cover: agent, radius, tag and distance are (n,), place is (2, n)."""
         cells, offset = self._around(place, radius)
         aside = np.maximum(np.abs(offset) - self._cell_m / 2, 0.0)
-        is_covered = (aside * aside).sum(axis=0) < np.square(radius)[:, None]
+        is_covered = dot(aside, aside) < np.square(radius)[:, None]
         return self._marks(agent, cells, is_covered, tag, distance)
 
     def squares(
@@ -137,24 +137,30 @@ class GridSensor:
         distance: Array,
     ) -> Marks:
         """Mark what n squares cover: half their edges are (n,), headings as seen are (2, n)."""
-        spread = np.abs(heading).sum(axis=0)  # how far a turned square reaches, by half its edge
+        # How far a turned square reaches, by half its edge.
+        spread = np.abs(heading[X]) + np.abs(heading[Z])
         cells, offset = self._around(place, half * spread)
         by_cell = np.abs(offset) < (half * spread + self._cell_m / 2)[:, None]
         by_square = np.abs(in_frame(heading[..., None], offset))
         by_square = by_square < (half + self._cell_m / 2 * spread)[:, None]
-        is_covered = (by_cell & by_square).all(axis=0)
+        by_both = by_cell & by_square
+        is_covered = by_both[X] & by_both[Z]
         return self._marks(agent, cells, is_covered, tag, distance)
 
-    def walls(
-        self, agent: Indices, normal: Array, distance: Array, thickness: float, tag: int
-    ) -> Marks:
-        """Mark what n endless walls cover that are so far away in the direction of (2, n) normals.
+    def walls(self, normal: Array, distance: Array, thickness: float, tag: int) -> Marks:
+        """Mark what endless walls cover that are so far away in the direction of their normals.
 
         Only the walls that reach into a grid are looked at.
+
+        Args:
+            normal: (2, walls, agents) unit vectors.
+            distance: (walls, agents) in m.
+            thickness: Of them, in m.
+            tag: Likewise.
         """
-        spread = np.abs(normal).sum(axis=0)
-        near = np.flatnonzero(distance < self.reach_m * spread)
-        normal, distance, spread = normal[:, near], distance[near], spread[near]
+        spread = np.abs(normal[X]) + np.abs(normal[Z])
+        wall, agent = (distance < self.reach_m * spread).nonzero()
+        normal, distance, spread = (value[..., wall, agent] for value in (normal, distance, spread))
         ahead = (np.arange(self._n_cells) - (self._n_cells - 1) / 2) * self._cell_m
         right = -ahead  # as columns run from right to left
         to_middle = (distance + thickness / 2)[:, None]
@@ -163,7 +169,7 @@ class GridSensor:
         reach = (thickness + spread * self._cell_m) / 2
         is_covered = np.abs(depth, out=depth) < reach[:, None, None]
         wall, at = np.divmod(np.flatnonzero(is_covered), self._n_cells**2)
-        cell = agent[near][wall] * self._n_cells**2 + at
+        cell = agent[wall] * self._n_cells**2 + at
         return Marks(cell, np.full(len(cell), tag), distance[wall])
 
     def observe(self, n_agents: int, marks: Sequence[Marks]) -> FloatArray:
@@ -191,16 +197,16 @@ class GridSensor:
         """
         lowest = np.floor((place - reach + self.reach_m) / self._cell_m)
         width = int(np.ceil(2 * reach.max(initial=0.0) / self._cell_m)) + 1
-        window = np.indices((width, width)).reshape(2, 1, -1)
-        cells = lowest[:, :, None] + window
+        window = np.array(np.divmod(np.arange(width**2), width))
+        cells = lowest[:, :, None] + window[:, None]
         middles = (cells - (self._n_cells - 1) / 2) * self._cell_m
         return cells.astype(np.intp), middles - place[:, :, None]
 
     def _marks(
         self, agent: Indices, cells: Indices, is_covered: Mask, tag: Indices, distance: Array
     ) -> Marks:
-        is_inside = ((cells >= 0) & (cells < self._n_cells)).all(axis=0)
-        thing, which = np.nonzero(is_covered & is_inside)
+        is_inside = (cells >= 0) & (cells < self._n_cells)
+        thing, which = (is_covered & is_inside[X] & is_inside[Z]).nonzero()
         column, row = cells[:, thing, which]
         cell = (agent[thing] * self._n_cells + self._n_cells - 1 - column) * self._n_cells + row
         return Marks(cell, tag[thing], distance[thing])

@@ -23,6 +23,7 @@ from mlagents_sim.planar import (
     Rays,
     X,
     along,
+    dot,
     enter_boxes,
     gap_to_point,
     in_frame,
@@ -134,7 +135,8 @@ class FoodCollector(World):
 
     def command(self, agents: Agents, action: ActionTuple) -> None:
         """Note what to do in each of the coming steps."""
-        ahead, right, left_turn = np.clip(action.continuous.T, -1.0, 1.0).astype(np.float64)
+        clipped = np.minimum(np.maximum(action.continuous.T, -1.0), 1.0)
+        ahead, right, left_turn = clipped.astype(np.float64)
         self._command(agents, ahead, right, left_turn, action.discrete[:, 0])
 
     def _command(
@@ -153,7 +155,7 @@ class FoodCollector(World):
         is_free = self.frozen == 0
         self.is_shooting = self._shoots & is_free
         bodies.velocity *= np.where(self.is_shooting, SHOOTING_SPEED, 1.0)
-        is_fast = np.einsum("kba,kba->ba", bodies.velocity, bodies.velocity) > FAST_M_S**2
+        is_fast = dot(bodies.velocity, bodies.velocity) > FAST_M_S**2
         bodies.velocity *= np.where(is_fast, FAST_SPEED, 1.0)
         strength = PUSH_M_S * is_free * np.where(self.is_shooting, SHOOTING_PUSH, 1.0)
         right, ahead = self._push * strength
@@ -170,10 +172,11 @@ class FoodCollector(World):
         self.falling = np.maximum(self.falling - 1, 0)
         apart = np.abs(self.food[:, None] - bodies.position[:, :, None])
         reach = bodies.extent()[:, :, None] + TOUCH_M
-        is_near = np.logical_and(*(apart < reach)) & (self.falling == 0)  # (agents, foods, areas)
-        member, food, area = np.nonzero(is_near)
-        if member.size == 0:
+        right, ahead = apart < reach
+        is_near = right & ahead & (self.falling == 0)  # (agents, foods, areas)
+        if not np.count_nonzero(is_near):
             return
+        member, food, area = is_near.nonzero()
         gap = gap_to_point(
             bodies.position[:, member, area],
             bodies.heading[:, member, area],
@@ -189,37 +192,38 @@ class FoodCollector(World):
     def _shoot(self) -> None:
         """Freeze whoever is hit first by a laser, unless frozen already."""
         bodies = self.bodies
-        member, area = np.nonzero(self.is_shooting)
-        position, heading = bodies.position[:, member, area], bodies.heading[:, member, area]
-        right, ahead = in_frame(heading[:, None], bodies.position[:, :, area] - position[:, None])
-        reach = LASER_RADIUS_M + np.sqrt(2.0) * bodies.half[X][:, area]
+        # (agents that may be hit, agents that shoot, areas)
+        apart = bodies.position[:, :, None] - bodies.position[:, None]
+        right, ahead = in_frame(bodies.heading[:, None], apart)
+        reach = LASER_RADIUS_M + np.sqrt(2.0) * bodies.half[X][:, None]
         is_near = (np.abs(right) < reach) & (ahead > 0.0) & (ahead < LASER_M + reach)
-        other, shot = np.nonzero(is_near)
-        if other.size == 0:
+        is_near &= self.is_shooting
+        if not np.count_nonzero(is_near):
             return
+        other, member, area = is_near.nonzero()
         # One sphere for each agent that a shot may hit, seen from that agent.
-        ahead = heading[:, shot]
-        other_heading = bodies.heading[:, other, area[shot]]
-        offset = position[:, shot] - bodies.position[:, other, area[shot]]
-        half = bodies.half[:, other, area[shot]]
+        position, heading = bodies.position[:, member, area], bodies.heading[:, member, area]
+        other_heading = bodies.heading[:, other, area]
         to_agent = enter_boxes(
-            in_frame(other_heading, offset), in_frame(other_heading, ahead), half, LASER_RADIUS_M
+            in_frame(other_heading, position - bodies.position[:, other, area]),
+            in_frame(other_heading, heading),
+            bodies.half[:, other, area],
+            LASER_RADIUS_M,
         )
-        nearest = np.full(len(member), LASER_M)
-        np.minimum.at(nearest, shot, to_agent)
-        is_hit = (to_agent == nearest[shot]) & (self.frozen[other, area[shot]] == 0)
-        other, shot = other[is_hit], shot[is_hit]
-        if other.size == 0:
+        nearest = np.full(self.is_shooting.shape, LASER_M)
+        np.minimum.at(nearest, (member, area), to_agent)
+        is_hit = (to_agent == nearest[member, area]) & (self.frozen[other, area] == 0)
+        if not np.count_nonzero(is_hit):
             return
+        other, member, area = other[is_hit], member[is_hit], area[is_hit]
         # Food stops a shot.
-        member, area = member[shot], area[shot]
-        rays = Rays.cast(position[:, shot], heading[:, shot], STRAIGHT_AHEAD)
+        rays = Rays.cast(position[:, is_hit], heading[:, is_hit], STRAIGHT_AHEAD)
         above = np.abs(bodies.half[X, member, area] - FOOD_RADIUS_M)
         together = radius_at_edge(LASER_RADIUS_M + FOOD_RADIUS_M, above)
         to_food = rays.to_discs(self.food[:, :, area], together)[:, 0]
         to_food[self.falling[:, area] > 0] = np.inf
-        is_hit = nearest[shot] <= to_food.min(axis=0)
-        self.frozen[other[is_hit], area[is_hit]] = FROZEN_STEPS
+        is_frozen = nearest[member, area] <= to_food.min(axis=0)
+        self.frozen[other[is_frozen], area[is_frozen]] = FROZEN_STEPS
 
     def render(self) -> NDArray[np.uint8]:
         """Draw every area from above in a tile of its own, together about (720, 960, 3).
@@ -292,11 +296,11 @@ class GridFoodCollector(FoodCollector):
         height = bodies.half[X, member, area]  # of the grid above the floor
         below = np.abs(height - FOOD_RADIUS_M)
         radius = radius_at_edge(FOOD_RADIUS_M, below - GRID_HALF_HEIGHT_M)
-        is_near = (np.abs(place) < GRID.reach_m + radius).all(axis=0)
-        is_near &= self.falling[:, area] == 0
-        food, agent = np.nonzero(is_near & (radius > 0.0))
+        right, ahead = np.abs(place) < GRID.reach_m + radius
+        is_near = right & ahead & (self.falling[:, area] == 0) & (radius > 0.0)
+        food, agent = is_near.nonzero()
         place = place[:, food, agent]
-        distance = np.sqrt((place * place).sum(axis=0) + below[agent] ** 2) - FOOD_RADIUS_M
+        distance = np.sqrt(dot(place, place) + below[agent] ** 2) - FOOD_RADIUS_M
         tag = np.where(GOOD[food], GOOD_TAG, BAD_TAG)
         return GRID.discs(agent, place, radius[agent], tag, distance)
 
@@ -308,9 +312,9 @@ class GridFoodCollector(FoodCollector):
         )
         place = in_frame(own_heading, bodies.position[:, :, area] - position)  # (2, agents, n)
         half = bodies.half[X][:, area]
-        is_near = (np.abs(place) < GRID.reach_m + np.sqrt(2.0) * half).all(axis=0)
-        is_near &= np.arange(self.n_members)[:, None] != member
-        other, agent = np.nonzero(is_near)
+        right, ahead = np.abs(place) < GRID.reach_m + np.sqrt(2.0) * half
+        is_near = right & ahead & (np.arange(self.n_members)[:, None] != member)
+        other, agent = is_near.nonzero()
         other_area = area[agent]
         heading = bodies.heading[:, other, other_area]
         half = half[other, agent]
@@ -326,10 +330,7 @@ class GridFoodCollector(FoodCollector):
         heading = self.bodies.heading[:, member, area]
         distance = WALLS_M - SIDES.T @ position  # (4, n)
         normal = in_frame(heading[:, None], SIDES[:, :, None])  # (2, 4, n)
-        agent = np.tile(np.arange(len(area)), len(SIDES.T))
-        return GRID.walls(
-            agent, normal.reshape(2, -1), distance.ravel(), WALL_THICKNESS_M, WALL_TAG
-        )
+        return GRID.walls(normal, distance, WALL_THICKNESS_M, WALL_TAG)
 
 
 class RayFoodCollector(FoodCollector):
@@ -362,7 +363,8 @@ class RayFoodCollector(FoodCollector):
         above = np.abs(bodies.half[X, member, area] - FOOD_RADIUS_M)
         together = radius_at_edge(RAY_RADIUS_M + FOOD_RADIUS_M, above)
         to_food = rays.to_discs(self.food[:, :, area], together)  # (foods, rays, n)
-        to_food = np.where(self.falling[:, None, area] == 0, to_food, np.inf)
+        food, agent = self.falling[:, area].nonzero()
+        to_food[food, :, agent] = np.inf
         travels = [
             rays.to_room((-WALLS_M, -WALLS_M), (WALLS_M, WALLS_M), RAY_RADIUS_M),
             to_food[GOOD].min(axis=0),
@@ -370,13 +372,9 @@ class RayFoodCollector(FoodCollector):
         ]
         # All agents of the area, as seen along the same rays.
         n = len(area)
-        centres, headings, halves = (
-            array[:, :, area].reshape(2, self.n_members * n)
-            for array in (bodies.position, bodies.heading, bodies.half)
-        )
-        repeated = Rays(*(np.tile(array, self.n_members) for array in rays))
-        seen = repeated.seen_from(centres, headings)
-        (to_agents,) = seen.to_boxes(np.zeros((2, 1, 1)), halves[:, None], RAY_RADIUS_M)
+        seen = rays.seen_from(bodies.position[:, :, area], bodies.heading[:, :, area])
+        halves = bodies.half[:, :, area].reshape(2, 1, -1)
+        (to_agents,) = seen.to_boxes(np.zeros((2, 1, 1)), halves, RAY_RADIUS_M)
         to_agents = to_agents.reshape(-1, self.n_members, n)
         to_agents[:, member, np.arange(n)] = np.inf  # itself
         is_frozen = self.frozen[:, area] > 0

@@ -45,6 +45,11 @@ CAMERA = Camera.perspective(
 )
 """Sees what is given to its right, up and ahead."""
 WALL_HEIGHT_M = 4.0
+CORNERS = np.array([[-1.0, 1.0, 1.0, -1.0], [1.0, 1.0, -1.0, -1.0]]) * WALLS_M
+"""(2, 4) where walls meet, clockwise as seen from above, so that each is left of the next."""
+# Of each wall, in columns, at the lower left, then clockwise as seen from inside.
+WALL_CORNERS = np.array([[0, 1, 2, 3], [0, 1, 2, 3], [1, 2, 3, 0], [1, 2, 3, 0]])
+WALL_EDGES_M = np.reshape([0.0, WALL_HEIGHT_M, WALL_HEIGHT_M, 0.0], (4, 1, 1))
 
 SKY, FLOOR, WALL = (
     np.array(colour, np.uint8) for colour in ([196, 216, 232], [205, 195, 170], [120, 120, 125])
@@ -129,14 +134,11 @@ class VisualFoodCollector(FoodCollector):
 
     def _walls(self, area: NDArray[np.intp], member: NDArray[np.intp]) -> Runs:
         """Find the pixels of the four walls."""
-        # Where they meet, clockwise as seen from above, so that each is left of the next.
-        corner = np.array([[-1.0, 1.0, 1.0, -1.0], [1.0, 1.0, -1.0, -1.0]]) * WALLS_M
-        bottom, top = (
-            self._from_eyes(area, member, corner[:, :, None], height)
-            for height in (0.0, WALL_HEIGHT_M)
-        )
-        right_bottom, right_top = (np.roll(edge, -1, axis=1) for edge in (bottom, top))
-        return polygon(CAMERA, np.stack([bottom, top, right_top, right_bottom], axis=1))
+        right, _, ahead = self._from_eyes(area, member, CORNERS[:, :, None], 0.0)
+        corners = np.empty((3, 4, *right.shape))
+        corners[0], corners[2] = right.take(WALL_CORNERS, axis=0), ahead.take(WALL_CORNERS, axis=0)
+        corners[1] = WALL_EDGES_M - self.bodies.half[X, member, area]
+        return polygon(CAMERA, corners)
 
     def _food(self, area: NDArray[np.intp], member: NDArray[np.intp]) -> Shapes:
         """Find the food that may be seen."""
