@@ -16,7 +16,7 @@ from mlagents_envs.base_env import (
     ObservationSpec,
     ObservationType,
 )
-from mlagents_sim.planar import Array, Indices, Mask, X, Z, dot, in_frame
+from mlagents_sim.planar import Array, Indices, Mask, X, Z
 
 
 class RaySensor:
@@ -124,7 +124,8 @@ class GridSensor:
         """Mark what n discs cover: agent, radius, tag and distance are (n,), place is (2, n)."""
         cells, offset = self._around(place, radius)
         aside = np.maximum(np.abs(offset) - self._cell_m / 2, 0.0)
-        is_covered = dot(aside, aside) < np.square(radius)[:, None]
+        across, ahead = aside * aside
+        is_covered = across[:, :, None] + ahead[:, None] < np.square(radius)[:, None, None]
         return self._marks(agent, cells, is_covered, tag, distance)
 
     def squares(
@@ -141,10 +142,12 @@ class GridSensor:
         spread = np.abs(heading[X]) + np.abs(heading[Z])
         cells, offset = self._around(place, half * spread)
         by_cell = np.abs(offset) < (half * spread + self._cell_m / 2)[:, None]
-        by_square = np.abs(in_frame(heading[..., None], offset))
-        by_square = by_square < (half + self._cell_m / 2 * spread)[:, None]
-        by_both = by_cell & by_square
-        is_covered = by_both[X] & by_both[Z]
+        is_covered = by_cell[X, :, :, None] & by_cell[Z, :, None]
+        limit = (half + self._cell_m / 2 * spread)[:, None, None]
+        sine, cosine = heading[..., None]
+        right, ahead = offset
+        is_covered &= np.abs((right * cosine)[:, :, None] - (ahead * sine)[:, None]) < limit
+        is_covered &= np.abs((right * sine)[:, :, None] + (ahead * cosine)[:, None]) < limit
         return self._marks(agent, cells, is_covered, tag, distance)
 
     def walls(self, normal: Array, distance: Array, thickness: float, tag: int) -> Marks:
@@ -190,23 +193,25 @@ class GridSensor:
         seen.reshape(-1)[(agent * self._n_tags + nearest[marked]) * n_cells + at] = 1.0
         return seen
 
-    def _around(self, place: Array, reach: Array) -> tuple[NDArray[np.intp], Array]:
-        """Return (2, n, W) indices of all cells that n things could cover, and where they are.
+    def _around(self, place: Array, reach: Array) -> tuple[Indices, Array]:
+        """Return (2, n, W) which columns and rows n things could cover, and where those are.
 
-        The second is (2, n, W): from the things to the middles of the cells.
+        The second is (2, n, W): how far the middles of the cells are from the things.
         """
         lowest = np.floor((place - reach + self.reach_m) / self._cell_m)
         width = int(np.ceil(2 * reach.max(initial=0.0) / self._cell_m)) + 1
-        window = np.array(np.divmod(np.arange(width**2), width))
-        cells = lowest[:, :, None] + window[:, None]
+        cells = lowest[:, :, None] + np.arange(width)
         middles = (cells - (self._n_cells - 1) / 2) * self._cell_m
         return cells.astype(np.intp), middles - place[:, :, None]
 
     def _marks(
         self, agent: Indices, cells: Indices, is_covered: Mask, tag: Indices, distance: Array
     ) -> Marks:
-        is_inside = (cells >= 0) & (cells < self._n_cells)
-        thing, which = (is_covered & is_inside[X] & is_inside[Z]).nonzero()
-        column, row = cells[:, thing, which]
-        cell = (agent[thing] * self._n_cells + self._n_cells - 1 - column) * self._n_cells + row
+        """Mark which of W by W cells, (n, W, W), n things cover, if they are in the grid."""
+        column_is_inside, row_is_inside = (cells >= 0) & (cells < self._n_cells)
+        is_covered = is_covered & column_is_inside[:, :, None] & row_is_inside[:, None]
+        thing = is_covered.nonzero()[0]
+        column, row = cells
+        first = (agent[:, None] * self._n_cells + self._n_cells - 1 - column) * self._n_cells
+        cell = (first[:, :, None] + row[:, None])[is_covered]
         return Marks(cell, tag[thing], distance[thing])

@@ -389,7 +389,7 @@ def test_rays_meet_boxes_where_one_comes_who_feels_the_way(
         return math.hypot(max(abs(right) - half[X], 0.0), max(abs(ahead) - half[Z], 0.0))
 
     assume(abs(distance(*origin) - radius) > 1e-4)  # else rounding decides whether it is inside
-    rays = one_ray(origin, yaw).seen_from(column(centre), heading_of(box_yaw))
+    rays = one_ray(origin, yaw).seen_from(column(centre)[:, None], heading_of(box_yaw)[:, None])
     found = rays.to_boxes(box((0.0, 0.0)), box(half), radius).item()
     # A smaller sphere meets the box later, or never; where it grazes, much later.
     latest, earliest = (march(origin, yaw, distance, radius + error) for error in (-1e-5, 1e-5))

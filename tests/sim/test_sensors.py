@@ -93,7 +93,7 @@ def test_the_grid_sees_what_one_sees_who_looks_into_every_cell():
             grid.squares(
                 zeros, centres[:, 3:], headings[:, :3], halves, np.array([2, 1, 2]), distances[3:]
             ),
-            grid.walls(zeros[:1], headings[:, 3:], np.array([at_wall]), 1.0, 3),
+            grid.walls(headings[:, 3:, None], np.array([[at_wall]]), 1.0, 3),
         ]
         expected = grid_by_loops(
             grid,

@@ -4,7 +4,7 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from mlagents_envs.base_env import (
     BehaviorSpec,
@@ -49,7 +49,6 @@ CORNERS = np.array([[-1.0, 1.0, 1.0, -1.0], [1.0, 1.0, -1.0, -1.0]]) * WALLS_M
 """(2, 4) where walls meet, clockwise as seen from above, so that each is left of the next."""
 # Of each wall, in columns, at the lower left, then clockwise as seen from inside.
 WALL_CORNERS = np.array([[0, 1, 2, 3], [0, 1, 2, 3], [1, 2, 3, 0], [1, 2, 3, 0]])
-WALL_EDGES_M = np.reshape([0.0, WALL_HEIGHT_M, WALL_HEIGHT_M, 0.0], (4, 1, 1))
 
 SKY, FLOOR, WALL = (
     np.array(colour, np.uint8) for colour in ([196, 216, 232], [205, 195, 170], [120, 120, 125])
@@ -60,20 +59,18 @@ GOOD_FOOD, BAD_FOOD, AGENT, FROZEN = (
 )
 
 
-class Shapes(NamedTuple):
-    """S shapes, each seen by one of n agents.
+class Faces(NamedTuple):
+    """S flat shapes, each seen by one of n agents.
 
     Attributes:
         agent: (S,) indices of who sees them.
-        first: (S, H) as of `Runs`.
-        end: (S, H), likewise.
+        corners: (3, 4, S) from the agents' eyes to the right, up and ahead; clockwise.
         colour: (S, 3).
-        distance: (S,) to their middles.
+        distance: (S,) to what they belong to; what is farther is painted first.
     """
 
     agent: NDArray[np.intp]
-    first: NDArray[np.int16]
-    end: NDArray[np.int16]
+    corners: Array
     colour: Pixels
     distance: Array
 
@@ -111,68 +108,82 @@ class VisualFoodCollector(FoodCollector):
         pictures = np.empty((len(area), *PICTURE.shape), np.uint8)
         pictures[:] = SKY[:, None, None]
         pictures[:, :, SIZE // 2 :] = FLOOR[:, None, None]
-        paint(pictures, self._walls(area, member), WALL)
 
-        shapes = [self._food(area, member), self._others(area, member)]
-        agent, first, end, colour, distance = (
-            np.concatenate(parts) for parts in zip(*shapes, strict=True)
+        agent, corners, colour, distance = (
+            np.concatenate(parts, axis=axis)
+            for parts, axis in zip(
+                zip(self._walls(area, member), self._others(area, member), strict=True),
+                (0, 2, 0, 0),
+                strict=True,
+            )
         )
-        order = np.argsort(-distance)
-        runs = Runs(first[None, order], end[None, order])
-        paint(pictures, runs, colour[order], agent[order])
+        faces = polygon(CAMERA, corners[:, :, None])
+        eater, place, its_colour = self._food(area, member)
+        balls = sphere(CAMERA, place[:, None], np.full((1, len(eater)), FOOD_RADIUS_M))
+
+        to_food = np.sqrt((place * place).sum(axis=0))
+        order = np.argsort(-np.concatenate([distance, to_food]), kind="stable")
+        paint(
+            pictures,
+            Runs(*(np.concatenate(parts, axis=1)[:, order] for parts in zip(faces, balls))),
+            np.concatenate([colour, its_colour])[order],
+            np.concatenate([agent, eater])[order],
+        )
         return pictures
 
     def _from_eyes(
-        self, area: NDArray[np.intp], member: NDArray[np.intp], places: Array, height: float
+        self, area: NDArray[np.intp], member: NDArray[np.intp], places: Array, height: ArrayLike
     ) -> Array:
         """Return (3, K, n) how far right, up and ahead of agents' eyes (2, K, n) places are."""
         bodies = self.bodies
         apart = places - bodies.position[:, None, member, area]
-        right, ahead = in_frame(bodies.heading[:, None, member, area], apart)
-        up = np.broadcast_to(height - bodies.half[X, member, area], right.shape)
-        return np.stack([right, up, ahead])
+        found = np.empty((3, *apart.shape[1:]))
+        found[0], found[2] = in_frame(bodies.heading[:, None, member, area], apart)
+        found[1] = height - bodies.half[X, member, area]
+        return found
 
-    def _walls(self, area: NDArray[np.intp], member: NDArray[np.intp]) -> Runs:
-        """Find the pixels of the four walls."""
-        right, _, ahead = self._from_eyes(area, member, CORNERS[:, :, None], 0.0)
-        corners = np.empty((3, 4, *right.shape))
-        corners[0], corners[2] = right.take(WALL_CORNERS, axis=0), ahead.take(WALL_CORNERS, axis=0)
-        corners[1] = WALL_EDGES_M - self.bodies.half[X, member, area]
-        return polygon(CAMERA, corners)
+    def _walls(self, area: NDArray[np.intp], member: NDArray[np.intp]) -> Faces:
+        """Return the four walls, which are behind all else."""
+        n = len(area)
+        bottom = self._from_eyes(area, member, CORNERS[:, :, None], 0.0)
+        corners = bottom.take(WALL_CORNERS, axis=1)  # (3, 4, walls, n)
+        corners[1, 1:3] += WALL_HEIGHT_M
+        return Faces(
+            np.tile(np.arange(n), 4),
+            corners.reshape(3, 4, 4 * n),
+            np.repeat(WALL[None], 4 * n, axis=0),
+            np.full(4 * n, np.inf),
+        )
 
-    def _food(self, area: NDArray[np.intp], member: NDArray[np.intp]) -> Shapes:
-        """Find the food that may be seen."""
+    def _food(
+        self, area: NDArray[np.intp], member: NDArray[np.intp]
+    ) -> tuple[NDArray[np.intp], Array, Pixels]:
+        """Return (S,) who may see food, (3, S) where, from their eyes, and (S, 3) its colour."""
         place = self._from_eyes(area, member, self.food[:, :, area], FOOD_RADIUS_M)
         is_near = _may_be_seen(place, FOOD_RADIUS_M) & (self.falling[:, area] == 0)
         food, agent = is_near.nonzero()
-        place = place[:, food, agent]
-        runs = sphere(CAMERA, place[:, None], np.full((1, len(food)), FOOD_RADIUS_M))
-        colour = np.where(GOOD[food, None], GOOD_FOOD, BAD_FOOD)
-        return Shapes(agent, runs.first[0], runs.end[0], colour, np.sqrt((place**2).sum(axis=0)))
+        return agent, place[:, food, agent], np.where(GOOD[food, None], GOOD_FOOD, BAD_FOOD)
 
-    def _others(self, area: NDArray[np.intp], member: NDArray[np.intp]) -> Shapes:
-        """Find the faces of the other agents that may be seen."""
+    def _others(self, area: NDArray[np.intp], member: NDArray[np.intp]) -> Faces:
+        """Return the faces of the other agents that may be seen."""
         bodies = self.bodies
         other = (member + np.arange(1, self.n_members)[:, None]) % self.n_members  # (k, n)
         half = bodies.half[X, other, area]
-        centre = self._from_eyes(area, member, bodies.position[:, other, area], 0.0)
-        centre[1] += half
+        centre = self._from_eyes(area, member, bodies.position[:, other, area], half)
         which, agent = _may_be_seen(centre, half * math.sqrt(2.0)).nonzero()
         other, half, centre = other[which, agent], half[which, agent], centre[:, which, agent]
         area, member = area[agent], member[agent]
         ahead = in_frame(bodies.heading[:, member, area], bodies.heading[:, other, area])
-        zero, one = np.zeros(len(other)), np.ones(len(other))
-        axes = np.array(
-            [[ahead[Z], zero, ahead[X]], [zero, one, zero], [-ahead[X], zero, ahead[Z]]]
-        )
+        axes = np.zeros((3, 3, len(other)))
+        axes[0, 0], axes[2, 0] = ahead[Z], -ahead[X]
+        axes[1, 1] = 1.0
+        axes[0, 2], axes[2, 2] = ahead
         corners, _ = box_faces(centre, axes * half, np.ones(3))  # (3, 4, 6, agents seen)
-        first, end = polygon(CAMERA, corners)
         colour = np.where(self.frozen[other, area, None] > 0, FROZEN, AGENT)
         distance = np.sqrt((centre * centre).sum(axis=0))
-        return Shapes(
+        return Faces(
             np.tile(agent, 6),
-            first.reshape(-1, SIZE),
-            end.reshape(-1, SIZE),
+            corners.reshape(3, 4, -1),
             np.tile(colour, (6, 1)),
             np.tile(distance, 6),
         )
