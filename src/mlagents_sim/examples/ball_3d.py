@@ -98,10 +98,8 @@ class Ball3D(World):
         self._gain_of_fall = np.zeros(n)  # downward, of a ball in the air, in a step, in m/s
         self._lowest = np.tile([[-FALLEN_ASIDE_M], [-FALLEN_BELOW_M], [-FALLEN_ASIDE_M]], n)
         self._highest = np.tile([[FALLEN_ASIDE_M], [np.inf], [FALLEN_ASIDE_M]], n)
-        # About z, then about x: which way to turn; cosine and sine of half the angle, each
-        # repeated for the four components of a quaternion.
-        self._ways = np.zeros((2, n))
-        self._turns = np.zeros((2, 2, 4, n))
+        # About z, then about x: which way to turn; cosine and sine of half the angle.
+        self._turns = np.zeros((3, 2, n))
 
     # The task.
 
@@ -143,9 +141,7 @@ class Ball3D(World):
         """Note how to turn in each of the coming steps."""
         turns = np.maximum(np.minimum(action.continuous.T, 1.0), -1.0)  # (2, n)
         half_angles = turns * np.float64(TURN_RAD / 2)
-        self._ways[:, agents] = np.sign(turns)
-        self._turns[:, 0][:, :, agents] = np.cos(half_angles)[:, None]
-        self._turns[:, 1][:, :, agents] = np.sin(half_angles)[:, None]
+        self._turns[:, :, agents] = np.sign(turns), np.cos(half_angles), np.sin(half_angles)
 
     def act(self) -> None:
         """Turn the cubes; see whose ball has fallen."""
@@ -190,12 +186,15 @@ class Ball3D(World):
             spin *= MAX_SPIN_RAD_S / np.maximum(speed, MAX_SPIN_RAD_S)
 
     def _turn_cubes(self) -> None:
-        for axis, way, (cosine, sine) in zip((Z, X), self._ways, self._turns, strict=True):
-            is_stopped = self.cube[axis] * way >= TURN_LIMIT
-            turned = self.cube * cosine + (TIMES_UNIT[axis] @ self.cube) * sine
+        for axis, way, cosine, sine in zip((Z, X), *self._turns, strict=True):
+            cube = self.cube
+            is_stopped = cube[axis] * way >= TURN_LIMIT
+            turned = TIMES_UNIT[axis] @ cube
+            turned *= sine
+            turned += cube * cosine
             if np.count_nonzero(is_stopped):
                 (stopped,) = is_stopped.nonzero()
-                turned[:, stopped] = self.cube[:, stopped]
+                turned[:, stopped] = cube.take(stopped, axis=1)
             self.cube = turned
 
     def _turn_to_edges(
