@@ -1,8 +1,8 @@
 """Plays worlds at random for a long time, looks at every step, and compares the end with the start.
 
 Tests play a little, `scripts/play_long` as long as asked. A world runs as one area of its own; at
-every decision all numbers must be finite, and now and then all bodies in their arena. What bodies do
-is averaged over stretches of play: those of the last tenth must be like those of the first.
+every decision all numbers must be finite, and at every tenth all bodies in their arena. What bodies
+do is averaged over stretches of play: those of the last tenth must be like those of the first.
 """
 
 import math
@@ -23,16 +23,16 @@ from mlagents_sim.world import World
 
 Array = NDArray[np.float64]
 
-STRETCHES = 200
-"""That a play is parted into; of tenths of them the means are compared."""
+STRETCH_S = 150.0
+"""Longer than any episode, so that what happens in one tells little about the next."""
+LEAST_STRETCHES = 100
+"""Of a play in which drift can be told from chance."""
 LOOK_EVERY = 10
 """Decisions from one look at the bodies to the next."""
 MOST_BEYOND_M = 2.0
 """How far a body may be outside when an agent decides: what it moves or falls in a step or two."""
 MOST_DRIFT = 6.0
 """Difference of first and last tenth, in standard errors, that is not chance."""
-LEAST_HOURS = 8.0
-"""Of play whose stretches outlast any episode, so that each tells something of its own."""
 
 
 class Play(NamedTuple):
@@ -40,6 +40,7 @@ class Play(NamedTuple):
 
     Attributes:
         hours: Simulated.
+        stretches: How many.
         episodes: That ended.
         beyond_m: How far the farthest body was outside the arena, negative if always inside.
         drift: Largest difference of a quantity's mean or mean square between the first and the
@@ -48,6 +49,7 @@ class Play(NamedTuple):
     """
 
     hours: float
+    stretches: int
     episodes: int
     beyond_m: float
     drift: float
@@ -58,7 +60,7 @@ class Play(NamedTuple):
         found = []
         if self.beyond_m > MOST_BEYOND_M:
             found.append(f"a body was {self.beyond_m:.2f} m outside")
-        if self.hours > LEAST_HOURS and self.drift > MOST_DRIFT:
+        if self.stretches >= LEAST_STRETCHES and self.drift > MOST_DRIFT:
             found.append(f"{self.quantity} drifts by {self.drift:.1f} standard errors")
         return found
 
@@ -72,19 +74,16 @@ def smallest(name: str, seed: int) -> World:
     return made
 
 
-def decisions_of(world: World, hours: float) -> int:
-    """Return how many decisions so many hours of a world's clock are."""
-    return round(hours * 3600.0 / (world.decision_period_steps * STEP_S))
-
-
-def play(world: World, n_decisions: int, seed: int) -> Play:
-    """Play at random; raise if a number is not finite."""
+def play(world: World, hours: float, seed: int) -> Play:
+    """Play at random for so long by the world's clock; raise if a number is not finite."""
     rng = np.random.default_rng(seed)
-    per_stretch = max(n_decisions // STRETCHES, 1)
+    decision_s = world.decision_period_steps * STEP_S
+    per_stretch = round(min(STRETCH_S, hours * 3600.0 / 20) / decision_s)
+    stretches = round(hours * 3600.0 / (per_stretch * decision_s))
     moments: dict[str, list[Array]] = {}
     episodes, beyond_m = 0, -math.inf
     world.reset()
-    for _ in range(STRETCHES):
+    for _ in range(stretches):
         sums: dict[str, Array] = {}
         drawn = world.behavior_spec.action_spec.random_action(per_stretch * world.n_agents, rng)
         for at in range(per_stretch):
@@ -101,8 +100,7 @@ def play(world: World, n_decisions: int, seed: int) -> Play:
             moments.setdefault(quantity, []).append(total / math.ceil(per_stretch / LOOK_EVERY))
     drifts = {quantity: drift(np.array(means)) for quantity, means in moments.items()}
     worst = max(drifts, key=drifts.__getitem__)
-    hours = STRETCHES * per_stretch * world.decision_period_steps * STEP_S / 3600.0
-    return Play(hours, episodes, beyond_m, drifts[worst], worst)
+    return Play(hours, stretches, episodes, beyond_m, drifts[worst], worst)
 
 
 def act(world: World, drawn: ActionTuple, at: int) -> None:
@@ -135,10 +133,9 @@ def beyond(world: World) -> float:
     """Return how far the farthest body is outside the arena, in m or cells; negative if inside."""
     match world:
         case Ball3D():
-            x, y, z = np.abs(world.ball[0])
-            above = world.ball[0, 1] - START_HEIGHT_M
-            below = -world.ball[0, 1] - FALLEN_BELOW_M
-            outside = [x - FALLEN_ASIDE_M, z - FALLEN_ASIDE_M, above, below]
+            x, y, z = world.ball[0]
+            aside = np.abs([x, z]) - FALLEN_ASIDE_M
+            outside = [aside, y - START_HEIGHT_M, -y - FALLEN_BELOW_M]
         case push_block.PushBlock() | hallway.Hallway():
             module = push_block if isinstance(world, push_block.PushBlock) else hallway
             low, high = (np.reshape(v, (2, 1, 1)) for v in (module.ROOM_LOW, module.ROOM_HIGH))

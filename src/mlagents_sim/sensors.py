@@ -8,7 +8,6 @@ from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mlagents_envs.base_env import (
     DimensionProperty,

@@ -109,26 +109,20 @@ class VisualFoodCollector(FoodCollector):
         pictures[:] = SKY[:, None, None]
         pictures[:, :, SIZE // 2 :] = FLOOR[:, None, None]
 
-        agent, corners, colour, distance = (
-            np.concatenate(parts, axis=axis)
-            for parts, axis in zip(
-                zip(self._walls(area, member), self._others(area, member), strict=True),
-                (0, 2, 0, 0),
-                strict=True,
-            )
-        )
-        faces = polygon(CAMERA, corners[:, :, None])
-        eater, place, its_colour = self._food(area, member)
-        balls = sphere(CAMERA, place[:, None], np.full((1, len(eater)), FOOD_RADIUS_M))
+        walls, others = self._walls(area, member), self._others(area, member)
+        faces = polygon(CAMERA, np.concatenate([walls.corners, others.corners], axis=2)[:, :, None])
+        agent, place, colour = self._food(area, member)
+        food = sphere(CAMERA, place[:, None], np.full((1, len(agent)), FOOD_RADIUS_M))
 
         to_food = np.sqrt((place * place).sum(axis=0))
-        order = np.argsort(-np.concatenate([distance, to_food]), kind="stable")
-        paint(
-            pictures,
-            Runs(*(np.concatenate(parts, axis=1)[:, order] for parts in zip(faces, balls))),
-            np.concatenate([colour, its_colour])[order],
-            np.concatenate([agent, eater])[order],
+        distance = np.concatenate([walls.distance, others.distance, to_food])
+        order = np.argsort(-distance, kind="stable")
+        runs = Runs(
+            np.concatenate([faces.first, food.first], axis=1)[:, order],
+            np.concatenate([faces.end, food.end], axis=1)[:, order],
         )
+        colour = np.concatenate([walls.colour, others.colour, colour])[order]
+        paint(pictures, runs, colour, np.concatenate([walls.agent, others.agent, agent])[order])
         return pictures
 
     def _from_eyes(
