@@ -274,10 +274,9 @@ class Bodies:
         push = np.maximum(wanted - (x * n_x + z * n_z), 0.0)
         limit = self._friction * push
         brake = np.minimum(np.maximum(z * n_x - x * n_z, -limit), limit)
-        change = np.empty_like(apart)
-        change[:, X] = push * n_x + brake * n_z
-        change[:, Z] = push * n_z - brake * n_x
-        change = change.reshape(4, -1)
+        change = np.empty_like(of_first)
+        change[X::2] = push * n_x + brake * n_z
+        change[Z::2] = push * n_z - brake * n_x
         of_bodies[:, first] = of_first - change * share_first
         of_bodies[:, second] = of_second + change * share_second
 
@@ -320,7 +319,15 @@ class _Contacts(NamedTuple):
         (which,) = chosen.nonzero()
         if which.size == chosen.size:
             return self
-        return _Contacts(*[value.take(which, axis=-1) for value in self])
+        area, first, second, shares, normal, wanted = self
+        return _Contacts(
+            area.take(which),
+            first.take(which),
+            second.take(which),
+            shares.take(which, axis=1),
+            normal.take(which, axis=1),
+            wanted.take(which, axis=1),
+        )
 
 
 def _least_speeds(gap: Array) -> Array:
@@ -401,11 +408,11 @@ class Rays(NamedTuple):
             half: Half their lengths, likewise.
             radius: Of the spheres, or (K, 1, 1) where that differs by box.
         """
-        near, solid, course = self._near(centre, half, radius)
+        near, solid, (offset, direction, half) = self._near(centre, half, radius)
         travel = np.full((centre.shape[1], *self.direction.shape[1:]), np.inf)
-        if np.ndim(radius):
-            radius = np.ravel(radius).take(solid // travel.shape[2])
-        travel.reshape(-1)[near] = enter_boxes(*course, radius)
+        by_box = np.broadcast_to(radius, (len(travel), 1, 1)).reshape(-1)
+        radius = by_box.take(solid // travel.shape[2])
+        travel.reshape(-1)[near] = enter_boxes(offset, direction, half, radius)
         return travel
 
     def to_solids(
@@ -438,27 +445,29 @@ class Rays(NamedTuple):
             (level,) = (beside < radius).nonzero()
             if level.size == 0:
                 continue
-            its_course = [value.take(level, axis=1) for value in course]
+            offset, direction, half = course.take(level, axis=2)
             start, its_low, its_high = (value.take(level) for value in (start, low, high))
-            found = enter_boxes(*its_course, radius_at_edge(radius, beside.take(level)))
+            at_edge = radius_at_edge(radius, beside.take(level))
+            found = enter_boxes(offset, direction, half, at_edge)
             # Farther on, a sphere is higher, and what it meets is narrower. As slopes are small,
             # two more looks find where.
             for _ in range(2 if slope else 0):
                 at = start + slope * found
                 beside = np.maximum(its_low - at, at - its_high)
-                found = enter_boxes(*its_course, radius_at_edge(radius, beside))
+                at_edge = radius_at_edge(radius, beside)
+                found = enter_boxes(offset, direction, half, at_edge)
                 found[beside >= radius] = np.inf
             travel[flight].reshape(-1)[near.take(level)] = found
         return travel
 
     def _near(
         self, centre: Array, half: Array, radius: ArrayLike
-    ) -> tuple[Indices, Indices, tuple[Array, Array, Array]]:
+    ) -> tuple[Indices, Indices, Array]:
         """Find which rays meet boxes that are larger by the radius, with sharp corners.
 
         Returns:
-            Indices into (K, R, N) and into (K, N), n of each; and what `enter_boxes` takes but the
-            radius.
+            Indices into (K, R, N) and into (K, N), n of each; and, (3, 2, n), what `enter_boxes`
+            takes but the radius.
         """
         offset = self.origin - centre  # (2, K, N)
         half = half + np.zeros_like(offset)
@@ -472,9 +481,11 @@ class Rays(NamedTuple):
         n_rays, n = is_near.shape[1:]
         box, ray = np.divmod(near, n_rays * n)
         solid = box * n + ray % n
-        direction = self.direction.reshape(2, -1).take(ray, axis=1)
-        offset, half = (value.reshape(2, -1).take(solid, axis=1) for value in (offset, half))
-        return near, solid, (offset, direction, half)
+        course = np.empty((3, 2, len(near)))
+        course[0] = offset.reshape(2, -1).take(solid, axis=1)
+        course[1] = self.direction.reshape(2, -1).take(ray, axis=1)
+        course[2] = half.reshape(2, -1).take(solid, axis=1)
+        return near, solid, course
 
     def to_discs(self, centre: Array, radius: ArrayLike) -> Array:
         """Return (K, R, N) how far it is to K discs; infinite where it misses.

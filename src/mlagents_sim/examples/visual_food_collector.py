@@ -187,4 +187,5 @@ def _may_be_seen(place: Array, reach: float | Array) -> NDArray[np.bool_]:
     """Return whether what is so large reaches over the planes at either side of the picture."""
     right, _, ahead = place
     beyond = np.abs(right) * math.cos(HALF_VIEW_RAD) - ahead * math.sin(HALF_VIEW_RAD)
-    return beyond < reach
+    may_be: NDArray[np.bool_] = beyond < reach
+    return may_be
