@@ -411,8 +411,8 @@ class Rays(NamedTuple):
         near, solid, (offset, direction, half) = self._near(centre, half, radius)
         travel = np.full((centre.shape[1], *self.direction.shape[1:]), np.inf)
         by_box = np.broadcast_to(radius, (len(travel), 1, 1)).reshape(-1)
-        radius = by_box.take(solid // travel.shape[2])
-        travel.reshape(-1)[near] = enter_boxes(offset, direction, half, radius)
+        radii: Array = by_box.take(solid // travel.shape[2])
+        travel.reshape(-1)[near] = enter_boxes(offset, direction, half, radii)
         return travel
 
     def to_solids(

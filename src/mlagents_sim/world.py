@@ -403,7 +403,7 @@ class World(BaseEnv):
         self._actions.clear()
         for report in reports:
             report.next()
-        if asking is not None:
+        if asking is not None and self.agent_id[asking].size:
             for report, agents, obs in self._seen_by_behavior(asking):
                 report.asking = agents
                 report.decisions = self._decision_steps(agents, obs)
