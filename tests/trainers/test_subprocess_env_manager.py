@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import selectors
 import signal
 import socket
 import subprocess
@@ -11,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -34,6 +35,7 @@ from mlagents_envs.exception import (
     UnityEnvironmentException,
     UnityTimeOutException,
 )
+from mlagents_envs.http2_socket import wait
 from mlagents_sim.examples.ball_3d import Ball3D
 from mlagents_sim.player import serve
 from training_loop import make_trainer
@@ -432,23 +434,26 @@ class Told:
 
 
 @contextmanager
-def telling(timeout_s: float) -> Iterator[tuple[SubprocessEnvManager, Told]]:
-    player = Told()
+def telling(
+    timeout_s: float, n_players: int = 1
+) -> Iterator[tuple[SubprocessEnvManager, list[Told]]]:
+    players = [Told() for _ in range(n_players)]
     manager = SubprocessEnvManager(
-        lambda worker: cast(UnityEnvironment, player),
-        1,
+        lambda worker: cast(UnityEnvironment, players[worker]),
+        n_players,
         timeout_s=timeout_s,
         make_budget=lambda: RestartBudget(max_lifetime=0, rate_limit_n=0, rate_limit_period_s=60),
     )
     with contextlib.closing(manager):
-        player.tell(b"..")  # it has connected, it has reset
+        for player in players:
+            player.tell(b"..")  # it has connected, it has reset
         manager.reset()
         manager.receive()
-        yield manager, player
+        yield manager, players
 
 
 def test_frames_that_are_no_answer_are_taken_in_and_the_wait_goes_on() -> None:
-    with telling(timeout_s=60) as (manager, player):
+    with telling(timeout_s=60) as (manager, [player]):
         manager.send(0, {})
         player.n_polls = 0
         player.tell(b"---")
@@ -460,11 +465,33 @@ def test_frames_that_are_no_answer_are_taken_in_and_the_wait_goes_on() -> None:
     assert player.n_polls == 4, "once for each, and never in between"
 
 
+def test_a_player_that_speaks_out_of_turn_is_heard_in_its_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with telling(timeout_s=60, n_players=2) as (manager, [busy, idle]):
+        woken_by: list[list[int]] = []
+
+        def spy(*arguments: Any) -> list[selectors.SelectorKey]:
+            ready = wait(*arguments)
+            woken_by.append([key.data.worker for key in ready])
+            busy.tell(b".")
+            return ready
+
+        monkeypatch.setattr(subprocess_env_manager, "wait", spy)
+        idle.n_polls = 0
+        idle.tell(b".")
+        manager.send(0, {})
+        assert [report.player for report in manager.receive()] == [0]
+        assert (woken_by, idle.n_polls) == ([[1], [0]], 0), "the second wait is for one alone"
+        manager.send(1, {})
+        assert [report.player for report in manager.receive()] == [1]
+
+
 def test_a_player_is_not_blamed_for_a_silence_in_which_nobody_listened(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(subprocess_env_manager, "_ABSENCE_S", 0.05)
-    with telling(timeout_s=0.2) as (manager, player):
+    with telling(timeout_s=0.2) as (manager, [player]):
         manager.send(0, {})
         player.tell(b"-.")  # the answer needs to be looked at twice
         time.sleep(0.3)
