@@ -621,7 +621,8 @@ def _encode_images(spec: ObservationSpec, batch: NDArray[np.uint8]) -> list[byte
 def _encode_numbers(spec: ObservationSpec, batch: NDArray[Any]) -> list[bytes]:
     """Return one observation of every agent: the same bytes, but for its numbers."""
     before, after = _observation_frame(spec)
-    return [before + numbers + after for numbers in _float_rows(batch)]
+    rows = _float_rows(batch.reshape(len(batch), *spec.shape))
+    return [before + numbers + after for numbers in rows]
 
 
 @lru_cache
