@@ -178,7 +178,7 @@ class Decoder:
         self._table: list[Field] = []  # newest first
         self._table_bytes = 0
         self._table_limit = _TABLE_BYTES
-        # Blocks of indices alone, as they read until the table changes.
+        # Blocks that leave the table as it is, as they read until another changes it.
         self._repeatable: dict[bytes, dict[bytes, bytes]] = {}
 
     def decode(self, block: bytes) -> dict[bytes, bytes]:
