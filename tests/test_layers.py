@@ -17,7 +17,7 @@ LAYERS = {
         "exception timers logging_util hpack",
         "base_env communicator http2 launcher",
         "http2_socket images messages env_utils",
-        "side_channel",
+        "side_channel observation_codec",
         "codec handshake rpc_communicator testing",
         "demonstration_file output_decoder",
         "environment",

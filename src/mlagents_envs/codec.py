@@ -7,8 +7,8 @@ Both sides keep the specs announced so far and pass them in. Source: wire protoc
 
 Nothing here touches numbers one by one. The protobuf library hands over the floats of each
 observation as one slice of bytes (see protobuf-definitions/README.md), and a batch is one join and
-one `numpy.frombuffer`. In the other direction all agents of a batch have messages of one layout,
-so they are the rows of one array of bytes.
+one `numpy.frombuffer`. In the other direction agents are written field by field, each for all of
+them. What they observe is in `observation_codec.py`.
 """
 
 import math
@@ -28,35 +28,23 @@ from mlagents_envs.base_env import (
     BehaviorSpec,
     BoolArray,
     DecisionSteps,
-    DimensionProperty,
     FloatArray,
     IntArray,
     ObservationSpec,
-    ObservationType,
     TerminalSteps,
 )
 from mlagents_envs.exception import (
     UnityCommunicationException,
-    UnityException,
     UnityNonFiniteException,
     UnityObservationException,
 )
-from mlagents_envs.images import (
-    CHANNELS_PER_FILE,
-    ImageReading,
-    count_files,
-    decode_image,
-    encode_image,
-    for_each_image,
-    stacked_frames,
-)
+from mlagents_envs.images import ImageReading
 from mlagents_envs.messages import (
     STATUS_CLOSED,
     STATUS_OK,
     AgentActionProto,
     AgentInfoProto,
     BrainParametersProto,
-    ObservationProto,
     UnityMessageProto,
     field,
     pack_int32,
@@ -65,19 +53,21 @@ from mlagents_envs.messages import (
     unpack_int32,
     varint,
 )
+from mlagents_envs.observation_codec import (
+    F32,
+    decode_observation_spec,
+    decode_observations,
+    encode_observations,
+    float_rows,
+)
 
 Steps = tuple[DecisionSteps, TerminalSteps]
 
 _Decoded = TypeVar("_Decoded")
 
-_F32 = np.dtype("<f4")
-_PNG = 1  # CompressionTypeProto
-
 # What is beyond these cannot be meant, and must not be allocated.
-_MAX_OBSERVATION_SIZE = 2**28
 _MAX_ACTION_SIZE = 2**16
 _MAX_MASK_BYTES = 2**28
-_MAX_IMAGES = 2**28  # numbers, of all agents: few bytes can stand for many of them
 
 
 class Output(NamedTuple):
@@ -221,44 +211,11 @@ def _decode_spec(announcement: Any, first_agent: Any, images: ImageReading) -> B
     """Make the spec of a behavior; what it observes is told by its first agent."""
     behavior = announcement.brain_name
     observation_specs = [
-        _decode_observation_spec(observation, f"behavior {behavior!r}, observation {index}", images)
+        decode_observation_spec(observation, f"behavior {behavior!r}, observation {index}", images)
         for index, observation in enumerate(first_agent.observations)
     ]
     return BehaviorSpec(observation_specs, _decode_action_spec(announcement))
 
-
-def _decode_observation_spec(observation: Any, where: str, images: ImageReading) -> ObservationSpec:
-    shape = tuple(unpack_int32(observation.shape))
-    largest_part = math.prod(max(size, 1) for size in shape)
-    if not 1 <= len(shape) <= 3 or min(shape) < 0 or largest_part > _MAX_OBSERVATION_SIZE:
-        raise UnityCommunicationException(
-            f"{where} ({observation.name!r}) announces the shape {shape}; expected 1 to 3 sizes, "
-            f"none negative, and at most {_MAX_OBSERVATION_SIZE} numbers"
-        )
-    properties = unpack_int32(observation.dimension_properties) or [0] * len(shape)
-    if len(properties) != len(shape) or not all(0 <= flags <= _ALL_FLAGS for flags in properties):
-        raise UnityCommunicationException(
-            f"{where} ({observation.name!r}) announces the dimension properties {properties} for "
-            f"the shape {shape}; expected one set of flags, 0 to {_ALL_FLAGS}, for each size"
-        )
-    try:
-        observation_type = ObservationType(observation.observation_type)
-    except ValueError:
-        raise UnityCommunicationException(
-            f"{where} ({observation.name!r}) announces the unknown observation type "
-            f"{observation.observation_type}"
-        ) from None
-    is_8_bit = images.keep_8_bit and observation.HasField("compressed_data")
-    return ObservationSpec(
-        images.handed_out(shape),
-        images.handed_out(tuple(map(DimensionProperty, properties))),
-        observation_type,
-        observation.name,
-        np.dtype(np.uint8 if is_8_bit else np.float32),
-    )
-
-
-_ALL_FLAGS = int(~DimensionProperty.UNSPECIFIED)
 
 _DISCRETE, _CONTINUOUS = 0, 1  # SpaceTypeProto
 
@@ -330,7 +287,7 @@ def _decode_steps(
         _refuse_rewards(agents, behavior)
 
     # Every batch is made whole, then split into the agents that go on and those that ended.
-    obs = _decode_observations(agents, spec.observation_specs, behavior, images)
+    obs = decode_observations(agents, spec.observation_specs, behavior, images)
     reward = np.array(rewards, np.float32)
     agent_id = np.array([agent.id for agent in agents], np.int32)
     group_id = np.array([agent.group_id for agent in agents], np.int32)
@@ -364,111 +321,6 @@ def _decode_steps(
     )
 
 
-def _decode_observations(
-    agents: Sequence[Any],
-    specs: Sequence[ObservationSpec],
-    behavior: BehaviorName,
-    images: ImageReading,
-) -> list[NDArray[Any]]:
-    """Return one (N, *shape) array per observation."""
-    rows = [agent.observations for agent in agents]
-    if set(map(len, rows)) != {len(specs)}:
-        _refuse_count(agents, specs, behavior)
-    batches: list[NDArray[Any]] = []
-    for index, spec in enumerate(specs):
-        column = _Column(
-            agents,
-            [row[index] for row in rows],
-            spec,
-            f"behavior {behavior!r}, observation {index} ({spec.name!r})",
-        )
-        announced = images.announced(spec.shape)
-        if {one.shape for one in column.observations} != {_packed_shape(announced)}:
-            _refuse_shape(column, announced)
-        if len(announced) == 3:
-            batches.append(_decode_images(column, images))
-        else:
-            batches.append(_decode_numbers(column).reshape(len(agents), *announced))
-    return batches
-
-
-class _Column(NamedTuple):
-    """One observation of some agents of a behavior."""
-
-    agents: Sequence[Any]
-    observations: Sequence[Any]
-    spec: ObservationSpec
-    where: str
-
-
-def _decode_numbers(column: _Column) -> FloatArray:
-    """Return (N, numbers in the order in which they came)."""
-    floats = [observation.float_data.data for observation in column.observations]
-    if set(map(len, floats)) != {math.prod(column.spec.shape) * _F32.itemsize}:
-        _refuse_size(column)
-    numbers = np.frombuffer(bytearray().join(floats), _F32).reshape(len(floats), -1)
-    if not np.isfinite(numbers).all():
-        row = int(np.flatnonzero(~np.isfinite(numbers).all(axis=1))[0])
-        raise UnityNonFiniteException(
-            f"{column.where}: agent {column.agents[row].id} observes NaN or infinity: "
-            f"{numbers[row].tolist()}"
-        )
-    return numbers
-
-
-def _decode_images(column: _Column, images: ImageReading) -> NDArray[Any]:
-    """Return (N, *shape); some agents may send compressed images while others do not."""
-    agents, observations, spec, where = column
-    is_compressed = [observation.HasField("compressed_data") for observation in observations]
-    if not all(is_compressed) and spec.dtype == np.uint8:
-        raise UnityObservationException(
-            f"{where}: agent {agents[is_compressed.index(False)].id} sends numbers, but the image "
-            "was announced as 8 bit; keep_8_bit_images=False reads both"
-        )
-    if not any(is_compressed):
-        return images.shape_numbers(_decode_numbers(column), spec.shape)
-    n_files = sum(count_files(observation.compressed_data) for observation in observations)
-    channels, height, width = images.channel_first(spec.shape)
-    if height * width * max(len(agents) * channels, n_files * CHANNELS_PER_FILE) > _MAX_IMAGES:
-        raise UnityCommunicationException(
-            f"{where}: {n_files} PNG files for {len(agents)} images of the shape {spec.shape} are "
-            "too many"
-        )
-    batch = np.empty((len(agents), *spec.shape), spec.dtype)
-    plain = [row for row, compressed in enumerate(is_compressed) if not compressed]
-    if plain:
-        numbers = _decode_numbers(
-            _Column(
-                [agents[row] for row in plain], [observations[row] for row in plain], *column[2:]
-            )
-        )
-        batch[plain] = images.shape_numbers(numbers, spec.shape)
-
-    planes = images.planes(batch)
-    n_frames = stacked_frames(spec.name)
-
-    def decode(row: int) -> None:
-        observation = observations[row]
-        try:
-            if observation.compression_type != _PNG:
-                raise UnityCommunicationException(
-                    f"unknown compression {observation.compression_type}"
-                )
-            mapping = unpack_int32(observation.compressed_channel_mapping)
-            decode_image(observation.compressed_data, mapping, planes[row], n_frames=n_frames)
-        except UnityException as error:
-            raise type(error)(f"{where}, agent {agents[row].id}: {error}") from error
-
-    compressed_rows = [row for row, compressed in enumerate(is_compressed) if compressed]
-    for_each_image(decode, compressed_rows, n_pixels=height * width)
-    return batch
-
-
-@lru_cache
-def _packed_shape(shape: tuple[int, ...]) -> bytes:
-    return pack_int32(shape)
-
-
 def _decode_masks(asking: Sequence[Any], branches: tuple[int, ...]) -> list[BoolArray] | None:
     """Return one (N, size) array per branch, True where an action is forbidden.
 
@@ -499,44 +351,6 @@ def _refuse_rewards(agents: Sequence[Any], behavior: BehaviorName) -> NoReturn:
     )
 
 
-def _refuse_count(
-    agents: Sequence[Any], specs: Sequence[ObservationSpec], behavior: BehaviorName
-) -> NoReturn:
-    agent = next(a for a in agents if len(a.observations) != len(specs))
-    raise UnityObservationException(
-        f"behavior {behavior!r}: agent {agent.id} sends {len(agent.observations)} observations; "
-        f"{len(specs)} were announced: {[spec.name for spec in specs]}"
-    )
-
-
-def _refuse_shape(column: _Column, announced: tuple[int, ...]) -> NoReturn:
-    for agent, observation in zip(column.agents, column.observations, strict=True):
-        shape = tuple(unpack_int32(observation.shape))
-        if shape != announced:
-            raise UnityObservationException(
-                f"{column.where}, agent {agent.id}: expected the shape {announced}, got {shape}. "
-                "The simulation must send the shape it announced in its first message."
-            )
-    raise UnityCommunicationException(f"{column.where}: a shape is not written in the shortest way")
-
-
-def _refuse_size(column: _Column) -> NoReturn:
-    shape = column.spec.shape
-    expected_bytes = math.prod(shape) * _F32.itemsize
-    agent, observation = next(
-        (agent, observation)
-        for agent, observation in zip(column.agents, column.observations, strict=True)
-        if len(observation.float_data.data) != expected_bytes
-    )
-    where = f"{column.where}, agent {agent.id}"
-    if observation.HasField("compressed_data"):
-        raise UnityObservationException(f"{where}: only images are compressed, not {shape}")
-    raise UnityCommunicationException(
-        f"{where}: expected {expected_bytes} bytes of numbers for the shape {shape}, got "
-        f"{len(observation.float_data.data)}"
-    )
-
-
 def _encode_steps(spec: BehaviorSpec, decisions: DecisionSteps, terminals: TerminalSteps) -> bytes:
     """Write a list of agents: those that ended, then those that ask."""
     ends = [_INTERRUPTED if ended else _ENDED for ended in terminals.interrupted.tolist()]
@@ -560,16 +374,12 @@ def _encode_agents(
     """Write a list of agents, the fields of each in the order of their numbers."""
     if not len(steps):
         return b""
-    observations = [
-        _encode_images(spec, batch) if _is_compressed(spec) else _encode_numbers(spec, batch)
-        for spec, batch in zip(specs, steps.obs, strict=True)
-    ]
     agents = zip(
         _encode_floats(7, steps.reward),
         ends,
         _encode_ids(10, steps.agent_id),
         masks,
-        *observations,
+        *encode_observations(specs, steps.obs),
         _encode_ids(14, steps.group_id),
         _encode_floats(15, steps.group_reward),
         strict=True,
@@ -581,8 +391,8 @@ def _encode_floats(number: int, values: FloatArray) -> list[bytes]:
     """Return a float field of every agent; zeros are not written."""
     if not values.any():
         return [b""] * len(values)
-    key, zero = bytes((number << 3 | 5,)), bytes(_F32.itemsize)
-    return [b"" if row == zero else key + row for row in _float_rows(values)]
+    key, zero = bytes((number << 3 | 5,)), bytes(F32.itemsize)
+    return [b"" if row == zero else key + row for row in float_rows(values)]
 
 
 def _encode_ids(number: int, ids: IntArray) -> list[bytes]:
@@ -597,53 +407,6 @@ def _encode_masks(decisions: DecisionSteps) -> list[bytes]:
         return [b""] * len(decisions)
     forbidden = np.concatenate(decisions.action_mask, axis=1)
     return [field(11, row.tobytes()) if row.any() else b"" for row in forbidden]
-
-
-def _float_rows(batch: NDArray[Any]) -> list[bytes]:
-    """Return the numbers of every agent of (N, ...)."""
-    numbers = batch.astype(_F32, copy=False).tobytes()
-    size = len(numbers) // len(batch)
-    return [numbers[row * size : (row + 1) * size] for row in range(len(batch))]
-
-
-def _is_compressed(spec: ObservationSpec) -> bool:
-    return spec.dtype == np.uint8 and len(spec.shape) == 3 and 0 not in spec.shape
-
-
-def _encode_images(spec: ObservationSpec, batch: NDArray[np.uint8]) -> list[bytes]:
-    before, after = (
-        ObservationProto(shape=pack_int32(spec.shape), compression_type=_PNG).SerializeToString(),
-        ObservationProto(**_after_the_data(spec)).SerializeToString(),
-    )
-    return [field(13, before + field(3, encode_image(image)) + after) for image in batch]
-
-
-def _encode_numbers(spec: ObservationSpec, batch: NDArray[Any]) -> list[bytes]:
-    """Return one observation of every agent: the same bytes, but for its numbers."""
-    before, after = _observation_frame(spec)
-    rows = _float_rows(batch.reshape(len(batch), *spec.shape))
-    return [before + numbers + after for numbers in rows]
-
-
-@lru_cache
-def _observation_frame(spec: ObservationSpec) -> tuple[bytes, bytes]:
-    """Return what an observation's message has before and after its numbers."""
-    numbers = bytes(math.prod(spec.shape) * _F32.itemsize)
-    after = _after_the_data(spec)
-    agent = AgentInfoProto(
-        observations=[{"shape": pack_int32(spec.shape), "float_data": {"data": numbers}, **after}]
-    )
-    whole = agent.SerializeToString()
-    end = len(whole) - len(ObservationProto(**after).SerializeToString())
-    return whole[: end - len(numbers)], whole[end:]
-
-
-def _after_the_data(spec: ObservationSpec) -> dict[str, Any]:
-    return {
-        "dimension_properties": pack_int32(spec.dimension_property),
-        "observation_type": spec.observation_type.value,
-        "name": spec.name,
-    }
 
 
 # Actions.
@@ -674,8 +437,8 @@ def _zero_actions(
     continuous_size: int, discrete_size: int
 ) -> tuple[NDArray[np.uint8], np.dtype[np.void]]:
     """Return the message of actions that are all zero, (1, bytes), and where its numbers are."""
-    legacy_bytes = (continuous_size + discrete_size) * _F32.itemsize
-    continuous_bytes = continuous_size * _F32.itemsize
+    legacy_bytes = (continuous_size + discrete_size) * F32.itemsize
+    continuous_bytes = continuous_size * F32.itemsize
     legacy, continuous, discrete = (
         message.SerializeToString()
         for message in (
@@ -708,7 +471,7 @@ def _zero_actions(
 
 def _encode_large_actions(continuous: FloatArray, discrete: IntArray) -> bytes:
     """Write a list of actions of which some take more than a byte."""
-    legacy = np.concatenate([continuous, discrete], axis=1, dtype=_F32)
+    legacy = np.concatenate([continuous, discrete], axis=1, dtype=F32)
     return b"".join(
         field(
             1,
@@ -744,7 +507,7 @@ def _decode_input(message: bytes, specs: Mapping[BehaviorName, BehaviorSpec]) ->
 
 def _decode_actions(agents: Sequence[Any], spec: ActionSpec, behavior: BehaviorName) -> ActionTuple:
     """Read one row per agent; a kind of action that is absent is zero."""
-    row_bytes = spec.continuous_size * _F32.itemsize
+    row_bytes = spec.continuous_size * F32.itemsize
     continuous = _action_rows(agents, "continuous_actions", bytes(row_bytes))
     discrete = _action_rows(agents, "discrete_actions", bytes(spec.discrete_size))
     choices = [unpack_int32(row) for row in discrete]
@@ -752,12 +515,10 @@ def _decode_actions(agents: Sequence[Any], spec: ActionSpec, behavior: BehaviorN
         raise UnityCommunicationException(
             f"behavior {behavior!r}: expected {spec.continuous_size} continuous actions and "
             f"{spec.discrete_size} discrete ones for each agent, got "
-            f"{[len(row) / _F32.itemsize for row in continuous]} and {[*map(len, choices)]}"
+            f"{[len(row) / F32.itemsize for row in continuous]} and {[*map(len, choices)]}"
         )
     return ActionTuple(
-        np.frombuffer(bytearray().join(continuous), _F32).reshape(
-            len(agents), spec.continuous_size
-        ),
+        np.frombuffer(bytearray().join(continuous), F32).reshape(len(agents), spec.continuous_size),
         np.array(choices, np.int32).reshape(len(agents), spec.discrete_size),
     )
 

@@ -1,0 +1,294 @@
+"""What agents observe <-> that part of their messages, for `codec.py`.
+
+A batch of numbers is one join and one `numpy.frombuffer`; images may come as files of PNG
+(`images.py`). Source: wire protocol, section 3.4.
+"""
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlagents_envs.base_env import (
+    BehaviorName,
+    DimensionProperty,
+    FloatArray,
+    ObservationSpec,
+    ObservationType,
+)
+from mlagents_envs.exception import (
+    UnityCommunicationException,
+    UnityException,
+    UnityNonFiniteException,
+    UnityObservationException,
+)
+from mlagents_envs.images import (
+    CHANNELS_PER_FILE,
+    ImageReading,
+    count_files,
+    decode_image,
+    encode_image,
+    for_each_image,
+    stacked_frames,
+)
+from mlagents_envs.messages import (
+    AgentInfoProto,
+    ObservationProto,
+    field,
+    pack_int32,
+    unpack_int32,
+)
+
+F32 = np.dtype("<f4")
+_PNG = 1  # CompressionTypeProto
+
+# What is beyond these cannot be meant, and must not be allocated.
+_MAX_OBSERVATION_SIZE = 2**28
+_MAX_IMAGES = 2**28  # numbers, of all agents: few bytes can stand for many of them
+
+
+def decode_observation_spec(observation: Any, where: str, images: ImageReading) -> ObservationSpec:
+    """Return what the first agent of a behavior tells of one observation.
+
+    Raises:
+        UnityCommunicationException: It makes no sense; the text begins with `where`.
+    """
+    shape = tuple(unpack_int32(observation.shape))
+    largest_part = math.prod(max(size, 1) for size in shape)
+    if not 1 <= len(shape) <= 3 or min(shape) < 0 or largest_part > _MAX_OBSERVATION_SIZE:
+        raise UnityCommunicationException(
+            f"{where} ({observation.name!r}) announces the shape {shape}; expected 1 to 3 sizes, "
+            f"none negative, and at most {_MAX_OBSERVATION_SIZE} numbers"
+        )
+    properties = unpack_int32(observation.dimension_properties) or [0] * len(shape)
+    if len(properties) != len(shape) or not all(0 <= flags <= _ALL_FLAGS for flags in properties):
+        raise UnityCommunicationException(
+            f"{where} ({observation.name!r}) announces the dimension properties {properties} for "
+            f"the shape {shape}; expected one set of flags, 0 to {_ALL_FLAGS}, for each size"
+        )
+    try:
+        observation_type = ObservationType(observation.observation_type)
+    except ValueError:
+        raise UnityCommunicationException(
+            f"{where} ({observation.name!r}) announces the unknown observation type "
+            f"{observation.observation_type}"
+        ) from None
+    is_8_bit = images.keep_8_bit and observation.HasField("compressed_data")
+    return ObservationSpec(
+        images.handed_out(shape),
+        images.handed_out(tuple(map(DimensionProperty, properties))),
+        observation_type,
+        observation.name,
+        np.dtype(np.uint8 if is_8_bit else np.float32),
+    )
+
+
+_ALL_FLAGS = int(~DimensionProperty.UNSPECIFIED)
+
+
+def decode_observations(
+    agents: Sequence[Any],
+    specs: Sequence[ObservationSpec],
+    behavior: BehaviorName,
+    images: ImageReading,
+) -> list[NDArray[Any]]:
+    """Return one (N, *shape) array per observation.
+
+    Raises:
+        UnityObservationException: An agent sends something else than was announced.
+        UnityCommunicationException: A message is malformed or unreasonable.
+    """
+    rows = [agent.observations for agent in agents]
+    if set(map(len, rows)) != {len(specs)}:
+        _refuse_count(agents, specs, behavior)
+    batches: list[NDArray[Any]] = []
+    for index, spec in enumerate(specs):
+        column = _Column(
+            agents,
+            [row[index] for row in rows],
+            spec,
+            f"behavior {behavior!r}, observation {index} ({spec.name!r})",
+        )
+        announced = images.announced(spec.shape)
+        if {one.shape for one in column.observations} != {_packed_shape(announced)}:
+            _refuse_shape(column, announced)
+        if len(announced) == 3:
+            batches.append(_decode_images(column, images))
+        else:
+            batches.append(_decode_numbers(column).reshape(len(agents), *announced))
+    return batches
+
+
+class _Column(NamedTuple):
+    """One observation of some agents of a behavior."""
+
+    agents: Sequence[Any]
+    observations: Sequence[Any]
+    spec: ObservationSpec
+    where: str
+
+
+def _decode_numbers(column: _Column) -> FloatArray:
+    """Return (N, numbers in the order in which they came)."""
+    floats = [observation.float_data.data for observation in column.observations]
+    if set(map(len, floats)) != {math.prod(column.spec.shape) * F32.itemsize}:
+        _refuse_size(column)
+    numbers = np.frombuffer(bytearray().join(floats), F32).reshape(len(floats), -1)
+    if not np.isfinite(numbers).all():
+        row = int(np.flatnonzero(~np.isfinite(numbers).all(axis=1))[0])
+        raise UnityNonFiniteException(
+            f"{column.where}: agent {column.agents[row].id} observes NaN or infinity: "
+            f"{numbers[row].tolist()}"
+        )
+    return numbers
+
+
+def _decode_images(column: _Column, images: ImageReading) -> NDArray[Any]:
+    """Return (N, *shape); some agents may send compressed images while others do not."""
+    agents, observations, spec, where = column
+    is_compressed = [observation.HasField("compressed_data") for observation in observations]
+    if not all(is_compressed) and spec.dtype == np.uint8:
+        raise UnityObservationException(
+            f"{where}: agent {agents[is_compressed.index(False)].id} sends numbers, but the image "
+            "was announced as 8 bit; keep_8_bit_images=False reads both"
+        )
+    if not any(is_compressed):
+        return images.shape_numbers(_decode_numbers(column), spec.shape)
+    n_files = sum(count_files(observation.compressed_data) for observation in observations)
+    channels, height, width = images.channel_first(spec.shape)
+    if height * width * max(len(agents) * channels, n_files * CHANNELS_PER_FILE) > _MAX_IMAGES:
+        raise UnityCommunicationException(
+            f"{where}: {n_files} PNG files for {len(agents)} images of the shape {spec.shape} are "
+            "too many"
+        )
+    batch = np.empty((len(agents), *spec.shape), spec.dtype)
+    plain = [row for row, compressed in enumerate(is_compressed) if not compressed]
+    if plain:
+        numbers = _decode_numbers(
+            _Column(
+                [agents[row] for row in plain], [observations[row] for row in plain], *column[2:]
+            )
+        )
+        batch[plain] = images.shape_numbers(numbers, spec.shape)
+
+    planes = images.planes(batch)
+    n_frames = stacked_frames(spec.name)
+
+    def decode(row: int) -> None:
+        observation = observations[row]
+        try:
+            if observation.compression_type != _PNG:
+                raise UnityCommunicationException(
+                    f"unknown compression {observation.compression_type}"
+                )
+            mapping = unpack_int32(observation.compressed_channel_mapping)
+            decode_image(observation.compressed_data, mapping, planes[row], n_frames=n_frames)
+        except UnityException as error:
+            raise type(error)(f"{where}, agent {agents[row].id}: {error}") from error
+
+    compressed_rows = [row for row, compressed in enumerate(is_compressed) if compressed]
+    for_each_image(decode, compressed_rows, n_pixels=height * width)
+    return batch
+
+
+@lru_cache
+def _packed_shape(shape: tuple[int, ...]) -> bytes:
+    return pack_int32(shape)
+
+
+def _refuse_count(
+    agents: Sequence[Any], specs: Sequence[ObservationSpec], behavior: BehaviorName
+) -> NoReturn:
+    agent = next(a for a in agents if len(a.observations) != len(specs))
+    raise UnityObservationException(
+        f"behavior {behavior!r}: agent {agent.id} sends {len(agent.observations)} observations; "
+        f"{len(specs)} were announced: {[spec.name for spec in specs]}"
+    )
+
+
+def _refuse_shape(column: _Column, announced: tuple[int, ...]) -> NoReturn:
+    for agent, observation in zip(column.agents, column.observations, strict=True):
+        shape = tuple(unpack_int32(observation.shape))
+        if shape != announced:
+            raise UnityObservationException(
+                f"{column.where}, agent {agent.id}: expected the shape {announced}, got {shape}. "
+                "The simulation must send the shape it announced in its first message."
+            )
+    raise UnityCommunicationException(f"{column.where}: a shape is not written in the shortest way")
+
+
+def _refuse_size(column: _Column) -> NoReturn:
+    shape = column.spec.shape
+    expected_bytes = math.prod(shape) * F32.itemsize
+    agent, observation = next(
+        (agent, observation)
+        for agent, observation in zip(column.agents, column.observations, strict=True)
+        if len(observation.float_data.data) != expected_bytes
+    )
+    where = f"{column.where}, agent {agent.id}"
+    if observation.HasField("compressed_data"):
+        raise UnityObservationException(f"{where}: only images are compressed, not {shape}")
+    raise UnityCommunicationException(
+        f"{where}: expected {expected_bytes} bytes of numbers for the shape {shape}, got "
+        f"{len(observation.float_data.data)}"
+    )
+
+
+def encode_observations(
+    specs: Sequence[ObservationSpec], obs: Sequence[NDArray[Any]]
+) -> list[list[bytes]]:
+    """Return for every observation its field of every agent."""
+    return [
+        _encode_images(spec, batch) if _is_compressed(spec) else _encode_numbers(spec, batch)
+        for spec, batch in zip(specs, obs, strict=True)
+    ]
+
+
+def float_rows(batch: NDArray[Any]) -> list[bytes]:
+    """Return the numbers of every agent of (N, ...)."""
+    numbers = batch.astype(F32, copy=False).tobytes()
+    size = len(numbers) // len(batch)
+    return [numbers[row * size : (row + 1) * size] for row in range(len(batch))]
+
+
+def _is_compressed(spec: ObservationSpec) -> bool:
+    return spec.dtype == np.uint8 and len(spec.shape) == 3 and 0 not in spec.shape
+
+
+def _encode_images(spec: ObservationSpec, batch: NDArray[np.uint8]) -> list[bytes]:
+    before, after = (
+        ObservationProto(shape=pack_int32(spec.shape), compression_type=_PNG).SerializeToString(),
+        ObservationProto(**_after_the_data(spec)).SerializeToString(),
+    )
+    return [field(13, before + field(3, encode_image(image)) + after) for image in batch]
+
+
+def _encode_numbers(spec: ObservationSpec, batch: NDArray[Any]) -> list[bytes]:
+    """Return one observation of every agent: the same bytes, but for its numbers."""
+    before, after = _observation_frame(spec)
+    rows = float_rows(batch.reshape(len(batch), *spec.shape))
+    return [before + numbers + after for numbers in rows]
+
+
+@lru_cache
+def _observation_frame(spec: ObservationSpec) -> tuple[bytes, bytes]:
+    """Return what an observation's message has before and after its numbers."""
+    numbers = bytes(math.prod(spec.shape) * F32.itemsize)
+    after = _after_the_data(spec)
+    agent = AgentInfoProto(
+        observations=[{"shape": pack_int32(spec.shape), "float_data": {"data": numbers}, **after}]
+    )
+    whole = agent.SerializeToString()
+    end = len(whole) - len(ObservationProto(**after).SerializeToString())
+    return whole[: end - len(numbers)], whole[end:]
+
+
+def _after_the_data(spec: ObservationSpec) -> dict[str, Any]:
+    return {
+        "dimension_properties": pack_int32(spec.dimension_property),
+        "observation_type": spec.observation_type.value,
+        "name": spec.name,
+    }
