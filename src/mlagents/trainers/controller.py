@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from mlagents.trainers.algorithms.acceleration import accelerate
 from mlagents.trainers.data.identifiers import BehaviorId
 from mlagents.trainers.exception import UnityTrainerException
 from mlagents.trainers.progress import ProgressTable
@@ -255,6 +256,8 @@ class Controller:
             )
         except UnityTrainerException as error:
             raise UnityTrainerException(f"behaviors.{name}: {error}") from error
+        if not self._inference:
+            accelerate(trainer.algorithm, self._options.torch_settings, self._device)
         trainer.stats.add_property(
             StatsPropertyType.HYPERPARAMETERS, settings.model_dump(mode="json")
         )

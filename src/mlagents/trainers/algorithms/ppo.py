@@ -77,6 +77,10 @@ class PPO:
         device: Where to learn.
         seed: Of weights and minibatches.
         inference: Only act: there are no reward signals and no demonstrations.
+
+    Attributes:
+        losses: Of the policy, of the values, and the entropy, see `_losses`; may be replaced by a
+            faster form.
     """
 
     def __init__(
@@ -109,6 +113,7 @@ class PPO:
                 self.signals = make_reward_signals(
                     settings, spec, device=device, generator=self.generator
                 )
+        self.losses = self._losses
         self.optimizer = adam(self.network.parameters(), self.settings.learning_rate)
         if settings.behavioral_cloning and not inference:
             self.cloning = BehavioralCloning(
@@ -164,14 +169,8 @@ class PPO:
         for _ in range(s.num_epoch):
             for rows, sequences in self._minibatches(batch, segments.length):
                 part = batch.take(rows)
-                log_probs, entropy, values = self.network.evaluate(
-                    part.obs, part.continuous, part.discrete, part.action_mask, sequences
-                )
-                policy_loss = clipped_policy_loss(
-                    log_probs, part.old_log_probs, part.advantages, epsilon=epsilon
-                )
-                value_loss = nn.functional.mse_loss(values, part.returns)
-                loss = policy_loss + 0.5 * value_loss - beta * entropy.mean()
+                policy_loss, value_loss, entropy = self.losses(part, sequences, epsilon)
+                loss = policy_loss + 0.5 * value_loss - beta * entropy
 
                 self.optimizer.zero_grad()
                 loss.backward()
@@ -199,6 +198,18 @@ class PPO:
                 "Policy/Beta": beta,
             }
         )
+
+    def _losses(
+        self, batch: Batch, sequences: Sequences | None, epsilon: float
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the policy's loss, that of the values and the mean entropy, all scalars."""
+        log_probs, entropy, values = self.network.evaluate(
+            batch.obs, batch.continuous, batch.discrete, batch.action_mask, sequences
+        )
+        policy_loss = clipped_policy_loss(
+            log_probs, batch.old_log_probs, batch.advantages, epsilon=epsilon
+        )
+        return policy_loss, nn.functional.mse_loss(values, batch.returns), entropy.mean()
 
     def _minibatches(
         self, batch: Batch, length: NDArray[np.int64]

@@ -74,4 +74,9 @@ class RND:
         return {"Losses/RND Loss": loss.detach()}
 
     def _errors(self, batch: Transitions) -> Tensor:
-        return (self.predictor(batch.obs) - self.target(batch.obs)).square().sum(1)
+        # `step` is float32 whatever else is not: lower precision would leave nothing of a
+        # difference as small as this one becomes.
+        no_memory = batch.reward.new_empty(0)
+        predicted, _ = self.predictor.step(batch.obs, no_memory)
+        wanted, _ = self.target.step(batch.obs, no_memory)
+        return (predicted - wanted).square().sum(1)

@@ -6,7 +6,7 @@ for all continuous actions together and one for each discrete branch, found as i
 
 import copy
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -76,6 +76,24 @@ class Minibatch(NamedTuple):
         )
 
 
+class Losses(NamedTuple):
+    """What one minibatch says about every network, as far as gradients should go.
+
+    Attributes:
+        policy: Scalar, for the actor.
+        q: (2,), for the Q networks.
+        value: Scalar, for the network of values.
+        entropy: Scalar, for the coefficients.
+        estimate: (signals,) mean value of the states, to be plotted.
+    """
+
+    policy: Tensor
+    q: Tensor
+    value: Tensor
+    entropy: Tensor
+    estimate: Tensor
+
+
 class EntropyCoefficients(nn.Module):
     """What entropy is worth: of all continuous actions, if there are any, then of every branch.
 
@@ -117,6 +135,9 @@ class SAC:
         device: Where to learn.
         seed: Of weights, minibatches and the actions sampled for them.
         inference: Only act: there are no reward signals and no demonstrations.
+
+    Attributes:
+        losses: Of a minibatch and its rewards (B, signals); may be replaced by a faster form.
     """
 
     remembering_critic: NetworkBody | None = None
@@ -161,6 +182,9 @@ class SAC:
         self.target_value = copy.deepcopy(self.value).requires_grad_(False)
         self.coefficients = EntropyCoefficients(spec.action_spec, self.settings.init_entcoef)
         self.coefficients.to(device)
+        self._fixed_q = {name: weight.detach() for name, weight in self.q.named_parameters()}
+        """The weights of `q` themselves, but out of reach of gradients."""
+        self.losses: Callable[[Minibatch, Tensor], Losses] = self._losses
         self._critic_parameters = [*self.q.parameters(), *self.value.parameters()]
         self.optimizer = torch.optim.Adam(
             [*self.actor.parameters(), *self._critic_parameters, self.coefficients.log_alpha],
@@ -231,40 +255,8 @@ class SAC:
         plotted: list[Tensor] = []
         plots: list[dict[str, Tensor]] = []
         for batch in self._minibatches(replay, n_updates):
-            obs = self.actor.body.observations.normalized(batch.obs)
-            log_alpha, weight = self.coefficients.log_alpha, self.coefficients.weight
-
-            # What the policy would do now: its actions, and an estimate of its entropy by parts.
-            encoding = self.actor.body(batch.obs, batch.sequences)
-            actions, probabilities, entropy = self._act(encoding, batch)
-
-            # Q of the actions taken, from which Q learns, and of those the policy would take, from
-            # which the policy does.
-            encoded = self.q.encode(obs)
-            q = self.q(encoded, batch.continuous, batch.sequences)
-            q_taken = q_of_choices(q, batch.discrete + self._branch_starts)  # (2, B, signals)
-            if self.action_spec.continuous_size:
-                self.q.requires_grad_(False)
-                q = self.q(encoded.detach(), actions, batch.sequences)
-                self.q.requires_grad_(True)
-            else:
-                q = q.detach()
-            q_policy = expected_q(q, probabilities)  # (2, B, signals)
-            bonus = (log_alpha.detach().exp() * weight * entropy).sum(1)  # (B,)
-
-            # Q[s, a] -> r + gamma * V_target[s'], V[s] -> min Q[s, a~] + alpha * entropy
-            with torch.no_grad():
-                next_values = self._next_values(batch, obs)
-                next_values *= ~(batch.terminated.unsqueeze(1) & self._respects_end)
-                q_target = self._rewards(batch) + self._gamma * next_values
-                value_target = q_policy.amin(0) + bonus.unsqueeze(1)
-            values = self.value(obs, batch.sequences)  # (B, signals)
-            q_losses = 0.5 * (q_taken - q_target).square().mean((1, 2))
-            value_loss = 0.5 * (values - value_target).square().mean()
-            policy_loss = -(q_policy[0].mean(1) + bonus).mean()
-            surplus = (entropy.detach() - self.coefficients.target).mean(0)
-            entropy_loss = (log_alpha * weight * surplus).sum()
-            loss = policy_loss + q_losses.sum() + value_loss + entropy_loss
+            losses = self.losses(batch, self._rewards(batch))
+            loss = losses.policy + losses.q.sum() + losses.value + losses.entropy
 
             self.optimizer.zero_grad()
             loss.backward()
@@ -277,8 +269,8 @@ class SAC:
             plots += self._update_signals(batch)
             if self.cloning is not None:
                 plots.append(self.cloning.update(step=step))
-            losses = torch.stack([policy_loss, value_loss]).detach()
-            plotted.append(torch.cat([losses, q_losses.detach(), values.detach().mean(0)]))
+            scalars = torch.stack([losses.policy, losses.value])
+            plotted.append(torch.cat([scalars, losses.q, losses.estimate]).detach())
 
         policy_mean, value_mean, q1, q2, *estimates = torch.stack(plotted).mean(0).tolist()
         return means(plots) | {
@@ -293,6 +285,48 @@ class SAC:
                 for signal, estimate in zip(self.signals, estimates, strict=True)
             },
         }
+
+    def _losses(self, batch: Minibatch, rewards: Tensor) -> Losses:
+        """Compute the losses of one gradient step.
+
+        Args:
+            batch: What to learn from.
+            rewards: (B, signals) of its steps.
+        """
+        obs = self.actor.body.observations.normalized(batch.obs)
+        log_alpha, weight = self.coefficients.log_alpha, self.coefficients.weight
+
+        # What the policy would do now: its actions, and an estimate of its entropy by parts.
+        encoding = self.actor.body(batch.obs, batch.sequences)
+        actions, probabilities, entropy = self._act(encoding, batch)
+
+        # Q of the actions taken, from which Q learns, and of those the policy would take, from
+        # which the policy does.
+        encoded = self.q.encode(obs)
+        q = self.q(encoded, batch.continuous, batch.sequences)
+        q_taken = q_of_choices(q, batch.discrete + self._branch_starts)  # (2, B, signals)
+        if self.action_spec.continuous_size:
+            seen = encoded.detach(), actions, batch.sequences
+            q = torch.func.functional_call(self.q, self._fixed_q, seen)
+        else:
+            q = q.detach()
+        q_policy = expected_q(q, probabilities)  # (2, B, signals)
+        bonus = (log_alpha.detach().exp() * weight * entropy).sum(1)  # (B,)
+
+        # Q[s, a] -> r + gamma * V_target[s'], V[s] -> min Q[s, a~] + alpha * entropy
+        with torch.no_grad():
+            goes_on = ~(batch.terminated.unsqueeze(1) & self._respects_end)
+            q_target = rewards + self._gamma * self._next_values(batch, obs) * goes_on
+            value_target = q_policy.amin(0) + bonus.unsqueeze(1)
+        values = self.value(obs, batch.sequences)  # (B, signals)
+        surplus = (entropy.detach() - self.coefficients.target).mean(0)
+        return Losses(
+            policy=-(q_policy[0].mean(1) + bonus).mean(),
+            q=0.5 * (q_taken - q_target).square().mean((1, 2)),
+            value=0.5 * (values - value_target).square().mean(),
+            entropy=(log_alpha * weight * surplus).sum(),
+            estimate=values.detach().mean(0),
+        )
 
     def _act(self, encoding: Tensor, batch: Minibatch) -> tuple[Tensor, list[Tensor], Tensor]:
         """Let the policy act where the experience was made.

@@ -8,7 +8,13 @@ from torch import Tensor, nn
 from mlagents.trainers.exception import UnityTrainerException
 from mlagents.trainers.networks.attention import EntityAttention
 from mlagents.trainers.networks.encoders import ImageEncoder, Kind, VectorEncoder, kind_of
-from mlagents.trainers.networks.layers import GoalLayer, Memory, Sequences, dense_block
+from mlagents.trainers.networks.layers import (
+    GoalLayer,
+    Memory,
+    MixedPrecision,
+    Sequences,
+    dense_block,
+)
 from mlagents.trainers.settings.behavior import NetworkSettings
 from mlagents_envs.base_env import ObservationSpec, ObservationType
 
@@ -95,7 +101,7 @@ class ObservationEncoder(nn.Module):
                 encoder.normalizer.update(obs[index])
 
 
-class NetworkBody(nn.Module):
+class NetworkBody(MixedPrecision):
     """Encoded observations through a dense block, goal conditioning and memory.
 
     Args:
@@ -146,11 +152,16 @@ class NetworkBody(nn.Module):
             sequences: How the steps follow each other; only looked at by a memory.
             beside: (B, n_beside).
         """
-        hidden = self._encode(obs, beside)
+        with self.computing(obs[0].device):
+            hidden = self._encode(obs, beside)
+        hidden = hidden.float()
         return hidden if self.memory is None else self.memory(hidden, sequences)
 
     def step(self, obs: Sequence[Tensor], memory: Tensor) -> tuple[Tensor, Tensor]:
-        """One step of N agents: encoding (N, output_size) and memory (N, memory size) after it."""
+        """One step of N agents: encoding (N, output_size) and memory (N, memory size) after it.
+
+        Always in the precision of the weights.
+        """
         hidden = self._encode(obs)
         return (hidden, memory) if self.memory is None else self.memory.step(hidden, memory)
 

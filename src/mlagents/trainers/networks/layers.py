@@ -1,6 +1,7 @@
 """Building blocks: initialised linear layers, dense blocks, normalization, conditioning, memory."""
 
 import math
+from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
 import torch
@@ -26,6 +27,25 @@ def dense_block(n_in: int, hidden_units: int, num_layers: int) -> nn.Sequential:
 def layer_norm(size: int) -> nn.LayerNorm:
     """Make a normalization of `size` numbers by their own mean and deviation, not learned."""
     return nn.LayerNorm(size, elementwise_affine=False)
+
+
+class MixedPrecision(nn.Module):
+    """A network that may compute its `forward` in less than float32.
+
+    Its weights stay float32, and so do its memory and what comes out: losses and distributions lose
+    nothing.
+
+    Attributes:
+        precision: Of matrix products and convolutions; None is that of the weights.
+    """
+
+    precision: torch.dtype | None = None
+
+    def computing(self, device: torch.device) -> AbstractContextManager[object]:
+        """Return the context to compute in on `device`."""
+        if self.precision is None:
+            return nullcontext()
+        return torch.autocast(device.type, self.precision)
 
 
 class Normalizer(nn.Module):

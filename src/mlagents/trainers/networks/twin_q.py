@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from mlagents.trainers.networks.body import ObservationEncoder
-from mlagents.trainers.networks.layers import GoalLayer, Memory, Sequences
+from mlagents.trainers.networks.layers import GoalLayer, Memory, MixedPrecision, Sequences
 from mlagents.trainers.settings.behavior import NetworkSettings
 from mlagents_envs.base_env import BehaviorSpec
 
@@ -49,7 +49,7 @@ class EncodedObservations(NamedTuple):
         return EncodedObservations(self.encoding.detach(), goals)
 
 
-class TwinQ(nn.Module):
+class TwinQ(MixedPrecision):
     """Values of actions in two opinions, of which the lower is the safer one.
 
     Continuous actions are an input beside the encoded observations. Every discrete action of every
@@ -92,8 +92,9 @@ class TwinQ(nn.Module):
 
     def encode(self, obs: Sequence[Tensor]) -> EncodedObservations:
         """Encode one (B, *shape) per observation."""
-        encodings, goals = zip(*(encoder(obs) for encoder in self.encoders), strict=True)
-        return EncodedObservations(torch.stack(encodings), list(goals) * (2 // len(goals)))
+        with self.computing(obs[0].device):
+            encodings, goals = zip(*(encoder(obs) for encoder in self.encoders), strict=True)
+            return EncodedObservations(torch.stack(encodings), list(goals) * (2 // len(goals)))
 
     def forward(
         self, encoded: EncodedObservations, continuous: Tensor, sequences: Sequences | None = None
@@ -108,18 +109,20 @@ class TwinQ(nn.Module):
         Returns:
             (2, B, n_signals, sum of branches or 1).
         """
-        x = encoded.encoding.expand(2, -1, -1)
-        if continuous.shape[1]:
-            x = torch.cat((x, continuous.expand(2, -1, -1)), dim=2)
-        for layer in self.dense:
-            x = nn.functional.silu(layer(x))
-        if self.goal_layers is not None:
-            x = torch.stack(
-                [
-                    layer(row, goal)
-                    for layer, row, goal in zip(self.goal_layers, x, encoded.goals, strict=True)
-                ]
-            )
+        with self.computing(continuous.device):
+            x = encoded.encoding.expand(2, -1, -1)
+            if continuous.shape[1]:
+                x = torch.cat((x, continuous.expand(2, -1, -1)), dim=2)
+            for layer in self.dense:
+                x = nn.functional.silu(layer(x))
+            if self.goal_layers is not None:
+                x = torch.stack(
+                    [
+                        layer(row, goal)
+                        for layer, row, goal in zip(self.goal_layers, x, encoded.goals, strict=True)
+                    ]
+                )
+        x = x.float()
         if self.memories is not None:
             x = torch.stack(
                 [memory(row, sequences) for memory, row in zip(self.memories, x, strict=True)]

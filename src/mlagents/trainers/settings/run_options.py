@@ -97,6 +97,14 @@ class TorchSettings(Settings):
     """Device to train on, such as `cpu` or `cuda:1`; without it, a GPU where there is one."""
     threads: Int | None = Field(None, ge=1)
     """Threads PyTorch computes with on the CPU; null is half of the CPUs, four at most."""
+    mixed_precision: bool = False
+    """Learn in bfloat16 where that loses little. Worth it for networks of 256 hidden units or more
+    and for images, on a GPU or on a CPU that has such instructions; elsewhere it is slower. Agents
+    act in float32."""
+    compile: bool = False
+    """Compile the losses of PPO and SAC, with what PyTorch finds: a C++ compiler or, on a GPU,
+    Triton. It takes minutes at the start, and pays in runs of hours. Where it fails, a warning says
+    why, and learning goes on without."""
 
 
 class RunOptions(Settings):
