@@ -135,8 +135,7 @@ def test_every_signal_learns_in_lower_precision(trainer_type: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("trainer_type", ["ppo", "sac"])
 def test_a_task_is_solved_in_lower_precision(trainer_type: str) -> None:
-    # Episodes have four steps, worth 1 each at best and 0.5 to who knows nothing. Both reach 3.2 and
-    # more, in float32 as well as here.
+    # Episodes have four steps, worth 1 each at best and 0.5 to who knows nothing.
     env = GuessEnvironment(ActionSpec.create_continuous(1))
     trainer = make_trainer(env, settings(trainer_type, max_steps=12_000))
     accelerate(trainer.algorithm, LOW, CPU)
