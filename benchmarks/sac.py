@@ -2,9 +2,23 @@
 
 Both have networks of the same width and depth, the same minibatches, replay buffers full of the
 same kind of experience and one thread of torch; seconds are of CPU time, so that whatever else the
-machine does counts little.
+machine does counts little. `mixed` is ours with `torch_settings.mixed_precision`, `compiled` with
+`torch_settings.compile` too, which takes minutes to begin.
 
-    python benchmarks/sac.py [--rounds 5]
+How fast it can be at all: let F be the floating-point operations of one network looking at one
+minibatch, twice the rows times the weights of its layers. Backwards costs F by the weights and F by
+what came in. One step is
+
+    actor, value network            2 x 3 F     forward and backward
+    Q of what was done              2 x 3 F     two networks
+    Q of what the actor would do    2 x 2 F     not backward by the weights
+    target                              F       only forward
+
+17 F in all; Stable-Baselines3 takes 18 F or a little more. `products` is how many steps per second
+would leave no time for anything but these, at the rate of a product of two float32 matrices of the
+hidden layers' size: no way of writing the same arithmetic is faster, but lower precision is.
+
+    python benchmarks/sac.py [--rounds 5] [--compile]
 """
 
 import argparse
@@ -18,27 +32,36 @@ import torch
 from stable_baselines3 import SAC as StableBaselinesSAC
 from stable_baselines3.common.logger import Logger
 
+from mlagents.trainers.algorithms.acceleration import accelerate
 from mlagents.trainers.algorithms.sac import SAC
 from mlagents.trainers.data.replay import Replay
 from mlagents.trainers.data.segments import Segments
 from mlagents.trainers.settings.behavior import BehaviorSettings
+from mlagents.trainers.settings.run_options import TorchSettings
 from mlagents_envs.base_env import ActionSpec, BehaviorSpec, ObservationSpec
 
 N_OBSERVED, N_ACTIONS, N_STEPS, HORIZON = 24, 4, 16384, 16
+CPU = torch.device("cpu")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5, help="of which the median is shown")
+    parser.add_argument("--compile", action="store_true", help="measure what is compiled too")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
 
-    print(f"{'network, minibatch':24}{'ours':>8}{'SB3':>8}{'ratio':>8}   gradient steps/s")
+    ways = {"ours": TorchSettings(), "mixed": TorchSettings(mixed_precision=True)}
+    if arguments.compile:
+        ways["compiled"] = TorchSettings(mixed_precision=True, compile=True)
+    columns = [*ways, "SB3", "products", *(f"{way}/SB3" for way in (*ways, "products"))]
+    print(f"{'network, minibatch':20}" + "".join(f"{column:>13}" for column in columns))
     for hidden_units, num_layers, batch_size, n_updates in (
         (64, 2, 64, 200),
         (128, 2, 128, 150),
         (256, 2, 256, 60),
         (512, 3, 256, 20),
+        (512, 3, 1024, 6),
     ):
         settings = BehaviorSettings.model_validate(
             {
@@ -47,16 +70,34 @@ def main() -> None:
                 "network_settings": {"hidden_units": hidden_units, "num_layers": num_layers},
             }
         )
-        updates = ours(settings), stable_baselines(hidden_units, num_layers, batch_size)
+        updates = [ours(settings, way) for way in ways.values()]
+        updates.append(stable_baselines(hidden_units, num_layers, batch_size))
         for update in updates:
             update(5)
         rounds = [
-            [n_updates / seconds(update, n_updates) for update in updates]
+            [
+                *(n_updates / seconds(update, n_updates) for update in updates),
+                products(hidden_units, num_layers, batch_size),
+            ]
             for _ in range(arguments.rounds)
         ]
-        of_ours, of_sb3 = (statistics.median(column) for column in zip(*rounds, strict=True))
+        *rates, of_sb3, most = (statistics.median(column) for column in zip(*rounds, strict=True))
         title = f"{num_layers} x {hidden_units}, {batch_size}"
-        print(f"{title:24}{of_ours:8,.0f}{of_sb3:8,.0f}{of_ours / of_sb3:7.1f}x")
+        numbers = "".join(f"{rate:13,.0f}" for rate in (*rates, of_sb3, most))
+        ratios = "".join(f"{rate / of_sb3:12.1f}x" for rate in (*rates, most))
+        print(f"{title:20}{numbers}{ratios}", flush=True)
+
+
+def products(hidden_units: int, num_layers: int, batch_size: int) -> float:
+    """Gradient steps per second of nothing but their matrix products, see above."""
+    weights = N_OBSERVED * hidden_units + (num_layers - 1) * hidden_units**2
+    n_operations = 17 * 2 * batch_size * weights
+    rows, square = torch.ones(batch_size, hidden_units), torch.ones(hidden_units, hidden_units)
+    out = torch.empty_like(rows)
+    n_products = max(10, int(2e9 / (2 * batch_size * hidden_units**2)))
+    taken_s = seconds(lambda n: [torch.mm(rows, square, out=out) for _ in range(n)], n_products)
+    rate = n_products * 2 * batch_size * hidden_units**2 / taken_s
+    return rate / n_operations
 
 
 def seconds(update: Callable[[int], object], n_updates: int) -> float:
@@ -65,13 +106,14 @@ def seconds(update: Callable[[int], object], n_updates: int) -> float:
     return time.process_time() - begun_s
 
 
-def ours(settings: BehaviorSettings) -> Callable[[int], object]:
+def ours(settings: BehaviorSettings, way: TorchSettings) -> Callable[[int], object]:
     spec = BehaviorSpec(
         [ObservationSpec.vector(N_OBSERVED, "vector")], ActionSpec.create_continuous(N_ACTIONS)
     )
     replay = Replay(spec, capacity=2 * N_STEPS)
     replay.add(experience())
-    sac = SAC(spec, settings, device=torch.device("cpu"), seed=0)
+    sac = SAC(spec, settings, device=CPU, seed=0)
+    accelerate(sac, way, CPU)
     return lambda n_updates: sac.update(replay, n_updates=n_updates, step=0)
 
 
