@@ -353,6 +353,17 @@ def test_inference_writes_nothing(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("asked_for", [True, False])
+def test_a_trainer_learns_in_the_precision_that_is_asked_for(
+    asked_for: bool, tmp_path: Path
+) -> None:
+    torch_settings = {"mixed_precision": asked_for}
+    run = controller(EpisodesOfOneStep(), tmp_path, options(torch_settings=torch_settings))
+    run.run()
+    body = run.trainers["A"].algorithm.actor.body
+    assert body.precision is (torch.bfloat16 if asked_for else None)
+
+
 def test_a_failing_environment_loses_nothing_that_was_learned(tmp_path: Path) -> None:
     class Fails(EpisodesOfOneStep):
         def receive(self) -> list[PlayerSteps]:
