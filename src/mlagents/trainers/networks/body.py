@@ -154,7 +154,7 @@ class NetworkBody(MixedPrecision):
         """
         with self.computing(obs[0].device):
             hidden = self._encode(obs, beside)
-        hidden = hidden.float()
+        hidden = self.computed(hidden)
         return hidden if self.memory is None else self.memory(hidden, sequences)
 
     def step(self, obs: Sequence[Tensor], memory: Tensor) -> tuple[Tensor, Tensor]:

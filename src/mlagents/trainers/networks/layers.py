@@ -47,6 +47,10 @@ class MixedPrecision(nn.Module):
             return nullcontext()
         return torch.autocast(device.type, self.precision)
 
+    def computed(self, x: Tensor) -> Tensor:
+        """Bring what was computed in that context back to float32."""
+        return x if self.precision is None else x.float()
+
 
 class Normalizer(nn.Module):
     """Running mean and variance of a vector; brings observations to mean 0, deviation 1.

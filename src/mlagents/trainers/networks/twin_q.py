@@ -122,7 +122,7 @@ class TwinQ(MixedPrecision):
                         for layer, row, goal in zip(self.goal_layers, x, encoded.goals, strict=True)
                     ]
                 )
-        x = x.float()
+        x = self.computed(x)
         if self.memories is not None:
             x = torch.stack(
                 [memory(row, sequences) for memory, row in zip(self.memories, x, strict=True)]
