@@ -202,7 +202,7 @@ def paint(
     """Paint shapes over each other, in the order in which they come.
 
     Args:
-        images: (N, 3, H, W), written to.
+        images: (N, 3, H, W), contiguous, written to.
         runs: Which pixels of each shape.
         colours: (F, N, 3), or what can be broadcast to it.
         scene: (S,) of which image each shape is, for runs of (1, S, H); else each has its column.

@@ -11,7 +11,7 @@ from mlagents_sim.examples.push_block import AGENT
 @pytest.mark.parametrize("name", CATALOG)
 def test_a_few_minutes_at_random_break_nothing(name: str):
     world = smallest(name, seed=0)
-    hours = 300 * world.decision_period_steps * 0.02 / 3600.0
+    hours = 200 * world.decision_period_steps * 0.02 / 3600.0
     assert play(world, hours, seed=0).faults() == []
 
 

@@ -94,6 +94,19 @@ def test_later_shapes_lie_on_earlier_ones_in_each_scene():
     assert images[1].tolist() == [[[0, 0, n], [0, 0, 0]] for n in (4, 5, 6)]
 
 
+def test_shapes_may_come_in_one_list_and_say_whose_they_are():
+    # Of three runs in pictures of one row, the first and the last are the second scene's.
+    runs = Runs(
+        np.array([[[0], [1], [2]]], np.int16),
+        np.array([[[3], [2], [4]]], np.int16),
+    )
+    images = np.zeros((2, 3, 1, 4), np.uint8)
+    colours = np.array([[1, 2, 3], [4, 5, 6], [7, 8, 9]], np.uint8)
+    paint(images, runs, colours, np.array([1, 0, 1]))
+    assert images[0, :, 0].tolist() == [[0, n, 0, 0] for n in (4, 5, 6)]
+    assert images[1, :, 0].tolist() == [[1, 1, 7, 7], [2, 2, 8, 8], [3, 3, 9, 9]]
+
+
 # Against one ray per pixel.
 
 

@@ -25,6 +25,14 @@ def test_a_ray_reports_the_nearest_by_tag_and_distance():
     assert seen.dtype == np.float32
 
 
+def test_of_things_equally_far_a_ray_sees_the_first_that_is_named():
+    # One of its rays, and one agent; tags are at 0 and 1, "nothing" at 2.
+    rays = RaySensor(per_side=1, max_degrees=45.0, length=10.0, n_tags=2)
+    both = [np.array([[4.0]]), np.array([[4.0]])]
+    assert rays.observe(both, [1, 0]).tolist() == [[0, 1, 0, np.float32(0.4)]]
+    assert rays.observe(both, [0, 1]).tolist() == [[1, 0, 0, np.float32(0.4)]]
+
+
 def grid_by_loops(sensor: GridSensor, discs, squares, walls) -> np.ndarray:
     """Look into every cell of one grid, for the nearest thing that reaches into it.
 

@@ -98,7 +98,7 @@ class Ball3D(World):
         self._gain_of_fall = np.zeros(n)  # downward, of a ball in the air, in a step, in m/s
         self._lowest = np.tile([[-FALLEN_ASIDE_M], [-FALLEN_BELOW_M], [-FALLEN_ASIDE_M]], n)
         self._highest = np.tile([[FALLEN_ASIDE_M], [np.inf], [FALLEN_ASIDE_M]], n)
-        # About z, then about x: which way to turn; cosine and sine of half the angle.
+        # Which way to turn, cosine and sine of half the angle; each about z, then about x.
         self._turns = np.zeros((3, 2, n))
 
     # The task.
