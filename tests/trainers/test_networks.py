@@ -234,28 +234,30 @@ def test_evaluate_equals_torch_distributions_of_the_allowed_actions() -> None:
     continuous = gaussian.sample()
     discrete = torch.stack([branch.sample() for branch in branches], dim=1)
 
-    log_probs, entropy = heads.evaluate(encoding, continuous, discrete, blocked)
+    log_probs, entropies = heads.evaluate(encoding, continuous, discrete, blocked)
 
     wanted = [gaussian.log_prob(continuous)]
     wanted += [b.log_prob(discrete[:, i])[:, None] for i, b in enumerate(branches)]
     torch.testing.assert_close(log_probs, torch.cat(wanted, dim=1), rtol=1e-4, atol=1e-5)
-    # The mean over continuous actions, the sum over branches.
-    wanted_entropy = gaussian.entropy().mean(1) + sum(branch.entropy() for branch in branches)
-    torch.testing.assert_close(entropy, wanted_entropy, rtol=1e-4, atol=1e-5)
+    wanted = [gaussian.entropy(), *(branch.entropy()[:, None] for branch in branches)]
+    torch.testing.assert_close(entropies, torch.cat(wanted, dim=1), rtol=1e-4, atol=1e-5)
 
 
-def test_entropy_of_continuous_actions_is_a_mean_of_branches_a_sum() -> None:
-    # Deviations 1 and e: entropies 1.418939 and 2.418939, mean 1.918939.
-    # Logits of zero: log 2 + log 4 = 3 log 2 = 2.079442; half the second branch masked: 2 log 2.
+def test_entropy_of_every_component_by_hand() -> None:
+    # Deviations 1 and e: entropies 1.418939 and 2.418939, whatever the state.
+    # Logits of zero: log 2 = 0.693147 and log 4; half the second branch masked: log 2.
     heads = ActionHeads(3, ActionSpec(2, (2, 4)))
     with torch.no_grad():
         heads.log_std.copy_(torch.tensor([0.0, 1.0]))
     blocked = torch.tensor([[False] * 6, [False] * 4 + [True] * 2])
-    _, entropy = heads.evaluate(
+    _, entropies = heads.evaluate(
         torch.zeros(2, 3), torch.zeros(2, 2), torch.zeros(2, 2, dtype=torch.int64), blocked
     )
     torch.testing.assert_close(
-        entropy, torch.tensor([1.918939 + 2.079442, 1.918939 + 2 * 0.693147])
+        entropies,
+        torch.tensor(
+            [[1.418939, 2.418939, 0.693147, 1.386294], [1.418939, 2.418939, 0.693147, 0.693147]]
+        ),
     )
 
 
@@ -263,11 +265,11 @@ def test_masked_actions_get_no_gradient_and_one_allowed_action_is_certain() -> N
     heads = ActionHeads(2, ActionSpec(0, (3, 2)))
     encoding = torch.ones(1, 2)
     blocked = torch.tensor([[False, True, False, True, False]])
-    log_probs, entropy = heads.evaluate(
+    log_probs, entropies = heads.evaluate(
         encoding, torch.zeros(1, 0), torch.tensor([[2, 1]]), blocked
     )
     assert log_probs[0, 1] == 0.0
-    (log_probs.sum() + entropy.sum()).backward()
+    (log_probs.sum() + entropies.sum()).backward()
     assert heads.logits is not None
     gradient = heads.logits.bias.grad
     assert torch.isfinite(gradient).all()
@@ -285,13 +287,13 @@ def test_evaluate_is_actor_and_critic_side_by_side(shared: bool) -> None:
     obs = [torch.randn(6, *o.shape) for o in HYBRID.observation_specs]
     continuous, discrete = torch.randn(6, 3), torch.zeros(6, 3, dtype=torch.int64)
     blocked = torch.zeros(6, 8, dtype=torch.bool)
-    log_probs, entropy, values = network.evaluate(obs, continuous, discrete, blocked)
-    wanted_log_probs, wanted_entropy = network.actor.heads.evaluate(
+    log_probs, entropies, values = network.evaluate(obs, continuous, discrete, blocked)
+    wanted_log_probs, wanted_entropies = network.actor.heads.evaluate(
         network.actor.body(obs), continuous, discrete, blocked
     )
     assert values.shape == (6, 2)
     torch.testing.assert_close(log_probs, wanted_log_probs)
-    torch.testing.assert_close(entropy, wanted_entropy)
+    torch.testing.assert_close(entropies, wanted_entropies)
     torch.testing.assert_close(values, network.critic(obs))
     values.sum().backward()
     assert (network.actor.body.dense[0].weight.grad is not None) == shared

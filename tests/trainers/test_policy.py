@@ -17,6 +17,7 @@ from actors import (
     observations,
     outputs,
 )
+from mlagents.trainers.algorithms.losses import mean_entropy
 from mlagents.trainers.algorithms.policy import Policy
 from mlagents.trainers.data.decision import Decision
 from mlagents.trainers.exception import UnityTrainerException
@@ -41,13 +42,15 @@ def evaluate(
 ) -> tuple[NDArray, float]:
     """What learning will think of a decision: log-probabilities and mean entropy."""
     with torch.no_grad():
-        log_probs, entropy = actor.heads.evaluate(
+        log_probs, entropies = actor.heads.evaluate(
             actor.body([torch.from_numpy(batch) for batch in obs]),
             torch.from_numpy(decision.continuous),
             torch.from_numpy(decision.discrete).long(),
             torch.from_numpy(blocked),
         )
-    return log_probs.numpy(), entropy.mean().item()
+    n_continuous = actor.heads.spec.continuous_size
+    entropy = mean_entropy(entropies, n_continuous=n_continuous, joint=False)
+    return log_probs.numpy(), entropy.item()
 
 
 @every_behavior
@@ -237,14 +240,17 @@ def test_every_kind_of_network_decides_as_learning_sees_it(case: Case, determini
         mean, logits, wanted_memory = outputs(actor, [batch.copy() for batch in obs], memory.copy())
         np.testing.assert_allclose(decision.memory, wanted_memory, atol=1e-6)
         encoding, _ = actor.body.step([torch.tensor(batch) for batch in obs], torch.tensor(memory))
-        log_probs, entropy = actor.heads.evaluate(
+        log_probs, entropies = actor.heads.evaluate(
             encoding,
             torch.from_numpy(decision.continuous),
             torch.from_numpy(decision.discrete).long(),
             torch.from_numpy(blocked),
         )
         np.testing.assert_allclose(decision.log_probs, log_probs.detach(), atol=1e-5)
-        assert decision.entropy == pytest.approx(entropy.mean().item(), abs=1e-5)
+        entropy = mean_entropy(
+            entropies, n_continuous=spec.action_spec.continuous_size, joint=False
+        )
+        assert decision.entropy == pytest.approx(entropy.item(), abs=1e-5)
         if deterministic and mean is not None:
             np.testing.assert_allclose(decision.continuous, mean, atol=1e-5)
         if logits is not None:

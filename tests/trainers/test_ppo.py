@@ -84,9 +84,10 @@ def values_of(w: dict[str, Array], obs: list[Array]) -> Array:
     return encoding @ w["critic.values.weight"].T + w["critic.values.bias"]
 
 
-def log_probs_and_entropy(
+def log_probs_and_entropies(
     w: dict[str, Array], segments: Segments, encoding: Array | None = None
 ) -> tuple[Array, Array]:
+    """(N, 4) of every component: two continuous actions, two branches."""
     if encoding is None:
         encoding = swish_layer(w, "actor.body", [o.astype(float) for o in segments.obs])
     mean = encoding @ w["actor.heads.mean.weight"].T + w["actor.heads.mean.bias"]
@@ -101,24 +102,37 @@ def log_probs_and_entropy(
     second /= second.sum(1, keepdims=True)
     rows = np.arange(N)
     chosen = [p[rows, segments.discrete[:, k]] for k, p in enumerate((first, second))]
-    # The mean over continuous actions, the sum over branches.
-    entropy = np.mean(0.5 * np.log(2 * np.pi * np.e * std**2)) - sum(
-        (p * np.log(p)).sum(1) for p in (first, second)
+    entropies = np.column_stack(
+        [
+            np.tile(0.5 * np.log(2 * np.pi * np.e * std**2), (N, 1)),
+            *(-(p * np.log(p)).sum(1) for p in (first, second)),
+        ]
     )
-    return np.log(np.column_stack([gaussian, *chosen])), entropy
+    return np.log(np.column_stack([gaussian, *chosen])), entropies
 
 
 def advantages_and_returns(
-    w: dict[str, Array], segments: Segments, gammas: list[float], strengths: list[float]
+    w: dict[str, Array],
+    segments: Segments,
+    gammas: list[float],
+    strengths: list[float],
+    *,
+    each: bool = False,
 ) -> tuple[Array, Array]:
     values = values_of(w, [o.astype(float) for o in segments.obs])
     after = values_of(w, [o.astype(float) for o in segments.last_obs])
     after[0] = 0.0  # only the first segment was ended by its task
-    return estimates(segments, values, after, gammas, strengths)
+    return estimates(segments, values, after, gammas, strengths, each=each)
 
 
 def estimates(
-    segments: Segments, values: Array, after: Array, gammas: list[float], strengths: list[float]
+    segments: Segments,
+    values: Array,
+    after: Array,
+    gammas: list[float],
+    strengths: list[float],
+    *,
+    each: bool = False,
 ) -> tuple[Array, Array]:
     """Advantages and returns, given the values (N, signals) and (3, signals)."""
     advantages = np.zeros((N, len(gammas)))
@@ -132,6 +146,8 @@ def estimates(
                 carried = reward + gamma * next_value - values[t, i] + gamma * 0.8 * carried
                 advantages[t, i], next_value = carried, values[t, i]
     returns = advantages + values
+    if each:
+        advantages = (advantages - advantages.mean(0)) / advantages.std(0) * strengths
     mean = advantages.mean(1)
     return (mean - mean.mean()) / mean.std(), returns
 
@@ -144,7 +160,7 @@ def test_the_losses_are_those_of_the_paper(two_streams: list[ExtrinsicReward]) -
     plotted = ppo.update(segments, ppo.score(segments), step=0)
 
     advantages, returns = advantages_and_returns(w, segments, [0.9, 0.5], [1.0, 2.0])
-    log_probs, _ = log_probs_and_entropy(w, segments)
+    log_probs, _ = log_probs_and_entropies(w, segments)
     ratio = np.exp(log_probs - segments.log_probs)
     gain = np.minimum(ratio * advantages[:, None], np.clip(ratio, 0.8, 1.2) * advantages[:, None])
     assert (np.abs(ratio - 1) > 0.2).any(), "some must be clipped"
@@ -156,22 +172,35 @@ def test_the_losses_are_those_of_the_paper(two_streams: list[ExtrinsicReward]) -
     )
 
 
-def test_a_step_goes_down_the_whole_loss(two_streams: list[ExtrinsicReward]) -> None:
+@pytest.mark.parametrize("joint", [False, True])
+def test_a_step_goes_down_the_whole_loss(joint: bool, two_streams: list[ExtrinsicReward]) -> None:
     # The first step of Adam is the learning rate times the sign of the gradient; the gradient is
     # found by differences of the loss in float64.
     segments = experience(np.random.default_rng(0))
     ppo = PPO(
         SPEC,
-        settings(learning_rate=1e-4, learning_rate_schedule="constant", beta=0.3),
+        settings(
+            learning_rate=1e-4,
+            learning_rate_schedule="constant",
+            beta=0.3,
+            joint_ratio=joint,
+            joint_entropy=joint,
+            normalize_each_signal=joint,
+        ),
         device=CPU,
         seed=1,
     )
     before = weights(ppo.network)
-    advantages, returns = advantages_and_returns(before, segments, [0.9, 0.5], [1.0, 2.0])
+    advantages, returns = advantages_and_returns(
+        before, segments, [0.9, 0.5], [1.0, 2.0], each=joint
+    )
 
     def loss(w: dict[str, Array]) -> float:
-        log_probs, entropy = log_probs_and_entropy(w, segments)
+        log_probs, entropies = log_probs_and_entropies(w, segments)
         ratio = np.exp(log_probs - segments.log_probs)
+        entropy = entropies[:, :2].mean(1) + entropies[:, 2:].sum(1)
+        if joint:
+            ratio, entropy = ratio.prod(1, keepdims=True), entropies.sum(1)
         gain = np.minimum(
             ratio * advantages[:, None], np.clip(ratio, 0.8, 1.2) * advantages[:, None]
         )
@@ -209,6 +238,38 @@ def test_every_row_is_learned_from_once_per_pass() -> None:
         for row, action in zip(part.obs[0].numpy(), part.continuous.numpy(), strict=True):
             (source,) = np.flatnonzero((segments.obs[0] == row).all(1))
             np.testing.assert_array_equal(action, segments.continuous[source])
+
+
+def test_values_are_held_where_they_were_if_they_are_clipped() -> None:
+    # Returns are a hundred and more away. Momentum carries values a little beyond 0.2.
+    segments = replace(experience(np.random.default_rng(0)), reward=np.full(N, 100, np.float32))
+    moved = []
+    for clip_values in (False, True):
+        ppo = PPO(
+            SPEC,
+            settings(clip_values=clip_values, num_epoch=100, learning_rate=3e-3),
+            device=CPU,
+            seed=1,
+        )
+        before = values_of(weights(ppo.network), [o.astype(float) for o in segments.obs])
+        ppo.update(segments, ppo.score(segments), step=0)
+        after = values_of(weights(ppo.network), [o.astype(float) for o in segments.obs])
+        moved.append(np.abs(after - before).max())
+    assert moved[0] > 4.0
+    assert moved[1] < 1.0
+
+
+def test_linear_schedules_end_at_their_floors() -> None:
+    segments = experience(np.random.default_rng(0))
+    written = settings(epsilon_floor=0.05, beta_floor=0.0)
+    ppo = PPO(SPEC, written, device=CPU, seed=1)
+    halfway, end = (
+        ppo.update(segments, ppo.score(segments), step=step)
+        for step in (written.max_steps // 2, written.max_steps)
+    )
+    # From 0.2 and 0.005.
+    assert (halfway["Policy/Epsilon"], end["Policy/Epsilon"]) == pytest.approx((0.125, 0.05))
+    assert (halfway["Policy/Beta"], end["Policy/Beta"]) == pytest.approx((0.0025, 0.0))
 
 
 def test_normalization_changes_only_after_the_update_that_it_was_acted_with() -> None:
@@ -324,7 +385,7 @@ def test_the_losses_with_memory_are_those_of_steps_taken_one_by_one(
             encodings[t], of_actor = encoding("actor.body", obs, of_actor)
             hidden, of_critic = encoding("critic.body", obs, of_critic)
             values[t] = w["critic.values.weight"] @ hidden + w["critic.values.bias"]
-    log_probs, _ = log_probs_and_entropy(w, segments, encodings)
+    log_probs, _ = log_probs_and_entropies(w, segments, encodings)
     ratio = np.exp(log_probs - segments.log_probs)
     gain = np.minimum(ratio * advantages[:, None], np.clip(ratio, 0.8, 1.2) * advantages[:, None])
     assert plotted["Losses/Policy Loss"] == pytest.approx(abs(gain.mean()), rel=1e-4)

@@ -1,11 +1,6 @@
 import pytest
 
-from mlagents.trainers.algorithms.schedules import (
-    BETA_FLOOR,
-    EPSILON_FLOOR,
-    LEARNING_RATE_FLOOR,
-    scheduled,
-)
+from mlagents.trainers.algorithms.schedules import LEARNING_RATE_FLOOR, scheduled
 
 
 @pytest.mark.parametrize("step", [0, 500, 1000, 5000])
@@ -17,14 +12,16 @@ def test_constant_stays(step: int) -> None:
     ("initial", "floor", "step", "wanted"),
     [
         # floor + (initial - floor) * (1 - step / 1000)
-        (0.2, EPSILON_FLOOR, 0, 0.2),
-        (0.2, EPSILON_FLOOR, 250, 0.175),
-        (0.2, EPSILON_FLOOR, 1000, 0.1),
+        (0.2, 0.1, 0, 0.2),
+        (0.2, 0.1, 250, 0.175),
+        (0.2, 0.1, 1000, 0.1),
         (3e-4, LEARNING_RATE_FLOOR, 0, 3e-4),
         (3e-4, LEARNING_RATE_FLOOR, 500, 1.500_000_5e-4),
         (3e-4, LEARNING_RATE_FLOOR, 1000, 1e-10),
-        (5e-3, BETA_FLOOR, 500, 2.505e-3),
-        (5e-3, BETA_FLOOR, 1000, 1e-5),
+        (5e-3, 1e-5, 500, 2.505e-3),
+        (5e-3, 1e-5, 1000, 1e-5),
+        (0.2, 0.0, 750, 0.05),
+        (0.2, 0.0, 1000, 0.0),
     ],
 )
 def test_linear_falls_to_its_floor(initial: float, floor: float, step: int, wanted: float) -> None:
@@ -38,4 +35,4 @@ def test_linear_stays_at_its_floor_beyond_the_last_step() -> None:
 
 
 def test_linear_never_rises_to_a_floor_it_began_below() -> None:
-    assert scheduled(0.05, "linear", floor=EPSILON_FLOOR, step=500, max_steps=1000) == 0.05
+    assert scheduled(0.05, "linear", floor=0.1, step=500, max_steps=1000) == 0.05

@@ -11,10 +11,14 @@ from torch import Tensor, nn
 
 from mlagents.torch_utils import adam
 from mlagents.trainers.algorithms.behavioral_cloning import BehavioralCloning
-from mlagents.trainers.algorithms.losses import clipped_policy_loss
+from mlagents.trainers.algorithms.losses import (
+    clipped_policy_loss,
+    clipped_value_loss,
+    mean_entropy,
+)
 from mlagents.trainers.algorithms.minibatches import deal, deal_sequences
 from mlagents.trainers.algorithms.plotting import means
-from mlagents.trainers.algorithms.returns import gae
+from mlagents.trainers.algorithms.returns import gae, joined
 from mlagents.trainers.algorithms.reward_signals import (
     ROWS_AT_ONCE,
     RewardSignal,
@@ -22,12 +26,7 @@ from mlagents.trainers.algorithms.reward_signals import (
     score_segments,
     steps_for,
 )
-from mlagents.trainers.algorithms.schedules import (
-    BETA_FLOOR,
-    EPSILON_FLOOR,
-    LEARNING_RATE_FLOOR,
-    scheduled,
-)
+from mlagents.trainers.algorithms.schedules import LEARNING_RATE_FLOOR, scheduled
 from mlagents.trainers.data.segments import Segments, cut_into, is_step, to_columns
 from mlagents.trainers.networks.actor_critic import Actor, ActorCritic
 from mlagents.trainers.networks.body import NetworkBody
@@ -49,6 +48,7 @@ class Batch(NamedTuple):
         discrete: (N, K) int64.
         action_mask: (N, sum of branches).
         old_log_probs: (N, A + K).
+        old_values: (N, signals).
         advantages: (N, 1), normalized.
         returns: (N, signals).
     """
@@ -59,6 +59,7 @@ class Batch(NamedTuple):
     discrete: Tensor
     action_mask: Tensor
     old_log_probs: Tensor
+    old_values: Tensor
     advantages: Tensor
     returns: Tensor
 
@@ -159,8 +160,8 @@ class PPO:
         batch, estimates = self._prepare(segments, rewards)
         now = partial(scheduled, step=step, max_steps=self.max_steps)
         learning_rate = now(s.learning_rate, s.learning_rate_schedule, floor=LEARNING_RATE_FLOOR)
-        epsilon = now(s.epsilon, s.epsilon_schedule, floor=EPSILON_FLOOR)
-        beta = now(s.beta, s.beta_schedule, floor=BETA_FLOOR)
+        epsilon = now(s.epsilon, s.epsilon_schedule, floor=s.epsilon_floor)
+        beta = now(s.beta, s.beta_schedule, floor=s.beta_floor)
         self.optimizer.param_groups[0]["lr"] = learning_rate
 
         losses: list[Tensor] = []
@@ -203,13 +204,22 @@ class PPO:
         self, batch: Batch, sequences: Sequences | None, epsilon: float
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return the policy's loss, that of the values and the mean entropy, all scalars."""
-        log_probs, entropy, values = self.network.evaluate(
+        s = self.settings
+        log_probs, entropies, values = self.network.evaluate(
             batch.obs, batch.continuous, batch.discrete, batch.action_mask, sequences
         )
         policy_loss = clipped_policy_loss(
-            log_probs, batch.old_log_probs, batch.advantages, epsilon=epsilon
+            log_probs, batch.old_log_probs, batch.advantages, epsilon=epsilon, joint=s.joint_ratio
         )
-        return policy_loss, nn.functional.mse_loss(values, batch.returns), entropy.mean()
+        if s.clip_values:
+            value_loss = clipped_value_loss(
+                values, batch.old_values, batch.returns, epsilon=epsilon
+            )
+        else:
+            value_loss = nn.functional.mse_loss(values, batch.returns)
+        n_continuous = batch.continuous.shape[1]
+        entropy = mean_entropy(entropies, n_continuous=n_continuous, joint=s.joint_entropy)
+        return policy_loss, value_loss, entropy
 
     def _minibatches(
         self, batch: Batch, length: NDArray[np.int64]
@@ -254,9 +264,8 @@ class PPO:
                 gamma=signal.gamma,
                 lambd=self.settings.lambd,
             )[real]
-        returns = advantages + values
-        advantage = advantages.mean(axis=1, keepdims=True)
-        advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-10)
+        each = self.settings.normalize_each_signal
+        strengths = [signal.strength for signal in self.signals] if each else None
 
         batch = Batch(
             obs=obs,
@@ -265,8 +274,9 @@ class PPO:
             discrete=to_device(segments.discrete).long(),
             action_mask=to_device(segments.action_mask),
             old_log_probs=to_device(segments.log_probs),
-            advantages=to_device(advantage),
-            returns=to_device(returns),
+            old_values=to_device(values),
+            advantages=to_device(joined(advantages, strengths)),
+            returns=to_device(advantages + values),
         )
         estimates = {
             f"Policy/{signal.name.capitalize()} Value Estimate": float(values[:, i].mean())

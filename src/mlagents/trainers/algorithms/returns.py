@@ -1,4 +1,6 @@
-"""What a step was worth: pure functions over (S, T)."""
+"""What a step was worth: pure functions over (S, T), then over its N steps."""
+
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,3 +44,31 @@ def gae(
         carried = deltas[:, t] + gamma * lambd * carried
         advantages[:, t] = carried
     return advantages
+
+
+def joined(advantages: FloatArray, strengths: Sequence[float] | None = None) -> FloatArray:
+    """One advantage of every step, of those in the eyes of each reward signal.
+
+        A = normal(sum over signals of A_s),    normal(x) = (x - mean(x)) / deviation(x)
+
+    or, with strengths, of what each signal prefers, however large its rewards are:
+
+        A = normal(sum over signals of strength_s * normal(A_s))
+
+    A mean in place of the sum would give the same numbers.
+
+    Args:
+        advantages: (N, signals).
+        strengths: The signals'.
+
+    Returns:
+        (N, 1) with mean 0 and deviation 1.
+    """
+    if strengths is not None:
+        advantages = _normal(advantages) * np.asarray(strengths, np.float32)
+    return _normal(advantages.sum(axis=1, keepdims=True))
+
+
+def _normal(x: FloatArray) -> FloatArray:
+    normal: FloatArray = (x - x.mean(axis=0)) / (x.std(axis=0) + 1e-10)
+    return normal

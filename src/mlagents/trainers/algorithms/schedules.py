@@ -3,8 +3,6 @@
 from mlagents.trainers.settings.hyperparameters import Schedule
 
 LEARNING_RATE_FLOOR = 1e-10
-EPSILON_FLOOR = 0.1
-BETA_FLOOR = 1e-5
 
 
 def scheduled(

@@ -98,22 +98,23 @@ class ActionHeads(nn.Module):
             action_mask: (B, sum of branches) True where an action was not allowed.
 
         Returns:
-            Log-probability of each component, (B, A + K), and the entropy: the *mean* over
-            continuous actions plus the *sum* over branches, (B,) or a scalar where the state has
-            no say in it.
+            Log-probability and entropy of each component, both (B, A + K).
         """
         log_probs: list[Tensor] = []
         entropies: list[Tensor] = []
         if self.mean is not None:
             mean, log_std = self.gaussian(encoding)
             log_probs.append(gaussian_log_prob(continuous, mean, log_std))
-            entropies.append(gaussian_entropy(log_std).mean())
+            entropies.append(gaussian_entropy(log_std).expand_as(continuous))
         if self.logits is not None:
             for branch, log_p in enumerate(self.branch_log_probs(encoding, action_mask)):
                 log_probs.append(log_p.gather(1, discrete[:, branch : branch + 1]))
-                entropies.append(-(log_p.exp() * log_p).sum(1))
-        joined = log_probs[0] if len(log_probs) == 1 else torch.cat(log_probs, dim=1)
-        return joined, sum(entropies[1:], start=entropies[0])
+                entropies.append(-(log_p.exp() * log_p).sum(1, keepdim=True))
+        return _joined(log_probs), _joined(entropies)
+
+
+def _joined(columns: list[Tensor]) -> Tensor:
+    return columns[0] if len(columns) == 1 else torch.cat(columns, dim=1)
 
 
 def gaussian_log_prob(sample: Tensor, mean: Tensor, log_std: Tensor) -> Tensor:

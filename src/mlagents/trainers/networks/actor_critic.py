@@ -84,7 +84,7 @@ class ActorCritic(nn.Module):
         action_mask: Tensor,
         sequences: Sequences | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return log-probabilities (B, A + K), entropy and values (B, n_signals).
+        """Return log-probabilities and entropies (B, A + K) and values (B, n_signals).
 
         Arguments and the first two results as in `ActionHeads.evaluate`; `sequences` say how the
         steps follow each other, for networks with memory.
@@ -94,9 +94,11 @@ class ActorCritic(nn.Module):
             halves = sequences.memory.split(self.actor.body.memory_size, dim=1)
             of_actor, of_critic = (sequences._replace(memory=half) for half in halves)
         encoding = self.actor.body(obs, of_actor)
-        log_probs, entropy = self.actor.heads.evaluate(encoding, continuous, discrete, action_mask)
+        log_probs, entropies = self.actor.heads.evaluate(
+            encoding, continuous, discrete, action_mask
+        )
         values = self.critic.values(encoding) if self.shared else self.critic(obs, of_critic)
-        return log_probs, entropy, values
+        return log_probs, entropies, values
 
     def values(self, obs: Sequence[Tensor], memory: Tensor) -> Tensor:
         """Value (N, n_signals) of each of N steps, seen with what was remembered before it."""

@@ -41,10 +41,25 @@ class OnPolicySettings(HyperparameterSettings):
     """Weight of the entropy bonus; more keeps the policy exploring for longer."""
     beta_schedule: Schedule = Field(default_factory=_as_learning_rate)
     """Schedule of `beta`; unless written, that of the learning rate."""
+    beta_floor: Float = Field(1e-5, ge=0.0)
+    """Where a linear `beta_schedule` ends, unless `beta` begins below it."""
     epsilon: Float = Field(0.2, gt=0.0)
     """Largest relative change of an action's probability that one update rewards."""
     epsilon_schedule: Schedule = Field(default_factory=_as_learning_rate)
     """Schedule of `epsilon`; unless written, that of the learning rate."""
+    epsilon_floor: Float = Field(0.1, ge=0.0)
+    """Where a linear `epsilon_schedule` ends, unless `epsilon` begins below it."""
+    joint_ratio: bool = False
+    """Whether `epsilon` limits the probability of an action as a whole; else of every component,
+    each continuous action and each branch, by itself."""
+    joint_entropy: bool = False
+    """Whether `beta` pays for the entropy of an action as a whole, the sum over its components;
+    else continuous actions count with their mean, branches with their sum."""
+    clip_values: bool = False
+    """Whether `epsilon` also limits how far one update moves a value, in units of reward."""
+    normalize_each_signal: bool = False
+    """Whether the advantages of every reward signal are normalized, so that `strength` is its share
+    however large its rewards are; else only their sum is."""
     lambd: Float = Field(0.95, ge=0.0, le=1.0)
     """Trust in rewards over values when advantages are estimated: 0 values only, 1 rewards only."""
     num_epoch: Int = Field(3, ge=1)
