@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlagents.trainers.algorithms.returns import gae, joined
+from mlagents.trainers.algorithms.returns import gae, joined_advantages
 
 
 def test_gae_by_hand() -> None:
@@ -105,10 +105,10 @@ def test_single_precision_stays_single() -> None:
 def test_joined_by_hand() -> None:
     # Sums [5, 1, -2, -4]: mean 0, deviation sqrt((25 + 1 + 4 + 16) / 4) = sqrt(11.5).
     advantages = np.array([[4.0, 1.0], [2.0, -1.0], [-3.0, 1.0], [-3.0, -1.0]])
-    found = joined(advantages)
+    found = joined_advantages(advantages)
     np.testing.assert_allclose(found, np.array([[5.0], [1.0], [-2.0], [-4.0]]) / np.sqrt(11.5))
     # A mean over signals differs from their sum by a factor, which normalization takes away.
-    np.testing.assert_allclose(found, joined(advantages / 2))
+    np.testing.assert_allclose(found, joined_advantages(advantages / 2))
 
 
 def test_joined_by_what_each_signal_prefers_by_hand() -> None:
@@ -117,13 +117,15 @@ def test_joined_by_what_each_signal_prefers_by_hand() -> None:
     # deviation sqrt(1.25).
     advantages = np.array([[3.0, 11.0], [3.0, 9.0], [-3.0, 11.0], [-3.0, 9.0]])
     wanted = np.array([[1.5], [0.5], [-0.5], [-1.5]]) / np.sqrt(1.25)
-    np.testing.assert_allclose(joined(advantages, [1.0, 0.5]), wanted, rtol=1e-6)
+    np.testing.assert_allclose(joined_advantages(advantages, [1.0, 0.5]), wanted, rtol=1e-6)
     # How large rewards are makes no difference, as it does to the sum.
     larger = advantages * [1.0, 100.0]
-    np.testing.assert_allclose(joined(larger, [1.0, 0.5]), wanted, rtol=1e-6)
-    assert np.abs(joined(larger) - joined(advantages)).max() > 0.5
+    np.testing.assert_allclose(joined_advantages(larger, [1.0, 0.5]), wanted, rtol=1e-6)
+    assert np.abs(joined_advantages(larger) - joined_advantages(advantages)).max() > 0.5
 
 
 def test_one_signal_is_the_same_by_itself_and_in_the_sum() -> None:
     advantages = np.random.default_rng(0).normal(size=(50, 1))
-    np.testing.assert_allclose(joined(advantages, [0.3]), joined(advantages), rtol=1e-6)
+    np.testing.assert_allclose(
+        joined_advantages(advantages, [0.3]), joined_advantages(advantages), rtol=1e-6
+    )

@@ -103,7 +103,7 @@ class A2C:
         )
         self.optimizer.param_groups[0]["lr"] = learning_rate
 
-        log_probs, entropy, values = self.network.evaluate(
+        log_probs, entropies, values = self.network.evaluate(
             obs,
             tensor(segments.continuous),
             tensor(segments.discrete).long(),
@@ -114,7 +114,8 @@ class A2C:
         advantage = tensor(advantages.mean(axis=1))  # (N,)
         policy_loss = -(log_probs.sum(dim=1) * advantage).mean()
         value_loss = nn.functional.mse_loss(values, returns)
-        loss = policy_loss + 0.5 * value_loss - s.beta * entropy.mean()
+        entropy = entropies.sum(dim=1).mean()
+        loss = policy_loss + 0.5 * value_loss - s.beta * entropy
 
         self.optimizer.zero_grad()
         loss.backward()

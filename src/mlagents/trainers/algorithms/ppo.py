@@ -18,7 +18,7 @@ from mlagents.trainers.algorithms.losses import (
 )
 from mlagents.trainers.algorithms.minibatches import deal, deal_sequences
 from mlagents.trainers.algorithms.plotting import means
-from mlagents.trainers.algorithms.returns import gae, joined
+from mlagents.trainers.algorithms.returns import gae, joined_advantages
 from mlagents.trainers.algorithms.reward_signals import (
     ROWS_AT_ONCE,
     RewardSignal,
@@ -275,7 +275,7 @@ class PPO:
             action_mask=to_device(segments.action_mask),
             old_log_probs=to_device(segments.log_probs),
             old_values=to_device(values),
-            advantages=to_device(joined(advantages, strengths)),
+            advantages=to_device(joined_advantages(advantages, strengths)),
             returns=to_device(advantages + values),
         )
         estimates = {

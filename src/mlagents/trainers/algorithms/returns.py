@@ -46,7 +46,9 @@ def gae(
     return advantages
 
 
-def joined(advantages: FloatArray, strengths: Sequence[float] | None = None) -> FloatArray:
+def joined_advantages(
+    advantages: FloatArray, strengths: Sequence[float] | None = None
+) -> FloatArray:
     """One advantage of every step, of those in the eyes of each reward signal.
 
         A = normal(sum over signals of A_s),    normal(x) = (x - mean(x)) / deviation(x)
