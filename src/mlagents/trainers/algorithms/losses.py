@@ -52,7 +52,7 @@ def mean_entropy(entropies: Tensor, *, n_continuous: int, joint: bool) -> Tensor
         joint: Whether H is the entropy of the whole action, the sum over its components. Else
             continuous actions count with their mean, branches with their sum.
     """
-    continuous, branches = entropies.mean(0).tensor_split([n_continuous])
+    of_components = entropies.mean(0)
     if joint or not n_continuous:
-        return continuous.sum() + branches.sum()
-    return continuous.mean() + branches.sum()
+        return of_components.sum()
+    return of_components[:n_continuous].mean() + of_components[n_continuous:].sum()

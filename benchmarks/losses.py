@@ -1,0 +1,242 @@
+"""Steps and reward of PPO with the losses of ML-Agents, and with each that may take their place.
+
+Every task is learned once a seed with each loss, in one thread. A run is looked at twenty times: a
+*summary* is the mean return of the episodes that have ended since the one before. Printed are the
+thousand steps until a summary reaches the task's goal (those of the run where none does) and the
+mean of all summaries, each as mean and standard deviation over the seeds. Runs are short and
+schedules end with them, so goals are on the way to a good policy. Some tasks are from the tests:
+
+    PYTHONPATH=tests python benchmarks/losses.py [--tasks 3DBall Basic] [--seeds 5]
+"""
+
+import argparse
+import statistics
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from threadpoolctl import threadpool_limits
+
+from corridor_environment import CorridorEnvironment
+from guess_environment import GuessEnvironment
+from mlagents.trainers.cli_args import parse_command_line
+from mlagents.trainers.rollout.simple_env_manager import SimpleEnvManager
+from mlagents.trainers.settings.behavior import BehaviorSettings
+from mlagents.trainers.settings.load import load_run_options
+from mlagents.trainers.stats import StatsReporter
+from mlagents.trainers.training.trainer import OnPolicyTrainer
+from mlagents_envs.base_env import ActionSpec, BaseEnv
+from mlagents_envs.factories import find_factory
+
+CONFIGURATIONS = Path(__file__).parents[1] / "config" / "ppo"
+N_SUMMARIES = 20
+
+Losses = Mapping[str, Any]
+AS_IN_ML_AGENTS: Losses = {
+    "joint_ratio": False,
+    "joint_entropy": False,
+    "clip_values": False,
+    "normalize_each_signal": False,
+    "epsilon_floor": 0.1,
+    "beta_floor": 1e-5,
+}
+RATIO = {"joint_ratio": True}
+ENTROPY = {"joint_entropy": True}
+BOTH = RATIO | ENTROPY
+VALUES = {"clip_values": True}
+FLOORS = {"epsilon_floor": 0.0, "beta_floor": 0.0}
+SIGNALS = {"normalize_each_signal": True}
+
+
+class Task(NamedTuple):
+    """What is learned, and with which losses other than those of ML-Agents.
+
+    Attributes:
+        make: The environment for a seed.
+        settings: Its schedules end with the run.
+        goal: A reward on the way to a good policy.
+        losses: Those that make a difference here.
+    """
+
+    make: Callable[..., BaseEnv]
+    settings: BehaviorSettings
+    goal: float
+    losses: list[Losses]
+
+
+def published(file: str, behavior: str, *, max_steps: int) -> BehaviorSettings:
+    options = load_run_options(parse_command_line([str(CONFIGURATIONS / f"{file}.yaml")]))
+    return options.behavior_settings(behavior).model_copy(update={"max_steps": max_steps})
+
+
+def small(
+    hyperparameters: dict[str, Any], *, hidden_units: int, num_layers: int, **written: Any
+) -> BehaviorSettings:
+    network = {"hidden_units": hidden_units, "num_layers": num_layers, "normalize": True}
+    return BehaviorSettings.model_validate(
+        {
+            "trainer_type": "ppo",
+            "hyperparameters": hyperparameters,
+            "network_settings": network,
+            **written,
+        }
+    )
+
+
+def guess(actions: ActionSpec, *, goal: float) -> Task:
+    settings = small(
+        {"batch_size": 64, "buffer_size": 512, "learning_rate": 3e-3},
+        hidden_units=32,
+        num_layers=1,
+        max_steps=30_000,
+        time_horizon=8,
+    )
+    return Task(partial(GuessEnvironment, actions), settings, goal, [RATIO, ENTROPY, BOTH])
+
+
+def corridor() -> Task:
+    network = {"hidden_units": 32, "num_layers": 1}
+    curiosity = {"strength": 0.1, "learning_rate": 1e-3, "network_settings": network}
+    settings = small(
+        {"batch_size": 64, "buffer_size": 512, "learning_rate": 3e-3, "beta": 0.01},
+        hidden_units=32,
+        num_layers=1,
+        max_steps=25_000,
+        time_horizon=20,
+        reward_signals={"extrinsic": {}, "curiosity": curiosity},
+    )
+    # Nothing in it is random but what the policy does.
+    return Task(
+        lambda *, seed: CorridorEnvironment(length=10, episode_steps=20), settings, 0.9, [SIGNALS]
+    )
+
+
+def tasks() -> dict[str, Task]:
+    return {
+        "3DBall": Task(
+            find_factory("3DBall"),
+            published("3DBall", "3DBall", max_steps=100_000),
+            5.0,
+            [RATIO, FLOORS],
+        ),
+        "SmallWallJump": Task(
+            find_factory("SmallWallJump"),
+            published("WallJump", "SmallWallJump", max_steps=30_000),
+            -0.3,
+            [RATIO, FLOORS],
+        ),
+        "Basic": Task(
+            find_factory("Basic"),
+            published("Basic", "Basic", max_steps=15_000),
+            0.5,
+            [VALUES, FLOORS],
+        ),
+        "CartPole": Task(
+            partial(find_factory("gym:CartPole-v1"), num_areas=8),
+            small(
+                {"batch_size": 256, "buffer_size": 2048, "learning_rate": 1e-3, "num_epoch": 6},
+                hidden_units=64,
+                num_layers=2,
+                max_steps=50_000,
+                time_horizon=128,
+            ),
+            300.0,
+            [VALUES, FLOORS],
+        ),
+        "Guess, 12 continuous": guess(ActionSpec.create_continuous(12), goal=2.2),
+        "Guess, 6 continuous and 3 branches": guess(
+            ActionSpec.create_hybrid(6, (3,) * 3), goal=2.2
+        ),
+        "Corridor, curiosity": corridor(),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--tasks", nargs="+", choices=tasks(), default=list(tasks()))
+    parser.add_argument("--seeds", type=int, default=5, help="runs of each task with each loss")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    threadpool_limits(1)
+
+    print(
+        f"| Task | Losses | Thousand steps to the goal | Reached it | Mean reward |\n|{'---|' * 5}"
+    )
+    for name in arguments.tasks:
+        task = tasks()[name]
+        for losses in ({}, *task.losses):
+            runs = [measure(task, losses, seed=seed) for seed in range(1, arguments.seeds + 1)]
+            cells = summary(runs, max_steps=task.settings.max_steps)
+            print(f"| {name} | {', '.join(losses) or 'as in ML-Agents'} | {cells} |")
+
+
+class Run(NamedTuple):
+    """What one run was like; `steps` is None where the goal was not reached."""
+
+    steps: int | None
+    reward: float
+
+
+def measure(task: Task, losses: Losses, *, seed: int) -> Run:
+    env = task.make(seed=seed)
+    env.reset()
+    ((behavior, spec),) = env.behavior_specs.items()
+    trainer = OnPolicyTrainer(
+        behavior,
+        spec,
+        with_losses(task.settings, losses),
+        stats=StatsReporter(behavior, []),
+        device=torch.device("cpu"),
+        seed=seed,
+        inference=False,
+        on_summary=lambda step: None,
+        on_checkpoint=lambda: None,
+        n_returns=task.settings.max_steps,  # all of them
+    )
+    manager = SimpleEnvManager(env)
+    manager.reset()
+    every = task.settings.max_steps // N_SUMMARIES
+    summaries: list[float] = []
+    steps, n_seen, mark = None, 0, every
+    while trainer.is_learning:
+        (report,) = manager.receive()
+        trainer.observe(report.player, *report.steps[behavior])
+        trainer.advance()
+        manager.send(report.player, {behavior: trainer.decide()[0]})
+        if trainer.step < mark:
+            continue
+        new = list(trainer.recent_returns)[n_seen:]
+        n_seen += len(new)
+        if new:
+            summaries.append(statistics.fmean(new))
+            if steps is None and summaries[-1] >= task.goal:
+                steps = mark
+        mark += every
+    env.close()
+    return Run(steps, statistics.fmean(summaries))
+
+
+def with_losses(settings: BehaviorSettings, losses: Losses) -> BehaviorSettings:
+    hyperparameters = settings.hyperparameters.model_copy(update={**AS_IN_ML_AGENTS, **losses})
+    return settings.model_copy(update={"hyperparameters": hyperparameters})
+
+
+def summary(runs: list[Run], *, max_steps: int) -> str:
+    """Return the cells of steps and of reward."""
+    steps = [(run.steps or max_steps) / 1000 for run in runs]
+    rewards = [run.reward for run in runs]
+    n_reached = sum(run.steps is not None for run in runs)
+    return (
+        f"{statistics.fmean(steps):.1f} ± {deviation(steps):.1f} | {n_reached} of {len(runs)} | "
+        f"{statistics.fmean(rewards):.3g} ± {deviation(rewards):.2g}"
+    )
+
+
+def deviation(values: list[float]) -> float:
+    return statistics.stdev(values) if len(values) > 1 else 0.0
+
+
+if __name__ == "__main__":
+    main()
