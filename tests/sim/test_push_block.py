@@ -59,6 +59,18 @@ def test_what_the_rays_see_by_hand():
     np.testing.assert_allclose(raised, np.tile([0, 0, 0, 1, 1], (7, 1)))
 
 
+def test_raised_rays_graze_walls_once_the_agent_has_come_to_rest():
+    # An episode begun at a decision: the rays of the decisions after 20 and 25 steps.
+    env = started()
+    env.bodies.position[X, AGENT] = 4.5
+    for _ in range(4):
+        set_discrete(env, NOTHING)
+    np.testing.assert_allclose(rays_of(env)[0], np.tile([0, 0, 0, 1, 1], (7, 1)))
+    set_discrete(env, NOTHING)
+    # The wall to the right is at 12.5; the sphere touches its edge with its lowest point.
+    np.testing.assert_allclose(rays_of(env)[0][5], [0, 0, 1, 0, 8.0 / 12], rtol=1e-5)
+
+
 def test_the_goal_is_ahead_after_a_half_turn():
     env = started()
     for _ in range(9):
@@ -135,6 +147,8 @@ def test_starts_are_spread_and_free():
         assert (np.abs(place) <= 6.25).all()
         assert place[Z].min() > -8.35 + 2.5
         assert (place.std(axis=1) > 3.0).all()
+    # The agent is put down last, 2.5 m or more off the block, which reaches 1 m to every side.
+    assert np.abs(agent - block).max(axis=0).min() > 3.5
 
 
 def test_parameters_count_from_the_next_episode():
