@@ -96,7 +96,9 @@ def recorded(path: Path) -> Play:
         is_first[is_decision],
         np.diff(ends, prepend=-1) - 1,
         # A record's reward is of the step before; the first of an episode has none.
-        np.add.reduceat(np.where(is_first, 0.0, records.reward)[: ends[-1] + 1], [0, *ends[:-1] + 1]),
+        np.add.reduceat(
+            np.where(is_first, 0.0, records.reward)[: ends[-1] + 1], [0, *ends[:-1] + 1]
+        ),
     )
 
 

@@ -12,6 +12,7 @@ from mlagents.trainers.networks.attention import (
     EntityEncoder,
     SelfAttention,
     is_entity,
+    without_padding,
 )
 from samples import assert_normal
 
@@ -122,6 +123,13 @@ def test_an_empty_list_gives_zeros_and_no_nan_in_its_gradient() -> None:
 def test_only_zeros_are_padding_however_small_the_rest() -> None:
     listed = torch.tensor([[[0.0, 0.0], [0.01, 0.0], [0.0, -1e-6], [3.0, 4.0]]])
     assert is_entity(listed).tolist() == [[False, True, True, True]]
+
+
+def test_places_that_no_list_of_the_batch_fills_are_left_out() -> None:
+    lists = torch.zeros(2, 5, 1)
+    assert without_padding(lists).shape == (2, 1, 1)
+    lists[0, 0] = lists[1, 2] = 1.0
+    torch.testing.assert_close(without_padding(lists), lists[:, :3])
 
 
 def test_an_entity_goes_through_one_layer_with_what_the_agent_knows() -> None:

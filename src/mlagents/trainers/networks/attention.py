@@ -19,6 +19,13 @@ def is_entity(entities: Tensor) -> Tensor:
     return entities.square().sum(2) > 0
 
 
+def without_padding(entities: Tensor) -> Tensor:
+    """(B, N, features) to (B, n, features), n the length of the longest list, at least 1."""
+    is_used = is_entity(entities).any(0)
+    n_used = int(is_used.nonzero().max()) + 1 if is_used.any() else 1
+    return entities[:, :n_used]
+
+
 class EntityEncoder(nn.Module):
     """The entities of one observation, each with what the agent knows besides, embedded.
 
@@ -99,6 +106,8 @@ class EntityAttention(nn.Module):
 
     def forward(self, entities: list[Tensor], others: Tensor | None) -> Tensor:
         """One (B, N, features) per observation and (B, n_self) to (B, output_size)."""
+        # Nobody attends to padding, and most lists are much shorter than they may be.
+        entities = [without_padding(batch) for batch in entities]
         x_self = None if self.encode_self is None else self.encode_self(others)
         embedded = [
             encoder(batch, x_self) for encoder, batch in zip(self.encoders, entities, strict=True)
