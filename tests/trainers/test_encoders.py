@@ -122,6 +122,21 @@ def test_the_dense_layer_of_images_starts_as_rectifiers_want_it() -> None:
     assert not layer.bias.any()
 
 
+@pytest.mark.parametrize("encode_type", ["simple", "nature_cnn", "match3"])
+def test_convolutions_start_as_rectifiers_want_them(encode_type: str) -> None:
+    torch.manual_seed(0)
+    layers = [
+        layer
+        for layer in encoder(encode_type, 3, 40, 40).convolutions
+        if isinstance(layer, torch.nn.Conv2d)
+    ]
+    assert len(layers) >= 2
+    for layer in layers:
+        n_in = layer.weight[0].numel()
+        assert_normal(layer.weight.detach().numpy() * math.sqrt(n_in / 2))
+        assert layer.bias is not None and not layer.bias.any()
+
+
 @pytest.mark.parametrize(("encode_type", "side"), MIN_SIDE.items())
 def test_8_bit_images_are_those_of_numbers_up_to_1(encode_type: str, side: int) -> None:
     network = encoder(encode_type, 3, side, side)
