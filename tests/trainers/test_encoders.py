@@ -131,10 +131,23 @@ def test_convolutions_start_as_rectifiers_want_them(encode_type: str) -> None:
         if isinstance(layer, torch.nn.Conv2d)
     ]
     assert len(layers) >= 2
-    for layer in layers:
+    for layer in layers[1:]:  # the first has no mean, which is a weight less for each channel
         n_in = layer.weight[0].numel()
         assert_normal(layer.weight.detach().numpy() * math.sqrt(n_in / 2))
-        assert layer.bias is not None and not layer.bias.any()
+    for layer in layers:
+        assert layer.bias is not None
+        assert not layer.bias.any()
+
+
+@pytest.mark.parametrize("encode_type", ["simple", "nature_cnn", "match3", "resnet"])
+def test_at_the_start_light_that_is_everywhere_does_not_count(encode_type: str) -> None:
+    first = encoder(encode_type, 3, 40, 40).convolutions[0]
+    image = torch.rand(1, 3, 40, 40)
+    light = torch.rand(1, 3, 1, 1).expand_as(image)
+    without, lit = first(image), first(image + light)
+    if encode_type == "resnet":  # beyond the edge, which it looks at, it is always dark
+        without, lit = without[..., 1:-1, 1:-1], lit[..., 1:-1, 1:-1]
+    torch.testing.assert_close(lit, without, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize(("encode_type", "side"), MIN_SIDE.items())

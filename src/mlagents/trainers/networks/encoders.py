@@ -89,6 +89,7 @@ class ImageEncoder(nn.Module):
                 f"image choose one of {', '.join(fitting) or 'none: it is empty'}."
             )
         self.convolutions = _CONVOLUTIONS[encode_type](channels)
+        _make_blind_to_flat_colours(self.convolutions)
         with torch.no_grad():
             self.n_features = self.convolutions(torch.zeros(1, *spec.shape)).numel()
         self.dense = nn.Sequential(
@@ -104,12 +105,20 @@ class ImageEncoder(nn.Module):
         return self.dense(self.convolutions(image).flatten(1))
 
 
-def _rectified(n_in: int, n_out: int, size: int, *, stride: int = 1) -> list[nn.Module]:
-    """Make a convolution, zero bias and weights that keep the deviation (arXiv:1502.01852).
+def _make_blind_to_flat_colours(convolutions: nn.Sequential) -> None:
+    """Take from each filter of the first layer its mean weight, channel by channel.
 
-    The smaller weights that torch draws leave next to nothing of what differs between two images
-    behind the light that they share, and a policy settles before it can tell them apart.
+    Images of a task share most of their light. Passed on, it outweighs what differs between them,
+    and a policy settles on an action for all before it can tell one from another.
     """
+    first = next(iter(convolutions), None)
+    if isinstance(first, nn.Conv2d):
+        with torch.no_grad():
+            first.weight -= first.weight.mean((2, 3), keepdim=True)
+
+
+def _rectified(n_in: int, n_out: int, size: int, *, stride: int = 1) -> list[nn.Module]:
+    """Make a convolution, zero bias and weights that keep the deviation (arXiv:1502.01852)."""
     layer = nn.Conv2d(n_in, n_out, size, stride)
     nn.init.normal_(layer.weight, std=math.sqrt(2 / (n_in * size**2)))
     assert layer.bias is not None
