@@ -151,6 +151,12 @@ def test_starts_are_spread_and_free():
     assert np.abs(agent - block).max(axis=0).min() > 3.5
 
 
+def test_a_block_leaves_room_for_the_agent_however_large_it_is_asked_to_be():
+    env = PushBlock(parameters={"block_scale": 100.0}, seed=1)
+    env.reset()
+    assert (env.bodies.half[:, BLOCK] == 2.0).all()
+
+
 def test_parameters_count_from_the_next_episode():
     env = PushBlock(parameters={"block_scale": 4.0, "block_drag": 10.0, "dynamic_friction": 0.4})
     env.reset()

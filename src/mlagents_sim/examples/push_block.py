@@ -35,6 +35,8 @@ AGENT_HALF_M = 0.5
 START_M = 6.25
 CLEAR_M = 2.5
 """Half the edge of the square in which nothing else may stand where a body is put."""
+BLOCK_SCALES = 0.5, 4.0
+"""Smallest and largest; beside much larger blocks there would be no room."""
 SETTLED_STEPS = 23
 """Until then an agent that was put down has not quite come to rest, and its raised rays pass over
 the walls, whose edge they graze from then on; counted in `ExpertPushBlock.demo`."""
@@ -63,9 +65,9 @@ class PushBlock(World):
     Reward: -0.0002 per step; +5 when the block touches the goal.
     Ends: when the block touches the goal.
     Interrupts: after 5000 steps, that is 1000 decisions.
-    Parameters: `block_scale` length and width of the block 2 m (0.5 to 4); `dynamic_friction` and
-        `static_friction` of the floor 0 (0 to 1); `block_drag` 0.5 (0 to 2000); `gravity`
-        24.525 m/s2.
+    Parameters: `block_scale` length and width of the block 2 m, at least 0.5 and at most 4;
+        `dynamic_friction` and `static_friction` of the floor 0 (0 to 1); `block_drag` 0.5 (0 to
+        2000); `gravity` 24.525 m/s2.
     Start: block and agent, at rest, anywhere in the middle half of the room such that 2.5 m around
         there is nothing else. The agent keeps its heading.
     A good policy reaches 4.5 and more; 5 is all there is.
@@ -120,7 +122,7 @@ class PushBlock(World):
         bodies, draw = self.bodies, self.parameters.draw
         n = len(self.agent_id[agents])
         bodies.velocity[:, :, agents] = 0.0
-        bodies.half[:, BLOCK, agents] = draw("block_scale", n) / 2.0
+        bodies.half[:, BLOCK, agents] = np.clip(draw("block_scale", n), *BLOCK_SCALES) / 2.0
         bodies.drag[BLOCK, agents] = draw("block_drag", n)
         own = np.array([[AGENT_FRICTION], [BLOCK_FRICTION]])
         weight = draw("gravity", n) / 2.0
@@ -167,6 +169,7 @@ class PushBlock(World):
 
     def physics(self) -> None:
         """Let agents and blocks move; see which block is in the goal."""
+        self._age_steps += 1
         bodies = self.bodies
         is_moving = bodies.velocity.any(axis=0)
         bodies.braking = np.where(is_moving, self._dynamic_braking, self._static_braking)
@@ -178,7 +181,6 @@ class PushBlock(World):
         scored = bodies.touching_walls[LOW, Z, BLOCK].nonzero()[0]  # for it, the goal is a wall
         self.reward[scored] += 5.0
         self.end(scored)
-        self._age_steps += 1
 
     def _place(self, body: int, agents: Agents) -> None:
         """Put these agents' agent or block where there is room beside the other of the two."""
