@@ -345,20 +345,30 @@ def free_port() -> int:
 def test_the_editor_may_leave_play_mode_and_come_back(trouble: Callable[[str], None]) -> None:
     trouble("0 raise 3")  # which says goodbye, as the Editor does when it leaves play mode
     port = free_port()
+    is_over = threading.Event()  # the session that the Editor left, for the trainer too
+
+    class Budget(RestartBudget):
+        def spend(self) -> str | None:
+            is_over.set()
+            return super().spend()
+
+    def press_play() -> None:
+        with contextlib.suppress(OSError):
+            serve(lambda *, seed, num_areas: TroubledEnvironment(seed=seed), port, timeout_s=20)
+        Path("trouble-0").unlink()
 
     def press_play_twice() -> None:
-        for _ in range(2):
-            with contextlib.suppress(OSError):
-                serve(lambda *, seed, num_areas: TroubledEnvironment(seed=seed), port, timeout_s=20)
-            Path("trouble-0").unlink()
+        press_play()
+        assert is_over.wait(20)
+        press_play()
 
     editor = threading.Thread(target=press_play_twice)
     editor.start()
     manager = SubprocessEnvManager(
-        lambda worker: UnityEnvironment(base_port=port, timeout_wait=3, connect=False),
+        lambda worker: UnityEnvironment(base_port=port, timeout_wait=5, connect=False),
         1,
-        timeout_s=3,
-        make_budget=lambda: RestartBudget(max_lifetime=-1, rate_limit_n=-1, rate_limit_period_s=60),
+        timeout_s=5,
+        make_budget=lambda: Budget(max_lifetime=-1, rate_limit_n=-1, rate_limit_period_s=60),
     )
     with contextlib.closing(manager):
         manager.reset()
