@@ -17,6 +17,9 @@ from mlagents_envs.base_env import BehaviorSpec
 class StackedLinear(nn.Module):
     """Two linear layers of one size in one batched product: half the calls, the same numbers.
 
+    Weights begin uniform within 1 / sqrt(n_in), small enough that what Q says of an action before
+    it has learned anything is soon forgotten: bootstrapping feeds on it.
+
     Args:
         n_in: Width of what comes in.
         n_out: Width of what goes out.
@@ -24,7 +27,8 @@ class StackedLinear(nn.Module):
 
     def __init__(self, n_in: int, n_out: int) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.randn(2, n_in, n_out) / math.sqrt(n_in))
+        bound = 1 / math.sqrt(n_in)
+        self.weight = nn.Parameter(torch.empty(2, n_in, n_out).uniform_(-bound, bound))
         self.bias = nn.Parameter(torch.zeros(2, 1, n_out))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -87,8 +91,6 @@ class TwinQ(MixedPrecision):
         self.n_signals = n_signals
         self.n_outputs = sum(spec.action_spec.discrete_branches) or 1
         self.heads = StackedLinear(width, n_signals * self.n_outputs)
-        bound = math.sqrt(6 / (width + self.n_outputs))
-        nn.init.uniform_(self.heads.weight, -bound, bound)
 
     def encode(self, obs: Sequence[Tensor]) -> EncodedObservations:
         """Encode one (B, *shape) per observation."""
