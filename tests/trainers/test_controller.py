@@ -254,6 +254,35 @@ def test_a_resumed_run_is_in_the_lesson_it_was_in(tmp_path: Path) -> None:
     assert manager.log[:2] == [{"wall": 4.0, "gravity": 9.0}, "reset"]
 
 
+@pytest.mark.parametrize(("lesson_now", "more"), [(0, 2), (1, 10)], ids=["same", "another"])
+def test_a_resumed_lesson_is_judged_by_its_episodes_of_before(
+    tmp_path: Path, lesson_now: int, more: int
+) -> None:
+    middle = CURRICULUM["wall"]["curriculum"][0] | {"name": "middle", "value": 2.0}
+    first, last = CURRICULUM["wall"]["curriculum"]
+    lessons = {"wall": {"curriculum": [first, middle, last]}}
+
+    def run(max_steps: int, **checkpoint_settings: bool) -> EpisodesOfOneStep:
+        manager = EpisodesOfOneStep()
+        run_options = options(
+            default_settings=SETTINGS | {"max_steps": max_steps},
+            environment_parameters=lessons,
+            checkpoint_settings=checkpoint_settings,
+        )
+        controller(manager, tmp_path, run_options).run()
+        return manager
+
+    run(8)
+    written = status(tmp_path)
+    written["wall"]["lesson_num"] = lesson_now  # as if saved with another behavior, later
+    (tmp_path / "run_logs/training_status.json").write_text(json.dumps(written))
+    log = run(40, resume=True).log
+
+    changes = [index for index, entry in enumerate(log) if isinstance(entry, dict)]
+    answered = [entry for entry in log[: changes[1]] if isinstance(entry, tuple)]
+    assert len(answered) == more
+
+
 def test_what_players_record_goes_to_every_behavior(tmp_path: Path) -> None:
     recorded = {
         "mean": [(1.0, StatsAggregationMethod.AVERAGE), (3.0, StatsAggregationMethod.AVERAGE)],

@@ -280,7 +280,15 @@ class Controller:
             logger.warning(f"{name} has no checkpoint yet: it begins at step 0.")
             self._load_initial(trainer)
             return
-        self._load(trainer, path, trainer.load_state)
+
+        def load(state: dict[str, Any]) -> None:
+            trainer.load_state(state)
+            # Lessons may have changed since, and been saved with another behavior. Inference is
+            # judged by its own episodes.
+            if state.get("lessons") == self._curriculum.lesson_numbers and not self._inference:
+                trainer.recent_returns.extend(state["recent_returns"])
+
+        self._load(trainer, path, load)
         if not self._inference:
             trainer.load_experience(self._folder.experience(name))
         logger.info(f"Resuming {name} at step {trainer.step}.")
@@ -363,7 +371,11 @@ class Controller:
                 lambda: self._store.save(
                     trainer.name,
                     step=trainer.step,
-                    state=trainer.state(),
+                    state={
+                        **trainer.state(),
+                        "lessons": self._curriculum.lesson_numbers,
+                        "recent_returns": list(trainer.recent_returns),
+                    },
                     model=trainer.export(),
                     reward=trainer.mean_reward,
                     keep=trainer.settings.keep_checkpoints,
