@@ -14,6 +14,9 @@ from mlagents_envs.base_env import DimensionProperty, ObservationSpec
 MIN_SIDE = {"simple": 20, "nature_cnn": 36, "resnet": 15, "match3": 5, "fully_connected": 1}
 """Pixels that the shorter side of an image must have, by `vis_encode_type`."""
 
+CONTRAST_GAIN = 4.0
+"""How much larger the first weights of convolutions are than for inputs of deviation 1."""
+
 
 class Kind(Enum):
     """What an observation is, as its dimension properties say."""
@@ -89,7 +92,7 @@ class ImageEncoder(nn.Module):
                 f"image choose one of {', '.join(fitting) or 'none: it is empty'}."
             )
         self.convolutions = _CONVOLUTIONS[encode_type](channels)
-        _make_blind_to_flat_colours(self.convolutions)
+        _look_at_contrast(self.convolutions)
         with torch.no_grad():
             self.n_features = self.convolutions(torch.zeros(1, *spec.shape)).numel()
         self.dense = nn.Sequential(
@@ -105,16 +108,19 @@ class ImageEncoder(nn.Module):
         return self.dense(self.convolutions(image).flatten(1))
 
 
-def _make_blind_to_flat_colours(convolutions: nn.Sequential) -> None:
-    """Take from each filter of the first layer its mean weight, channel by channel.
+def _look_at_contrast(convolutions: nn.Sequential) -> None:
+    """Take from each filter of the first layer its mean in each channel; amplify what is left.
 
     Images of a task share most of their light. Passed on, it outweighs what differs between them,
-    and a policy settles on an action for all before it can tell one from another.
+    and a policy settles on an action for all before it can tell one from another. What is left of
+    a patch without its mean deviates by a small part of the range from 0 to 1, but weights are
+    made for inputs that deviate by 1.
     """
     first = next(iter(convolutions), None)
     if isinstance(first, nn.Conv2d):
         with torch.no_grad():
             first.weight -= first.weight.mean((2, 3), keepdim=True)
+            first.weight *= CONTRAST_GAIN
 
 
 def _rectified(n_in: int, n_out: int, size: int, *, stride: int = 1) -> list[nn.Module]:
