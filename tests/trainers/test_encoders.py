@@ -21,7 +21,14 @@ from actors import (
 )
 from mlagents.trainers.exception import UnityTrainerException
 from mlagents.trainers.networks.body import NetworkBody
-from mlagents.trainers.networks.encoders import MIN_SIDE, ImageEncoder, Kind, Residual, kind_of
+from mlagents.trainers.networks.encoders import (
+    CONTRAST_GAIN,
+    MIN_SIDE,
+    ImageEncoder,
+    Kind,
+    Residual,
+    kind_of,
+)
 from mlagents.trainers.networks.layers import GoalLayer
 from mlagents_envs.base_env import DimensionProperty, ObservationSpec, ObservationType
 from samples import assert_normal
@@ -131,9 +138,14 @@ def test_convolutions_start_as_rectifiers_want_them(encode_type: str) -> None:
         if isinstance(layer, torch.nn.Conv2d)
     ]
     assert len(layers) >= 2
-    for layer in layers[1:]:  # the first has no mean, which is a weight less for each channel
+    for layer in layers[1:]:
         n_in = layer.weight[0].numel()
         assert_normal(layer.weight.detach().numpy() * math.sqrt(n_in / 2))
+    # The first sees contrast alone, which is small; having no mean, it has a weight less a channel.
+    first = layers[0].weight
+    n_free = first[0].numel() - first.shape[1]
+    deviation = math.sqrt(2 / first[0].numel() * n_free / first[0].numel())
+    assert first.std().item() == pytest.approx(CONTRAST_GAIN * deviation, rel=0.05)
     for layer in layers:
         assert layer.bias is not None
         assert not layer.bias.any()
