@@ -15,7 +15,7 @@ MIN_SIDE = {"simple": 20, "nature_cnn": 36, "resnet": 15, "match3": 5, "fully_co
 """Pixels that the shorter side of an image must have, by `vis_encode_type`."""
 
 CONTRAST_GAIN = 4.0
-"""How much larger the first weights of convolutions are than for inputs of deviation 1."""
+"""How much larger the first layer's filters begin than they would for inputs that deviate by 1."""
 
 
 class Kind(Enum):
