@@ -255,7 +255,7 @@ def test_a_resumed_run_is_in_the_lesson_it_was_in(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("lesson_now", "more"), [(0, 2), (1, 10)], ids=["same", "another"])
-def test_a_resumed_lesson_is_judged_by_its_episodes_of_before(
+def test_a_resumed_lesson_counts_the_episodes_from_before_the_stop(
     tmp_path: Path, lesson_now: int, more: int
 ) -> None:
     middle = CURRICULUM["wall"]["curriculum"][0] | {"name": "middle", "value": 2.0}
@@ -381,6 +381,21 @@ def test_inference_writes_nothing(tmp_path: Path) -> None:
 
     assert run.trainers["A"].step > 2900
     assert not list(tmp_path.iterdir())
+
+
+def test_inference_is_judged_by_its_own_episodes(tmp_path: Path) -> None:
+    class Ends(EpisodesOfOneStep):
+        def receive(self) -> list[PlayerSteps]:
+            if len(self.log) > 6:  # parameters, a reset, and five answers
+                raise Interrupted
+            return super().receive()
+
+    controller(EpisodesOfOneStep(), tmp_path).run()
+    acts = options(checkpoint_settings={"resume": True, "inference": True})
+    run = controller(Ends(), tmp_path, acts)
+    run.run()
+
+    assert len(run.trainers["A"].recent_returns) == 4
 
 
 @pytest.mark.parametrize("asked_for", [True, False])

@@ -222,7 +222,7 @@ class Trainer(ABC):
     def save_experience(self, path: Path) -> None:  # noqa: B027  # most trainers keep none
         """Write the past experience that a later run is to learn from, if there is any."""
 
-    def load_experience(self, path: Path) -> None:  # noqa: B027
+    def load_experience(self, path: Path) -> None:  # noqa: B027  # as there is none
         """Go on with the experience of the run that saved it, if it did."""
 
     def export(self) -> bytes:
