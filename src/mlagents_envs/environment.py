@@ -32,7 +32,13 @@ from mlagents_envs.exception import (
 from mlagents_envs.handshake import Capabilities, SimulationHello, TrainerHello
 from mlagents_envs.http2 import DEFAULT_MAX_MESSAGE_BYTES
 from mlagents_envs.images import ImageLayout, ImageReading
-from mlagents_envs.launcher import Player, find_executable, player_arguments, player_log_file
+from mlagents_envs.launcher import (
+    Player,
+    SharedPlayer,
+    find_executable,
+    player_arguments,
+    player_log_file,
+)
 from mlagents_envs.logging_util import get_logger
 from mlagents_envs.output_decoder import OutputDecoder
 from mlagents_envs.rpc_communicator import RpcCommunicator
@@ -121,7 +127,7 @@ class UnityEnvironment(BaseEnv):
     ) -> None:
         if file_name is not None:
             command = [str(find_executable(file_name))]
-        if command is None and worker_id != 0:
+        if command is None and communicator is None and worker_id != 0:
             raise UnityEnvironmentException(
                 f"worker_id is {worker_id}, but there is only one Unity Editor: give the "
                 "file_name or command of a player, or leave worker_id 0"
@@ -210,9 +216,17 @@ class UnityEnvironment(BaseEnv):
         return True
 
     @property
-    def player(self) -> Player | None:
-        """The player that was started; None where the simulation is the Editor, or elsewhere."""
+    def player(self) -> Player | SharedPlayer | None:
+        """The player that was started; None where the simulation is the Editor, or elsewhere.
+
+        One that somebody else started can be handed over before the simulation connects: from then
+        on it is watched, and ends with this environment.
+        """
         return self._session.player
+
+    @player.setter
+    def player(self, player: Player | SharedPlayer) -> None:
+        self._session.player = player
 
     @property
     def academy_capabilities(self) -> Capabilities:
@@ -393,7 +407,7 @@ class _Session:
 
     def __init__(self, communicator: Communicator, *, timeout_s: float) -> None:
         self.communicator = communicator
-        self.player: Player | None = None
+        self.player: Player | SharedPlayer | None = None
         self.is_agreed = False
         self._timeout_s = timeout_s
         self._exit_timeout_s = 0.0  # until the handshake is complete

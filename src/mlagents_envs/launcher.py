@@ -248,6 +248,53 @@ class Player:
             return b""
 
 
+class SharedPlayer:
+    """A holder's share of a player that plays for several; to the holder, as the player itself.
+
+    The player ends with the last who lets it go, or with the first who will not wait for its end:
+    if it hangs, it hangs for all.
+
+    Args:
+        player: Running.
+        holders: All who have a share; this is added.
+    """
+
+    def __init__(self, player: Player, holders: "set[SharedPlayer]") -> None:
+        self.command = player.command
+        self._player = player
+        self._alarm = socket.socket(fileno=os.dup(player.fileno()))
+        self._holders = holders
+        holders.add(self)
+
+    def fileno(self) -> int:
+        """File descriptor that becomes readable when the player has exited; each has its own."""
+        return self._alarm.fileno()
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait for the player to exit; return whether it has."""
+        return self._player.wait(timeout_s)
+
+    @property
+    def exit_code(self) -> int | None:
+        """As that of the player."""
+        return self._player.exit_code
+
+    def exit_description(self, when: str = "") -> str:
+        """Say how the player ended and what it wrote last, for an error message."""
+        return self._player.exit_description(when)
+
+    def stop(self, timeout_s: float) -> None:
+        """Let go of the player, and make sure that it has ended if nobody else holds it.
+
+        Args:
+            timeout_s: How long it may take to exit on its own then; 0 ends it for all.
+        """
+        self._alarm.close()
+        self._holders.discard(self)
+        if timeout_s == 0 or not self._holders:
+            self._player.stop(timeout_s)
+
+
 def _signal_name(number: int) -> str:
     try:
         return signal.Signals(number).name

@@ -5,12 +5,14 @@ import contextlib
 import functools
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from mlagents_envs.exception import UnityEnvironmentException, UnityException
 from mlagents_envs.factories import call_factory, find_factory
 from mlagents_sim.catalog import CATALOG
-from mlagents_sim.player import EnvironmentFactory, serve
+from mlagents_sim.player import EnvironmentFactory, serve_several
+
+DEFAULT_PORT = 5004
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -30,20 +32,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         factory = find_factory(options.world)
     except UnityEnvironmentException as error:
         parser.error(str(error))
-    make = functools.partial(
-        call_factory, factory, worker_id=options.worker_id, parameters=dict(options.parameter)
-    )
+    makers = {
+        port: functools.partial(
+            call_factory, factory, worker_id=worker, parameters=dict(options.parameter)
+        )
+        for worker, port in enumerate(options.mlagents_port or [DEFAULT_PORT], options.worker_id)
+    }
     try:
         with _output_to(options.log_file):
-            return _play(make, options)
+            return _play(makers, options.timeout)
     except OSError as error:
         print(f"mlagents-sim: cannot write the log: {error}", file=sys.stderr)
         return 1
 
 
-def _play(make: EnvironmentFactory, options: argparse.Namespace) -> int:
+def _play(makers: Mapping[int, EnvironmentFactory], timeout_s: float) -> int:
     try:
-        serve(make, options.mlagents_port, timeout_s=options.timeout)
+        serve_several(makers, timeout_s=timeout_s)
     except UnityException as error:
         print(f"mlagents-sim: {error}", file=sys.stderr)
         return 1
@@ -73,9 +78,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--mlagents-port",
         type=_port,
-        default=5004,
+        action="append",
         metavar="PORT",
-        help="where the trainer listens; %(default)s by default, as for the Unity Editor",
+        help=f"where the trainer listens; {DEFAULT_PORT} by default, as for the Unity Editor. With "
+        "several of them, this process plays for all trainers by turns",
     )
     parser.add_argument(
         "--timeout",
@@ -98,7 +104,7 @@ def _parser() -> argparse.ArgumentParser:
         default=0,
         metavar="K",
         help="which of the trainer's players this is, for a function that asks; %(default)s by "
-        "default",
+        "default. With several ports it is the first, and the others follow",
     )
     unity = parser.add_argument_group("arguments of a Unity player")
     unity.add_argument("-logFile", "-logfile", dest="log_file", metavar="FILE", help="log there")

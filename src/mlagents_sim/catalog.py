@@ -33,6 +33,8 @@ class WorldEntry(BaseRegistryEntry):
         tags: What makes it special, to choose worlds by.
     """
 
+    only_computes = True
+
     def __init__(
         self,
         identifier: str,

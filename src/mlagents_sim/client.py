@@ -2,6 +2,8 @@
 
 import socket
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
 
@@ -64,6 +66,36 @@ class RpcClient:
         self._connection = ClientConnection(f"{self._host}:{self._port}", self._max_message_bytes)
         self._socket = Http2Socket(sock, self._connection, peer=f"the trainer at {where}")
 
+    def fileno(self) -> int:
+        """File descriptor that becomes readable when something of the answer is there."""
+        return self._connected().fileno()
+
+    def send(self, message: bytes, timeout_s: float | None = None) -> None:
+        """Send a message; `poll` then finds the answer.
+
+        Args:
+            message: What to send.
+            timeout_s: How long the trainer may take to read it; None for as long as it takes.
+
+        Raises:
+            As `call`.
+        """
+        sock, connection = self._connected(), self._connection
+        assert connection is not None
+        with self._closed_on_error():
+            connection.request(message)
+            sock.send(_deadline(timeout_s))
+
+    def poll(self) -> bytes | None:
+        """Take in what has come; return the trainer's answer once all of it is there.
+
+        Raises:
+            As `call`.
+        """
+        with self._closed_on_error():
+            self._connected().read(None)
+        return self._answer()
+
     def call(self, message: bytes, timeout_s: float | None = None) -> bytes:
         """Send a message and return the trainer's answer.
 
@@ -79,22 +111,35 @@ class RpcClient:
             UnityCommunicatorStoppedException: The trainer refused the call or hung up.
             UnityCommunicationException: The trainer broke the protocol, or this is not connected.
         """
-        if self._socket is None or self._connection is None:
+        deadline = _deadline(timeout_s)
+        self.send(message, timeout_s)
+        while (answer := self._answer()) is None:
+            with self._closed_on_error():
+                self._connected().wait_and_read(deadline)
+        return answer
+
+    def _connected(self) -> Http2Socket:
+        if self._socket is None:
             raise UnityCommunicationException("not connected to a trainer: connect() comes first")
-        deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        try:
-            self._connection.request(message)
-            self._socket.send(deadline)
-            while not self._socket.events:
-                self._socket.wait_and_read(deadline)
-        except UnityException:
-            self.close()
-            raise
-        event = self._socket.events.popleft()
+        return self._socket
+
+    def _answer(self) -> bytes | None:
+        events = self._connected().events
+        if not events:
+            return None
+        event = events.popleft()
         if isinstance(event, Message):
             return event.data
         self.close()
         raise UnityCommunicatorStoppedException(f"the trainer ended the session: {event.reason}")
+
+    @contextmanager
+    def _closed_on_error(self) -> Iterator[None]:
+        try:
+            yield
+        except UnityException:
+            self.close()
+            raise
 
     def close(self) -> None:
         """Hang up. Calling it again does nothing."""
@@ -113,3 +158,7 @@ class RpcClient:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _deadline(timeout_s: float | None) -> float | None:
+    return None if timeout_s is None else time.monotonic() + timeout_s

@@ -1,22 +1,25 @@
-"""Serve any `BaseEnv` on the wire, as a built game would.
+"""Serve any `BaseEnv` on the wire, as a built game would; or several, by turns.
 
 What it says and hears on side channels: see `mlagents_sim.channels`.
 """
 
 import contextlib
+import selectors
 import time
+from collections.abc import Generator, Mapping
 from typing import Protocol
 
 from mlagents_envs import codec, handshake
 from mlagents_envs.base_env import BaseEnv, BehaviorName, BehaviorSpec
-from mlagents_envs.codec import Command, Input, Output
+from mlagents_envs.codec import Command, Output
 from mlagents_envs.exception import (
     UnityCommunicatorStoppedException,
     UnityEnvironmentException,
     UnityException,
     UnityTimeOutException,
 )
-from mlagents_envs.handshake import Capabilities, SimulationHello, TrainerHello
+from mlagents_envs.handshake import Capabilities, SimulationHello
+from mlagents_envs.http2_socket import Selector, wait
 from mlagents_envs.logging_util import get_logger
 from mlagents_sim.channels import SimulationChannels
 from mlagents_sim.client import RpcClient
@@ -37,11 +40,20 @@ class EnvironmentFactory(Protocol):
 def serve(
     make: EnvironmentFactory, port: int, *, host: str = "localhost", timeout_s: float = 60.0
 ) -> None:
-    """Play for the trainer at a port until it ends the session.
+    """Play for the trainer at a port until it ends the session; otherwise as `serve_several`."""
+    serve_several({port: make}, host=host, timeout_s=timeout_s)
+
+
+def serve_several(
+    makers: Mapping[int, EnvironmentFactory], *, host: str = "localhost", timeout_s: float = 60.0
+) -> None:
+    """Play a session at each of several ports, by turns, until the trainer has ended all of them.
+
+    A session that fails ends the others too.
 
     Args:
-        make: Makes the environment once the trainer has said its seed and number of areas.
-        port: Where the trainer listens.
+        makers: By the port where the trainer listens: makes the environment once the trainer has
+            said its seed and number of areas.
         host: On which machine.
         timeout_s: How long to wait for the trainer to listen.
 
@@ -51,10 +63,18 @@ def serve(
         UnityCommunicationException: The trainer broke the protocol.
         UnityActionException: The trainer's actions do not fit.
     """
-    with contextlib.closing(RpcClient(port, host=host)) as client:
-        _connect(client, timeout_s, where=f"{host} port {port}")
-        _Session(client).play(make)
-    logger.info("The trainer ended the session.")
+    with contextlib.ExitStack() as stack:
+        selector = stack.enter_context(Selector())
+        for port, make in makers.items():
+            client = stack.enter_context(contextlib.closing(RpcClient(port, host=host)))
+            _connect(client, timeout_s, where=f"{host} port {port}")
+            session = stack.enter_context(contextlib.closing(_Session(client, make)))
+            selector.register(client.fileno(), selectors.EVENT_READ, session)
+        while selector.get_map():
+            for key in wait(selector, None):
+                if not key.data.advance():
+                    selector.unregister(key.fd)
+    logger.info("The trainer ended %s.", "the session" if len(makers) == 1 else "all sessions")
 
 
 def _connect(client: RpcClient, timeout_s: float, *, where: str) -> None:
@@ -75,38 +95,57 @@ def _connect(client: RpcClient, timeout_s: float, *, where: str) -> None:
 
 
 class _Session:
-    """From the handshake to the trainer's good-bye, or ours.
+    """From the handshake to the trainer's good-bye, or ours; one message at a time.
 
     Args:
         client: Connected.
+        make: Makes the environment.
     """
 
-    def __init__(self, client: RpcClient) -> None:
+    def __init__(self, client: RpcClient, make: EnvironmentFactory) -> None:
         self._client = client
-        self._is_calling = False
+        self._talk = _talk(make)
+        client.send(next(self._talk))
 
-    def play(self, make: EnvironmentFactory) -> None:
-        """Make the environment; follow the trainer to the end (wire protocol, section 3.6)."""
+    def advance(self) -> bool:
+        """Take in what the trainer said and answer it; return whether the session goes on."""
         try:
-            hello = self._shake_hands()
-            first = codec.decode_input(self._call(handshake.encode_ready()), {})
-            # A trainer from before there were areas says nothing, which reads as 0.
-            env = make(seed=hello.seed, num_areas=max(hello.num_areas, 1))
-            with contextlib.closing(env):
-                self._follow(env, first)
-        except UnityCommunicatorStoppedException:
-            pass  # the trainer ends the session: nobody is left to take leave of
+            heard = self._client.poll()
+            if heard is not None:
+                self._client.send(self._reply(heard))
+        except (StopIteration, UnityCommunicatorStoppedException):
+            return False  # the trainer ends the session: nobody is left to take leave of
+        return True
+
+    def _reply(self, heard: bytes) -> bytes:
+        try:
+            return self._talk.send(heard)
+        except (StopIteration, UnityCommunicatorStoppedException):
+            raise
         except BaseException:
-            self._say_goodbye()
+            # It is our turn. While the trainer owes an answer, hanging up has to say this.
+            with contextlib.suppress(UnityException):
+                self._client.call(codec.encode_close(), _GOODBYE_TIMEOUT_S)
             raise
 
-    def _shake_hands(self) -> TrainerHello:
-        ours = SimulationHello(handshake.API_VERSION, handshake.PACKAGE_VERSION, Capabilities.all())
-        hello = handshake.decode_trainer_hello(self._call(handshake.encode_simulation_hello(ours)))
-        handshake.check_version(hello.communication_version)
-        return hello
+    def close(self) -> None:
+        """Close the environment."""
+        self._talk.close()
 
-    def _follow(self, env: BaseEnv, first: Input) -> None:
+
+def _talk(make: EnvironmentFactory) -> Generator[bytes, bytes, None]:
+    """Make the environment and follow the trainer to the end (wire protocol, section 3.6).
+
+    Yields:
+        What to tell the trainer, whose answer is to be sent.
+    """
+    ours = SimulationHello(handshake.API_VERSION, handshake.PACKAGE_VERSION, Capabilities.all())
+    hello = handshake.decode_trainer_hello((yield handshake.encode_simulation_hello(ours)))
+    handshake.check_version(hello.communication_version)
+    first = codec.decode_input((yield handshake.encode_ready()), {})
+    # A trainer from before there were areas says nothing, which reads as 0.
+    env = make(seed=hello.seed, num_areas=max(hello.num_areas, 1))
+    with contextlib.closing(env):
         channels = SimulationChannels(env)
         # Whatever the first command says, the simulation begins with a reset of its own.
         channels.deliver(first.side_channel)
@@ -121,7 +160,7 @@ class _Session:
             }
             known = {**announced, **new}
             output = Output(new, {name: steps[name] for name in known}, channels.collect())
-            answer = codec.decode_input(self._call(codec.encode_output(output, announced)), known)
+            answer = codec.decode_input((yield codec.encode_output(output, announced)), known)
             announced = known
             channels.deliver(answer.side_channel)
             if answer.command is Command.QUIT:
@@ -133,15 +172,3 @@ class _Session:
                 if len(steps[name][0]):
                     env.set_actions(name, action)
             env.step()
-
-    def _call(self, message: bytes) -> bytes:
-        self._is_calling = True
-        answer = self._client.call(message)
-        self._is_calling = False
-        return answer
-
-    def _say_goodbye(self) -> None:
-        """Tell the trainer that we end; while it owes an answer, hanging up has to say it."""
-        if not self._is_calling:
-            with contextlib.suppress(UnityException):
-                self._client.call(codec.encode_close(), _GOODBYE_TIMEOUT_S)

@@ -12,6 +12,7 @@ import pytest
 from mlagents_envs.exception import UnityEnvironmentException
 from mlagents_envs.launcher import (
     Player,
+    SharedPlayer,
     find_executable,
     player_arguments,
     player_log_file,
@@ -282,3 +283,42 @@ def test_a_file_that_is_no_program_is_refused(tmp_path):
     executable = make_executable(tmp_path / "Ball", "no program\n")
     with pytest.raises(UnityEnvironmentException, match="cannot be started"):
         Player([str(executable)])
+
+
+# Holding one with others.
+
+
+def shares(player: Player, n: int) -> list[SharedPlayer]:
+    holders: set[SharedPlayer] = set()
+    return [SharedPlayer(player, holders) for _ in range(n)]
+
+
+def test_a_shared_player_ends_with_the_last_who_holds_it():
+    player = Player(script("import sys, time; time.sleep(60)"))
+    first, last = shares(player, 2)
+    first.stop(DEADLINE_S)
+    assert last.exit_description() == "is still running"
+    assert select.select([last], [], [], 0)[0] == []
+    last.stop(0)
+    assert last.exit_code == -signal.SIGTERM
+
+
+def test_the_last_who_holds_a_shared_player_waits_for_its_end():
+    player = Player(script("import time; time.sleep(0.5)"))
+    first, last = shares(player, 2)
+    first.stop(DEADLINE_S)
+    last.stop(DEADLINE_S)
+    assert last.exit_code == 0
+
+
+def test_a_shared_player_that_hangs_ends_for_all_and_each_hears_its_own_alarm():
+    player = Player(script("import time; time.sleep(60)"))
+    first, second, third = shares(player, 3)
+    assert len({share.fileno() for share in (first, second, third)}) == 3
+    second.stop(0)
+    ready, _, _ = select.select([first, third], [], [], DEADLINE_S)
+    assert ready == [first, third]
+    for share in (first, third):
+        assert share.wait(0)
+        assert share.exit_description(" in the end").startswith("was killed by SIGTERM in the end")
+        share.stop(0)

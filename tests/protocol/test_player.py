@@ -1,5 +1,6 @@
 """A world served on the wire: the same steps as in this process, and a clean end of every kind."""
 
+import contextlib
 import signal
 import socket
 import subprocess
@@ -28,7 +29,7 @@ from mlagents_envs.side_channel.engine_configuration_channel import EngineConfig
 from mlagents_envs.side_channel.environment_parameters_channel import EnvironmentParametersChannel
 from mlagents_sim.__main__ import main
 from mlagents_sim.catalog import CATALOG
-from mlagents_sim.player import EnvironmentFactory, serve
+from mlagents_sim.player import EnvironmentFactory, serve, serve_several
 
 PROGRAM = str(Path(sys.executable).with_name("mlagents-sim"))
 
@@ -160,6 +161,70 @@ def test_environment_parameters_reach_the_world_and_others_are_passed_over(caplo
     assert len(warnings) == 2  # here and there
     for warning in warnings:
         assert "no environment parameter 'gravitas'; did you mean 'gravity'?" in warning
+
+
+@contextmanager
+def served_by_turns(makers: list[EnvironmentFactory]) -> Iterator[list[UnityEnvironment]]:
+    """Serve environments from one thread, which must have ended in peace."""
+    errors: list[BaseException] = []
+    with contextlib.ExitStack() as stack:
+        communicators = [stack.enter_context(RpcCommunicator(port=0)) for _ in makers]
+        by_port = {c.port: make for c, make in zip(communicators, makers, strict=True)}
+
+        def play() -> None:
+            try:
+                serve_several(by_port, timeout_s=10)
+            except Exception as error:
+                errors.append(error)
+
+        player = threading.Thread(target=play, daemon=True)
+        player.start()
+        envs = [
+            UnityEnvironment(
+                worker_id=k, seed=k, timeout_wait=20, communicator=communicator, connect=False
+            )
+            for k, communicator in enumerate(communicators)
+        ]
+        for env in envs:
+            stack.enter_context(env).connect()
+        yield envs
+    player.join(20)
+    assert not player.is_alive()
+    assert not errors
+
+
+def test_several_are_played_by_turns_each_as_if_alone():
+    names = ["3DBall", "Basic", "Hallway"]
+    with served_by_turns([CATALOG[name].make for name in names]) as envs:
+        for k in (2, 0, 1):  # in any order
+            here = CATALOG[names[k]].make(seed=k)
+            play_alike(here, envs[k], steps=30)
+
+
+def test_one_that_waits_for_its_trainer_holds_up_no_other():
+    with served_by_turns([CATALOG["Basic"].make, CATALOG["3DBall"].make]) as (idle, busy):
+        idle.reset()
+        play_alike(CATALOG["3DBall"].make(seed=1), busy, steps=60)
+        idle.close()
+        busy.step()
+        assert len(busy.get_steps("3DBall?team=0")[0]) == 12
+
+
+def test_an_environment_that_fails_ends_the_sessions_beside_it():
+    class Fails(GuessEnvironment):
+        def step(self):
+            raise OSError("the floor gave way")
+
+    makers = [lambda *, seed, num_areas: Fails(), CATALOG["Basic"].make]
+    with (
+        pytest.raises(AssertionError, match="the floor gave way"),
+        served_by_turns(makers) as (failing, other),
+    ):
+        other.reset()
+        failing.reset()
+        for env in (failing, other):
+            with pytest.raises(UnityCommunicatorStoppedException):
+                env.step()
 
 
 def test_an_environment_that_fails_ends_the_session():

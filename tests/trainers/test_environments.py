@@ -10,7 +10,7 @@ import pytest
 from guess_environment import GuessEnvironment
 from mlagents.trainers.cli_args import parse_command_line
 from mlagents.trainers.exception import TrainerConfigError
-from mlagents.trainers.rollout import environments
+from mlagents.trainers.rollout import environments, sim_players
 from mlagents.trainers.rollout.env_manager import EnvManager, send_parameters
 from mlagents.trainers.rollout.environments import env_manager_maker
 from mlagents.trainers.rollout.simple_env_manager import SimpleEnvManager
@@ -78,7 +78,7 @@ def start(tmp_path: Path, *arguments: str) -> None:
 @pytest.fixture
 def player(monkeypatch: pytest.MonkeyPatch) -> Noted:
     noted = Noted()
-    for module in (environments, factories):
+    for module in (environments, factories, sim_players):
         monkeypatch.setattr(module, "UnityEnvironment", noted)
     return noted
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -21,9 +21,10 @@ from guess_environment import GuessEnvironment
 from mlagents.trainers.cli_args import parse_command_line
 from mlagents.trainers.data.segments import Segments
 from mlagents.trainers.learn import main
-from mlagents.trainers.rollout import subprocess_env_manager
+from mlagents.trainers.rollout import environments, subprocess_env_manager
 from mlagents.trainers.rollout.env_manager import EnvManager, PlayerSteps
 from mlagents.trainers.rollout.environments import env_manager_maker
+from mlagents.trainers.rollout.sim_players import SimPlayers
 from mlagents.trainers.rollout.simple_env_manager import SimpleEnvManager
 from mlagents.trainers.rollout.subprocess_env_manager import RestartBudget, SubprocessEnvManager
 from mlagents.trainers.settings.behavior import BehaviorSettings
@@ -530,6 +531,85 @@ def test_nothing_is_left_when_it_is_closed() -> None:
     assert set(threading.enumerate()) <= threads
 
 
+@pytest.fixture
+def two_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let what a factory makes share two processes, as worlds do where there are two cores."""
+
+    def players(command: Sequence[str], *, n_players: int, n_processes: int) -> SimPlayers:
+        assert n_processes == n_players, "it may wait for something"
+        return SimPlayers(command, n_players=n_players, n_processes=2)
+
+    monkeypatch.setattr(environments, "SimPlayers", players)
+
+
+@pytest.mark.usefixtures("two_processes")
+def test_players_that_share_processes_play_as_if_alone() -> None:
+    with managed("--num-envs", "5") as manager:
+        manager.reset()
+        first = manager.receive()
+        pids = [state(r)[2] for r in first]
+        assert [pids.index(pid) for pid in pids] == [0, 0, 0, 3, 3]
+        assert [state(r)[3] for r in first] == [7, 8, 9, 10, 11], "each has its own seed"
+        answer(manager, first)
+        reports = play(manager, lambda reports: any(state(r)[0] == 9 for r in reports))
+    for player in range(5):
+        steps = [state(r)[0] for r in reports if r.player == player]
+        assert steps == list(range(1, len(steps) + 1))
+    assert not any(is_alive(pid_of(player)) for player in range(5))
+    assert {path.name for path in Path("logs").iterdir()} == {"Player-0-2.log", "Player-3-4.log"}
+
+
+@pytest.mark.usefixtures("two_processes")
+def test_players_whose_process_dies_come_back_each_in_its_own(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    descriptors, threads = set(os.listdir("/proc/self/fd")), set(threading.enumerate())
+    with managed("--num-envs", "4") as manager:
+        manager.reset()
+        play(manager, lambda reports: any(state(r)[0] == 5 for r in reports))
+        os.kill(pid_of(1), signal.SIGKILL)
+        back: set[int] = set()
+        while back != {0, 1}:
+            for report in play(manager, lambda reports: any(r.is_new for r in reports)):
+                back |= {report.player} if report.is_new else set()
+                assert report.player < 2 or not report.is_new, "the others go on"
+        assert pid_of(0) != pid_of(1) != pid_of(2) == pid_of(3)
+        play(manager, lambda reports: any(r.player == 3 for r in reports))
+        pids = [pid_of(player) for player in range(4)]
+    assert not any(map(is_alive, pids))
+    log = capsys.readouterr().out
+    for player in (0, 1):
+        assert f"[WARNING] Player {player} failed; restart 1 of 10: " in log
+    assert log.count("was killed by SIGKILL") == 2
+    assert set(os.listdir("/proc/self/fd")) <= descriptors
+    assert set(threading.enumerate()) <= threads
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("two_processes")
+def test_a_stopped_process_is_found_out_by_all_who_share_it() -> None:
+    with managed("--num-envs", "4", "--timeout-wait", "5") as manager:
+        manager.reset()
+        play(manager, lambda reports: any(state(r)[0] == 5 for r in reports))
+        stopped = pid_of(3)
+        os.kill(stopped, signal.SIGSTOP)
+        reports = play(manager, returns(3))
+        if not any(r.player == 2 and r.is_new for r in reports):
+            play(manager, returns(2))
+        assert not is_alive(stopped)
+
+
+@pytest.mark.parametrize(("n_cores", "n_processes"), [(1, 1), (2, 2), (8, 3)])
+def test_worlds_share_as_many_processes_as_there_are_cores(
+    n_cores: int, n_processes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(environments, "n_cores", lambda: n_cores)
+    with managed("--num-envs", "3", env="Basic") as manager:
+        manager.reset()
+        play(manager, lambda reports: any(r.player == 2 and not r.is_new for r in reports))
+    assert len(list(Path("logs").glob("*.log"))) == n_processes
+
+
 def test_a_manager_that_never_started_can_be_closed() -> None:
     with managed():
         pass
@@ -554,7 +634,10 @@ def test_players_end_by_themselves_when_the_trainer_is_killed() -> None:
 
 
 @pytest.mark.slow
-def test_a_run_with_two_players(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_with_two_players(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(environments, "n_cores", lambda: 2)
     Path("basic.yaml").write_text(
         "behaviors: {Basic: {trainer_type: ppo, max_steps: 500, summary_freq: 250, "
         "hyperparameters: {batch_size: 32, buffer_size: 128}}}"

@@ -15,6 +15,10 @@ class BaseRegistryEntry(ABC):
         description: What it is, in a sentence or two.
     """
 
+    only_computes = False
+    """Whether what is made waits for nothing, so that more of them at once than there are cores
+    are no faster."""
+
     def __init__(
         self,
         identifier: str,

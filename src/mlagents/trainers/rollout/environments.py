@@ -5,12 +5,12 @@ import itertools
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from mlagents.trainers.data.demonstrations import demonstrated_spec
 from mlagents.trainers.exception import TrainerConfigError, UnityTrainerException
 from mlagents.trainers.rollout.env_manager import EnvManager
 from mlagents.trainers.rollout.offline_env_manager import OfflineEnvManager
+from mlagents.trainers.rollout.sim_players import SimPlayers, n_cores
 from mlagents.trainers.rollout.simple_env_manager import SimpleEnvManager
 from mlagents.trainers.rollout.subprocess_env_manager import RestartBudget, SubprocessEnvManager
 from mlagents.trainers.settings.parameters import ConstantParameters
@@ -26,6 +26,7 @@ from mlagents_envs.factories import (
     is_factory_name,
 )
 from mlagents_envs.launcher import player_log_file
+from mlagents_envs.registry import default_registry
 from mlagents_envs.side_channel.engine_configuration_channel import (
     EngineConfig,
     EngineConfigurationChannel,
@@ -44,7 +45,8 @@ def env_manager_maker(options: RunOptions, *, log_folder: Path) -> EnvManagerMak
     `module:function`, an executable, a registered name.
 
     A build is a process of its own in any case. Everything else runs in this process if it is the
-    only one; if there are several, each is played by `python -m mlagents_sim`.
+    only one; several are played by `python -m mlagents_sim`, each in a process of its own, or where
+    they only compute in as many processes as there are cores.
 
     Args:
         options: Of the run, with its seed drawn; player k is seeded with that plus k.
@@ -91,17 +93,11 @@ def _factory(options: RunOptions, name: str, log_folder: Path) -> EnvManagerMake
     command = [sys.executable, "-m", "mlagents_sim", name]
     for parameter, value in _constants(options).items():
         command += ["--parameter", f"{parameter}={value!r}"]
-
-    def start(*, worker_id: int, additional_args: list[str], **arguments: Any) -> UnityEnvironment:
-        del additional_args  # for a build, and ignored like this in this process too
-        return UnityEnvironment(
-            worker_id=worker_id,
-            command=command,
-            additional_args=["--worker-id", str(worker_id)],
-            **arguments,
-        )
-
-    return _players(options, start, log_folder)
+    n_players = options.env_settings.num_envs
+    only_computes = name in default_registry and default_registry[name].only_computes
+    n_processes = min(n_players, n_cores()) if only_computes else n_players
+    players = SimPlayers(command, n_players=n_players, n_processes=n_processes)
+    return _players(options, players.start, log_folder)
 
 
 def _in_this_process(options: RunOptions, factory: EnvironmentFactory) -> EnvManager:

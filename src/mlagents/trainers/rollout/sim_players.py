@@ -1,0 +1,100 @@
+"""Players that `python -m mlagents_sim` plays: each its own process, or several to a process."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from mlagents_envs.environment import UnityEnvironment
+from mlagents_envs.launcher import Player, SharedPlayer, player_arguments
+from mlagents_envs.rpc_communicator import RpcCommunicator
+
+
+def n_cores() -> int:
+    """Return how many cores this process may run on."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on every system
+        return os.cpu_count() or 1
+
+
+class SimPlayers:
+    """Starts the players of a run.
+
+    Where players share processes, those of neighbouring workers do: a process that plays several by
+    turns keeps the processor's caches warm, which many that take turns do not. If it dies, all its
+    players have, and each is replaced by a process of its own.
+
+    Args:
+        command: Plays, given a port.
+        n_players: How many there will be; the workers from 0 on are started in their order.
+        n_processes: How many may play at the same time, at first.
+    """
+
+    def __init__(self, command: Sequence[str], *, n_players: int, n_processes: int) -> None:
+        self._command = list(command)
+        self._process_of = [k * n_processes // n_players for k in range(n_players)]
+        self._n_started = 0
+        self._gathered: list[tuple[UnityEnvironment, int]] = []
+        """With their ports: environments whose common process is not started yet."""
+
+    def start(
+        self,
+        *,
+        worker_id: int,
+        additional_args: Sequence[str],
+        base_port: int,
+        timeout_wait: float,
+        log_folder: str,
+        **arguments: Any,
+    ) -> UnityEnvironment:
+        """Start a player, not waiting for it; the last one of a process starts them all.
+
+        Args:
+            worker_id: Whose; one that was started before is replaced.
+            additional_args: For a build, and ignored, as where a world runs in this process.
+            base_port: As `UnityEnvironment` takes it.
+            timeout_wait: Likewise.
+            log_folder: Likewise.
+            arguments: Likewise; all others.
+        """
+        del additional_args
+        is_first, mine = worker_id == self._n_started, self._process_of[worker_id]
+        self._n_started += is_first
+        if not is_first or self._process_of.count(mine) == 1:
+            return UnityEnvironment(
+                command=self._command,
+                worker_id=worker_id,
+                additional_args=["--worker-id", str(worker_id)],
+                base_port=base_port,
+                timeout_wait=timeout_wait,
+                log_folder=log_folder,
+                **arguments,
+            )
+        communicator = RpcCommunicator(
+            base_port + worker_id if base_port else 0,
+            worker_id=worker_id,
+            send_timeout_s=timeout_wait,
+        )
+        communicator.open()
+        env = UnityEnvironment(
+            worker_id=worker_id, communicator=communicator, timeout_wait=timeout_wait, **arguments
+        )
+        self._gathered.append((env, communicator.port))
+        if mine not in self._process_of[self._n_started :]:
+            self._start_gathered(worker_id, log_folder)
+        return env
+
+    def _start_gathered(self, last_worker: int, log_folder: str) -> None:
+        first_worker = last_worker - len(self._gathered) + 1
+        (_, port), *others = self._gathered
+        additional = ["--worker-id", str(first_worker)]
+        for _, other_port in others:
+            additional += ["--mlagents-port", str(other_port)]
+        log_file = str(Path(log_folder, f"Player-{first_worker}-{last_worker}.log"))
+        arguments = player_arguments(port, log_file=log_file, additional=additional)
+        player = Player([*self._command, *arguments], log_file=log_file)
+        holders: set[SharedPlayer] = set()
+        for env, _ in self._gathered:
+            env.player = SharedPlayer(player, holders)
+        self._gathered.clear()
