@@ -1,8 +1,10 @@
 """Registered environments under their Gymnasium ids."""
 
+import functools
 import importlib
 import subprocess
 import sys
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ gymnasium = pytest.importorskip("gymnasium")
 
 from mlagents_envs.envs import register_environments  # noqa: E402
 from mlagents_envs.envs.extras import needs  # noqa: E402
+from mlagents_envs.envs.spaces import UnityGymException  # noqa: E402
 
 SEVERAL_BEHAVIORS = {"WallJump"}
 NAMES = sorted(set(default_registry) - SEVERAL_BEHAVIORS)
@@ -39,9 +42,22 @@ def test_every_registered_name_makes_one_agent_and_many(name):
 
 
 @pytest.mark.parametrize("name", sorted(SEVERAL_BEHAVIORS))
-def test_worlds_of_several_behaviors_are_refused(name):
-    with pytest.raises(Exception, match=r"expected one behavior, .* PettingZoo wrappers"):
-        gymnasium.make(f"mlagents/{name}-v0")
+def test_a_world_of_several_behaviors_needs_to_know_which(name):
+    with closing(default_registry[name].make()) as world:
+        behaviors = list(world.behavior_specs)
+    for make in (gymnasium.make, functools.partial(gymnasium.make_vec, num_envs=4)):
+        with pytest.raises(UnityGymException, match="hoose one") as refusal:
+            make(f"mlagents/{name}-v0")
+        for behavior in behaviors:
+            assert behavior in str(refusal.value)
+            env = make(f"mlagents/{name}-v0", behavior_name=behavior)
+            env.reset(seed=1)
+            for _ in range(20):
+                observation, _, terminated, *_ = env.step(env.action_space.sample())
+                assert env.observation_space.contains(observation)
+                if np.all(terminated):
+                    env.reset()
+            env.close()
 
 
 def test_a_single_agent_may_be_drawn_from_a_crowd():

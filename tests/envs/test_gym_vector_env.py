@@ -186,6 +186,15 @@ def test_agents_without_a_slot_act_on_zeros_until_there_is_one(caplog):
     assert "agents_per_env" in caplog.text
 
 
+def test_agents_that_are_all_gone_are_not_waited_for_forever():
+    _, envs = make([Asks(0, 0.1)], [Ends(0, 0.2)], *[[]] * 10_000)
+    envs.reset()
+    with pytest.raises(UnityGymException, match="10000 steps of an environment no agent"):
+        envs.step(actions(0.0))
+    with pytest.raises(UnityGymException, match="10000 steps no agent asked"):
+        make(*[[]] * 10_001)
+
+
 def test_slots_to_spare_wait_for_agents():
     _, envs = make([Asks(0, 0.5)], [Asks(0, 0.6), Asks(9, 0.9)], agents_per_env=3)
     observations, infos = envs.reset()

@@ -1,5 +1,6 @@
 """One agent as a `gymnasium.Env`."""
 
+import itertools
 import logging
 
 import numpy as np
@@ -14,7 +15,7 @@ from mlagents_envs.base_env import (
 )
 from mlagents_envs.exception import UnityActionException, UnityException
 from mlagents_envs.registry import default_registry
-from scripted_environment import CONTINUOUS, Asks, Ends, ScriptedEnvironment
+from scripted_environment import BEHAVIOR, CONTINUOUS, Asks, Ends, ScriptedEnvironment
 
 gymnasium = pytest.importorskip("gymnasium")
 
@@ -102,15 +103,40 @@ def test_an_agent_that_vanishes_without_a_word_is_an_error():
         env.step(np.zeros(1, np.float32))
 
 
-def test_exactly_one_behavior_is_needed():
-    class TwoBehaviors(ScriptedEnvironment):
-        @property
-        def behavior_specs(self):
-            return {"one": CONTINUOUS, "two": CONTINUOUS}
+@pytest.mark.parametrize("script", [[[]], [[Ends(1, 0.0)]]])
+def test_nobody_is_not_waited_for_forever(script):
+    forever = itertools.chain(script, itertools.repeat([]))
+    with pytest.raises(UnityGymException, match="10000 steps no agent asked"):
+        wrap(*itertools.islice(forever, 10_001))
 
+
+def test_an_agent_that_never_comes_back_beside_others_is_not_waited_for_forever():
+    others = [[Asks(5, 0.2)]] * 10_000
+    env = wrap([Asks(3, 0.1), Asks(5, 0.2)], *others, ignore_other_agents=True)
+    env.reset()
+    with pytest.raises(UnityGymException, match="10000 steps agent 3 neither"):
+        env.step(np.zeros(1, np.float32))
+
+
+class TwoBehaviors(ScriptedEnvironment):
+    @property
+    def behavior_specs(self):
+        return {"Other?team=0": CONTINUOUS, BEHAVIOR: CONTINUOUS}
+
+
+def test_one_of_several_behaviors_is_chosen_by_its_name():
+    env = UnityToGymWrapper(TwoBehaviors(EPISODE), behavior_name=BEHAVIOR)
+    assert env.name == BEHAVIOR
+    observation, _ = env.reset()
+    np.testing.assert_allclose(observation, [0.1])
+
+
+@pytest.mark.parametrize(("wanted", "text"), [(None, "one behavior"), ("Nobody", "'Nobody'")])
+def test_a_choice_that_cannot_be_made_names_the_behaviors(wanted, text):
     env = TwoBehaviors(EPISODE)
-    with pytest.raises(UnityGymException, match="one behavior"):
-        UnityToGymWrapper(env)
+    with pytest.raises(UnityGymException, match=text) as refusal:
+        UnityToGymWrapper(env, behavior_name=wanted)
+    assert BEHAVIOR in str(refusal.value)
     assert env.closed
 
 
@@ -210,7 +236,7 @@ def test_a_seed_that_does_nothing_is_reported_once(caplog):
 
 
 @pytest.mark.filterwarnings("ignore:.*A Box observation space m:UserWarning")
-@pytest.mark.parametrize("name", ["Basic", "3DBall"])
+@pytest.mark.parametrize("name", sorted(set(default_registry) - {"WallJump"}))
 def test_gymnasium_finds_nothing_to_complain_about(name):
     env = gymnasium.make(f"mlagents_envs.envs:mlagents/{name}-v0", render_mode="rgb_array")
     check_env(env.unwrapped)

@@ -48,17 +48,19 @@ def make_env(
     allow_multiple_obs: bool = False,
     action_space_seed: int | None = None,
     render_mode: str | None = None,
+    behavior_name: str | None = None,
     **arguments: Any,
 ) -> UnityToGymWrapper:
     """Make one agent of a registered environment; other agents in its scene stand idle.
 
     Args:
         identifier: Its name in `default_registry`.
-        uint8_visual: As `UnityToGymWrapper` takes it, like all up to `render_mode`.
+        uint8_visual: As `UnityToGymWrapper` takes it, like all up to `behavior_name`.
         flatten_branched: The same.
         allow_multiple_obs: The same.
         action_space_seed: The same.
         render_mode: The same.
+        behavior_name: The same.
         arguments: For the environment itself, for example `parameters`.
     """
     return UnityToGymWrapper(
@@ -69,6 +71,7 @@ def make_env(
         action_space_seed,
         render_mode=render_mode,
         ignore_other_agents=True,
+        behavior_name=behavior_name,
     )
 
 

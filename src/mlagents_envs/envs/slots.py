@@ -19,8 +19,8 @@ from mlagents_envs.base_env import (
     IntArray,
     TerminalSteps,
 )
-from mlagents_envs.envs.source import EnvSource
-from mlagents_envs.envs.spaces import ActionLayout, ObservationLayout
+from mlagents_envs.envs.source import MAX_SILENT_STEPS, EnvSource
+from mlagents_envs.envs.spaces import ActionLayout, ObservationLayout, UnityGymException
 from mlagents_envs.logging_util import get_logger
 
 logger = get_logger(__name__)
@@ -152,9 +152,24 @@ class Scene:
         self._slots: Rows = slice(0, 0)
         self._rows: Rows = slice(0, 0)
         self._ended: list[TerminalSteps] = []
+        self._n_silent_steps = 0
 
     def collect(self, slots: Slots) -> bool:
-        """Write what the environment reports now; return whether a slot's agent asks."""
+        """Write what the environment reports now; return whether a slot's agent asks.
+
+        Raises:
+            UnityGymException: None has for `MAX_SILENT_STEPS`.
+        """
+        asks = self._write(slots)
+        self._n_silent_steps = 0 if asks else self._n_silent_steps + 1
+        if self._n_silent_steps == MAX_SILENT_STEPS:
+            raise UnityGymException(
+                f"{self._behavior}: in {MAX_SILENT_STEPS} steps of an environment no agent with a "
+                "slot asked for an action. Call reset()."
+            )
+        return asks
+
+    def _write(self, slots: Slots) -> bool:
         decisions, terminals = self.source.env.get_steps(self._behavior)
         if len(terminals):
             self._ended.append(terminals)

@@ -12,6 +12,9 @@ logger = get_logger(__name__)
 EnvMaker = Callable[..., BaseEnv]
 """Makes an environment; takes the keyword `seed`, a number of 31 bits."""
 
+MAX_SILENT_STEPS = 10_000
+"""How often a wrapper steps an environment on in which none of its agents asks or ends."""
+
 
 class EnvSource:
     """What a wrapper steps: an environment, or a function that makes one from a seed.

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from mlagents_envs.base_env import BaseEnv, BehaviorSpec, DecisionSteps, TerminalSteps
 from mlagents_envs.envs.rendering import RENDER_METADATA, check_render_mode, picture
-from mlagents_envs.envs.source import EnvMaker, EnvSource
+from mlagents_envs.envs.source import MAX_SILENT_STEPS, EnvMaker, EnvSource
 from mlagents_envs.envs.spaces import (
     ActionFlattener,
     ActionLayout,
@@ -44,6 +44,8 @@ class UnityToGymWrapper(gymnasium.Env[Any, Any]):
         action_space_seed: Of `action_space.sample()`.
         render_mode: `rgb_array` to make `render()` return a picture, or None.
         ignore_other_agents: Whether to let other agents stand idle, rather than raise.
+        behavior_name: Whose agent it is; not needed if there is but one behavior. Agents of the
+            others stand idle.
 
     Attributes:
         name: The behavior.
@@ -52,8 +54,8 @@ class UnityToGymWrapper(gymnasium.Env[Any, Any]):
         visual_obs: The last image observed, (channels, height, width); None without images.
 
     Raises:
-        UnityGymException: There is not exactly one behavior and one agent, or the behavior has no
-            observations or no actions.
+        UnityGymException: There is not exactly one behavior and one agent, or no behavior of that
+            name, or the behavior has no observations or no actions, or nobody asks for an action.
     """
 
     metadata = RENDER_METADATA
@@ -69,6 +71,7 @@ class UnityToGymWrapper(gymnasium.Env[Any, Any]):
         *,
         render_mode: str | None = None,
         ignore_other_agents: bool = False,
+        behavior_name: str | None = None,
     ) -> None:
         self.render_mode = check_render_mode(render_mode)
         self._ignores_others = ignore_other_agents
@@ -78,7 +81,7 @@ class UnityToGymWrapper(gymnasium.Env[Any, Any]):
         self.visual_obs: NDArray[Any] | None = None
         try:
             self._source.reset(None)
-            self.name, self.group_spec = self._only_behavior()
+            self.name, self.group_spec = self._choose_behavior(behavior_name)
             self._find_agent()
             self._layout = ObservationLayout(
                 self.group_spec.observation_specs,
@@ -125,7 +128,7 @@ class UnityToGymWrapper(gymnasium.Env[Any, Any]):
             Observation, reward, whether the task ended the episode, whether a clock did, `info`.
 
         Raises:
-            UnityGymException: The episode has ended already.
+            UnityGymException: The episode has ended already, or the agent is gone.
             UnityActionException: The action does not fit.
         """
         if self.game_over:
@@ -133,7 +136,7 @@ class UnityToGymWrapper(gymnasium.Env[Any, Any]):
         self._source.env.set_action_for_agent(
             self.name, self._agent, self._actions.decode_one(action)
         )
-        while True:
+        for _ in range(MAX_SILENT_STEPS):
             self._source.env.step()
             decisions, terminals = self._steps()
             if self._agent in terminals:
@@ -148,6 +151,10 @@ class UnityToGymWrapper(gymnasium.Env[Any, Any]):
                     f"agent {decisions.agent_id[0]} came in its place. End the episode in the "
                     "scene before an agent is removed."
                 )
+        raise UnityGymException(
+            f"{self.name}: in {MAX_SILENT_STEPS} steps agent {self._agent} neither asked for an "
+            "action nor ended its episode. Call reset()."
+        )
 
     def render(self) -> NDArray[np.uint8] | None:
         """Return the environment's picture, or else the last image observed, (H, W, 3).
@@ -165,24 +172,31 @@ class UnityToGymWrapper(gymnasium.Env[Any, Any]):
         """Close the environment. Calling it again does nothing."""
         self._source.env.close()
 
-    def _only_behavior(self) -> tuple[str, BehaviorSpec]:
+    def _choose_behavior(self, wanted: str | None) -> tuple[str, BehaviorSpec]:
         specs = self._source.env.behavior_specs
-        if len(specs) != 1:
+        if wanted is None and len(specs) != 1:
             raise UnityGymException(
-                f"expected one behavior, but the environment has {list(specs)}. The PettingZoo "
-                "wrappers take several, UnityVectorEnv takes one of them by its name."
+                f"expected one behavior, but the environment has {list(specs)}. Choose one by "
+                "behavior_name; the PettingZoo wrappers take several."
             )
-        ((name, spec),) = specs.items()
-        return name, spec
+        name = next(iter(specs)) if wanted is None else wanted
+        if name not in specs:
+            raise UnityGymException(
+                f"behavior_name is {wanted!r}; the environment has {list(specs)}. Choose one."
+            )
+        return name, specs[name]
 
     def _find_agent(self) -> DecisionSteps:
         """Go on until somebody asks; the first who does is the agent."""
-        decisions, _ = self._steps()
-        while not len(decisions):
-            self._source.env.step()
+        for _ in range(MAX_SILENT_STEPS):
             decisions, _ = self._steps()
-        self._agent = int(decisions.agent_id[0])
-        return decisions
+            if len(decisions):
+                self._agent = int(decisions.agent_id[0])
+                return decisions
+            self._source.env.step()
+        raise UnityGymException(
+            f"{self.name}: in {MAX_SILENT_STEPS} steps no agent asked for an action"
+        )
 
     def _steps(self) -> tuple[DecisionSteps, TerminalSteps]:
         decisions, terminals = self._source.env.get_steps(self.name)

@@ -26,14 +26,11 @@ from mlagents_envs.base_env import (
     DecisionSteps,
     TerminalSteps,
 )
-from mlagents_envs.envs.source import EnvMaker, EnvSource
+from mlagents_envs.envs.source import MAX_SILENT_STEPS, EnvMaker, EnvSource
 from mlagents_envs.envs.spaces import ActionLayout, ObservationLayout, Space
 from mlagents_envs.exception import UnityActionException, UnityEnvironmentException
 
 AgentName = str
-
-_MAX_SILENT_STEPS = 10_000
-"""How long others may go on while none of the agents that are left asks for an action."""
 
 
 class Report(NamedTuple):
@@ -174,7 +171,7 @@ class UnityPettingzooBaseEnv:
         Returns:
             A report of everyone who asks or has ended. Who has not been in `agents` is new.
         """
-        for _ in range(_MAX_SILENT_STEPS):
+        for _ in range(MAX_SILENT_STEPS):
             self._set_actions(actions)
             self._source.env.step()
             reports = self._receive()
@@ -182,7 +179,7 @@ class UnityPettingzooBaseEnv:
                 return reports
             actions = {}
         raise UnityEnvironmentException(
-            f"in {_MAX_SILENT_STEPS} steps none of {self.agents} asked for an action or ended; "
+            f"in {MAX_SILENT_STEPS} steps none of {self.agents} asked for an action or ended; "
             "others did. Call reset()."
         )
 

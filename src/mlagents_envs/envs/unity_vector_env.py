@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from mlagents_envs.base_env import BaseEnv, BehaviorSpec, BoolArray, FloatArray
 from mlagents_envs.envs.rendering import RENDER_METADATA, check_render_mode, picture
 from mlagents_envs.envs.slots import NOBODY, Scene, Slots, answered
-from mlagents_envs.envs.source import EnvMaker, EnvSource
+from mlagents_envs.envs.source import MAX_SILENT_STEPS, EnvMaker, EnvSource
 from mlagents_envs.envs.spaces import ActionLayout, ObservationLayout, UnityGymException
 
 
@@ -70,8 +70,8 @@ class UnityVectorEnv(gymnasium.vector.VectorEnv[Any, Any, NDArray[Any]]):
         behavior_spec: Its specification.
 
     Raises:
-        UnityGymException: There is no such behavior, or it has no observations or no actions; or
-            the environments differ in it.
+        UnityGymException: There is no such behavior, or it has no observations or no actions, or
+            nobody asks for an action; or the environments differ in it.
     """
 
     metadata = {**RENDER_METADATA, "autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012
@@ -164,6 +164,7 @@ class UnityVectorEnv(gymnasium.vector.VectorEnv[Any, Any, NDArray[Any]]):
 
         Raises:
             UnityActionException: The actions do not fit.
+            UnityGymException: All agents of an environment are gone.
         """
         self.step_async(actions)
         return self.step_wait()
@@ -242,9 +243,13 @@ class UnityVectorEnv(gymnasium.vector.VectorEnv[Any, Any, NDArray[Any]]):
 
     def _first_asking(self, env: BaseEnv) -> int:
         """Go on until somebody asks; return how many do."""
-        while not len(env.get_steps(self.behavior_name)[0]):
+        for _ in range(MAX_SILENT_STEPS):
+            if n_agents := len(env.get_steps(self.behavior_name)[0]):
+                return n_agents
             env.step()
-        return len(env.get_steps(self.behavior_name)[0])
+        raise UnityGymException(
+            f"{self.behavior_name}: in {MAX_SILENT_STEPS} steps no agent asked for an action"
+        )
 
     def _observations(self) -> Any:
         return self._layout.assemble([part.copy() for part in self._slots.obs])
