@@ -309,7 +309,9 @@ class _Connection(ABC):
                 self._reject_message(12, "the message is compressed; compression was not agreed")
             if length > self._max_message_bytes:
                 self._reject_message(
-                    8, f"message of {length} bytes, more than {self._max_message_bytes}"
+                    8,
+                    f"message of {length} bytes, more than {self._max_message_bytes} "
+                    "(max_message_bytes)",
                 )
             if len(inbox) > _MESSAGE_PREFIX_BYTES + length:
                 raise ProtocolError("a call of one message has more bytes than that message")

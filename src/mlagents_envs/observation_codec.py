@@ -138,10 +138,12 @@ def _decode_numbers(column: _Column) -> FloatArray:
         _refuse_size(column)
     numbers = np.frombuffer(bytearray().join(floats), F32).reshape(len(floats), -1)
     if not np.isfinite(numbers).all():
-        row = int(np.flatnonzero(~np.isfinite(numbers).all(axis=1))[0])
+        rows, places = np.nonzero(~np.isfinite(numbers))
+        row, place = rows[0], places[0]
         raise UnityNonFiniteException(
-            f"{column.where}: agent {column.agents[row].id} observes NaN or infinity: "
-            f"{numbers[row].tolist()}"
+            f"{column.where}: agent {column.agents[row].id} observes {numbers[row, place]} as "
+            f"number {place} of {numbers.shape[1]}, counted from 0; "
+            f"{np.count_nonzero(rows == row)} of them are NaN or infinite"
         )
     return numbers
 

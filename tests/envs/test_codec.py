@@ -699,8 +699,19 @@ def test_an_observation_that_is_not_finite_is_refused_with_its_name_and_agent(ba
     )
     with pytest.raises(UnityNonFiniteException) as refusal:
         decode_output(message, {"B": ONE_NUMBER})
-    for part in ("'B'", "observation 0", "'eye'", "agent 5"):
+    for part in ("'B'", "observation 0", "'eye'", f"agent 5 observes {bad}"):
         assert part in str(refusal.value)
+
+
+def test_of_many_numbers_the_first_that_is_not_finite_is_named_and_the_rest_counted():
+    numbers = np.zeros(100_000, np.float32)
+    numbers[[70, 99_999]] = np.inf, np.nan
+    spec = BehaviorSpec([ObservationSpec.vector(100_000, "eye")], ActionSpec.create_continuous(1))
+    message = output_message(agent(id=5, observations=[observation(*numbers)]))
+    with pytest.raises(UnityNonFiniteException, match="inf as number 70 of 100000") as refusal:
+        decode_output(message, {"B": spec})
+    assert "2 of them" in str(refusal.value)
+    assert len(str(refusal.value)) < 200
 
 
 @pytest.mark.parametrize("kind", ["reward", "group_reward"])
