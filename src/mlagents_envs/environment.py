@@ -305,6 +305,13 @@ class UnityEnvironment(BaseEnv):
                     f"behavior {name!r} was announced again, as {spec}; before, it was "
                     f"{self._specs[name]}"
                 )
+        if not self._specs and not self._was_reset:
+            logger.warning(
+                "The simulation is connected, but has announced no behavior: no agent has asked "
+                "for a decision. Agents need the Behavior Type Default and something that requests "
+                "decisions, such as a Decision Requester. A behavior that appears later is taken "
+                "in then."
+            )
         self._was_reset = True
         self._steps = output.steps
         self._side_channels.deliver(output.side_channel)

@@ -221,6 +221,21 @@ def test_reset_sends_reset_and_keeps_what_comes():
     env.close()
 
 
+def test_a_simulation_without_behaviors_is_warned_about_once_and_may_have_some_later(caplog):
+    nobody = encode_output(Output({}, {}, b""), {})
+    env, _ = make_env(nobody, nobody, output(1, first=True))
+    env.reset()
+    assert "connected, but has announced no behavior" in caplog.text
+    env.step()
+    env.step()
+    assert list(env.behavior_specs) == [NAME]
+    assert caplog.text.count("no behavior") == 1
+
+    caplog.clear()
+    make_env(output(1, first=True))[0].reset()
+    assert "no behavior" not in caplog.text
+
+
 def test_the_first_step_is_a_reset():
     env, communicator = make_env(output(1, first=True), output(1))
     env.step()
