@@ -13,6 +13,7 @@ from mlagents_envs.registry import BaseRegistryEntry, default_registry
 from mlagents_envs.registry.remote_registry_entry import RemoteRegistryEntry
 from mlagents_envs.side_channel.engine_configuration_channel import EngineConfigurationChannel
 from mlagents_envs.side_channel.environment_parameters_channel import EnvironmentParametersChannel
+from mlagents_envs.side_channel.stats_side_channel import StatsSideChannel
 from mlagents_sim.examples.ball_3d import Ball3D
 from served import served
 from skirmish_environment import (
@@ -420,7 +421,7 @@ class Entry(BaseRegistryEntry):
         return Ball3D(seed=seed, num_areas=num_areas)
 
 
-def test_the_factory_asks_builds_alone_for_a_free_port(monkeypatch):
+def test_the_factory_gives_builds_alone_a_free_port_and_channels(monkeypatch):
     made = []
     build = RemoteRegistryEntry("Build", 1.0, "A build.", linux_url="http://localhost/build.zip")
     monkeypatch.setattr(build, "make", lambda **arguments: made.append(arguments) or Ball3D())
@@ -429,8 +430,16 @@ def test_the_factory_asks_builds_alone_for_a_free_port(monkeypatch):
 
     assert len(PettingZooEnvFactory("Mine").parallel_env(num_areas=2).possible_agents) == 24
     PettingZooEnvFactory("Build").parallel_env(seed=1)
-    PettingZooEnvFactory("Build").parallel_env(seed=1, base_port=6000)
-    assert made == [{"base_port": 0, "seed": 1}, {"base_port": 6000, "seed": 1}]
+    PettingZooEnvFactory("Build").parallel_env(seed=1, base_port=6000, side_channels=[])
+    assert [type(channel) for channel in made[0].pop("side_channels")] == [
+        EngineConfigurationChannel,
+        EnvironmentParametersChannel,
+        StatsSideChannel,
+    ]
+    assert made == [
+        {"base_port": 0, "seed": 1},
+        {"base_port": 6000, "seed": 1, "side_channels": []},
+    ]
 
 
 def test_the_examples_of_the_document_run():
