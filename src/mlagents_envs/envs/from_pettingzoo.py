@@ -192,7 +192,10 @@ class PettingZooEnv(BaseEnv):
         """Report who asks."""
         strangers = [a for a in agents if not any(a in cast.ids for cast in self._casts.values())]
         if strangers:
-            raise UnityEnvironmentException(f"{strangers} are not among the possible_agents")
+            raise UnityEnvironmentException(
+                f"{strangers} are not among the possible_agents, which must name all who ever take "
+                "part; a UnityParallelEnv takes max_agents for that"
+            )
         self._actions.clear()
         self._observations = {agent: self._observations[agent] for agent in agents}
         for name, cast in self._casts.items():
