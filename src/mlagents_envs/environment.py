@@ -70,7 +70,7 @@ class UnityEnvironment(BaseEnv):
             to exit when closed.
         additional_args: More arguments for the player.
         side_channels: Channels to talk to the simulation beside observations and actions.
-        log_folder: Absolute path of the folder for the player's log, `Player-<worker_id>.log`.
+        log_folder: Folder for the player's log, `Player-<worker_id>.log`; made if it is not there.
         num_areas: How many copies of its training area the simulation shall make, if it can.
         listen_address: Where to listen. Whoever reaches it can take the simulation's place.
         max_message_bytes: The largest message to accept.
@@ -90,7 +90,8 @@ class UnityEnvironment(BaseEnv):
 
     Raises:
         UnityEnvironmentException: There is no such executable, or it cannot be started; the
-            player exited; the protocol versions differ; two side channels have one id.
+            player exited; the protocol versions differ; two side channels have one id; the log
+            folder cannot be made.
         UnityWorkerInUseException: The port is taken.
         UnityTimeOutException: The simulation did not connect in time.
         UnityCommunicatorStoppedException: The simulation ended the session.
@@ -172,9 +173,7 @@ class UnityEnvironment(BaseEnv):
                     additional=additional_args or (),
                 )
                 self._session.player = Player(
-                    [*command, *arguments],
-                    log_file=log_file,
-                    show_output=logger.isEnabledFor(logging.DEBUG),
+                    [*command, *arguments], show_output=logger.isEnabledFor(logging.DEBUG)
                 )
             if connect:
                 self.connect()
@@ -526,8 +525,14 @@ class _Session:
         return (
             f"The player {self.player.command[0]!r} is running. Its agents need the Behavior Type "
             "Default, and nothing may wait for a click at its start; on a machine without a "
-            "display, pass no_graphics=True."
+            f"display, pass no_graphics=True{self.player.last_words() or '.'}{self._log_hint()}"
         )
+
+    def _log_hint(self) -> str:
+        assert self.player is not None
+        if self.player.log_file is not None:
+            return ""
+        return "\nWith log_folder, the last lines of a Unity build's log are shown here."
 
     def _require_open(self) -> None:
         if self._is_closed:
@@ -543,4 +548,5 @@ class _Session:
         when = "" if self._is_connected else " before it had connected"
         return UnityEnvironmentException(
             f"the player {self.player.command[0]!r} {self.player.exit_description(when)}"
+            f"{self._log_hint()}"
         )

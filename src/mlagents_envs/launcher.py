@@ -81,7 +81,15 @@ def _explain_missing(name: str, candidates: Sequence[Path]) -> str:
 
 
 def player_log_file(log_folder: str, worker_id: int) -> str:
-    """Return the path of a player's log."""
+    """Return the path of a player's log; its folder is made, for a Unity build makes none.
+
+    Raises:
+        UnityEnvironmentException: It cannot be made.
+    """
+    try:
+        os.makedirs(log_folder, exist_ok=True)
+    except OSError as error:
+        raise UnityEnvironmentException(f"there can be no folder for logs: {error}") from error
     return os.path.abspath(os.path.join(log_folder, f"Player-{worker_id}.log"))
 
 
@@ -105,6 +113,15 @@ def player_arguments(
     if log_file and not any(argument.lower() == "-logfile" for argument in additional):
         arguments += ["-logFile", log_file]
     return [*arguments, *additional]
+
+
+def log_file_of(arguments: Sequence[str]) -> str | None:
+    """Return where a player that is started with these arguments writes its log, if they say so.
+
+    A `-` is its standard output.
+    """
+    flags = [argument.lower() for argument in arguments[:-1]]
+    return arguments[flags.index("-logfile") + 1] if "-logfile" in flags else None
 
 
 def start_process(command: Sequence[str], *, output: int | None) -> "subprocess.Popen[bytes]":
@@ -139,19 +156,20 @@ class Player:
 
     Args:
         command: Executable and arguments.
-        log_file: Where it writes its log, if known.
         show_output: Whether it writes to our standard output; else its last lines are kept for
             `exit_description`.
+
+    Attributes:
+        command: As given.
+        log_file: Where it writes its log, if its arguments say so; see `log_file_of`.
 
     Raises:
         UnityEnvironmentException: It cannot be started.
     """
 
-    def __init__(
-        self, command: Sequence[str], *, log_file: str | None = None, show_output: bool = False
-    ) -> None:
+    def __init__(self, command: Sequence[str], *, show_output: bool = False) -> None:
         self.command = list(command)
-        self._log_file = log_file
+        self.log_file = log_file_of(self.command)
         self._started_at_s = time.time()
         self._process = start_process(self.command, output=None if show_output else subprocess.PIPE)
         self._output_tail = b""
@@ -185,9 +203,12 @@ class Player:
         if code is None:
             return "is still running"
         how = f"exited with code {code}" if code >= 0 else f"was killed by {_signal_name(-code)}"
+        return f"{how}{when}{self.last_words() or ', and wrote nothing'}"
+
+    def last_words(self) -> str:
+        """Return a sentence with the last lines it wrote, to go on with; empty without any."""
         tail = self._tail()
-        wrote = f". The last lines it wrote:\n{tail}" if tail else ", and wrote nothing"
-        return how + when + wrote
+        return f". The last lines it wrote:\n{tail}" if tail else ""
 
     def stop(self, timeout_s: float) -> None:
         """Make sure that the player has ended, with all it started.
@@ -232,14 +253,15 @@ class Player:
 
     def _tail(self) -> str:
         """Return the last lines of the log file if this player wrote one, else of its output."""
-        self._reader.join(_KILL_TIMEOUT_S)
+        if self.exit_code is not None:
+            self._reader.join(_KILL_TIMEOUT_S)
         tail = self._log_tail() or self._output_tail
         lines = tail.decode(errors="replace").strip().splitlines()
         return "\n".join(f"    {line}" for line in lines[-_TAIL_LINES:])
 
     def _log_tail(self) -> bytes:
         try:
-            with open(self._log_file or os.devnull, "rb") as log:
+            with open(self.log_file or os.devnull, "rb") as log:
                 if os.fstat(log.fileno()).st_mtime < self._started_at_s - 1:  # of an earlier run
                     return b""
                 log.seek(max(0, log.seek(0, os.SEEK_END) - _TAIL_BYTES))

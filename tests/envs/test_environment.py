@@ -588,13 +588,16 @@ def test_a_program_with_arguments_can_be_the_player(tmp_path):
         )
 
 
-def test_a_player_that_exits_before_connecting_is_described(player):
+def test_a_player_that_exits_before_connecting_is_described(player, tmp_path):
     code = "print('no display'); sys.exit(3)"
     with pytest.raises(
         UnityEnvironmentException,
-        match=r"Game\.x86_64' exited with code 3 before it had connected(.|\n)*no display",
+        match=r"Game\.x86_64' exited with code 3 before it had connected(.|\n)*no display\nWith",
     ):
         launch(player(code, BARE))
+    code = "open(sys.argv[-1], 'w').write('no license'); sys.exit(3)"
+    with pytest.raises(UnityEnvironmentException, match=r"no license$"):
+        launch(player(code, BARE), additional_args=["-logFile", str(tmp_path / "mine.log")])
 
 
 def test_a_player_killed_before_connecting_is_described(player):
@@ -605,11 +608,18 @@ def test_a_player_killed_before_connecting_is_described(player):
 
 def test_a_player_that_never_connects_is_described_and_ended(player, tmp_path):
     pid_file = tmp_path / "pid"
-    code = f"open({str(pid_file)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
-    with pytest.raises(
-        UnityTimeOutException, match=r"within 1\.5 s\. The player .* is running\. .*no_graphics"
-    ):
+    code = f"""
+open({str(pid_file)!r}, 'w').write(str(os.getpid()))
+if "-logFile" in sys.argv:
+    open(sys.argv[sys.argv.index("-logFile") + 1], "w").write("no license")
+time.sleep(600)
+"""
+    described = r"within 1\.5 s\. The player .* is running\. .*no_graphics=True"
+    with pytest.raises(UnityTimeOutException, match=described + r"\.\nWith log_folder, .* here\.$"):
         launch(player(code, BARE), timeout_wait=1.5)
+    logged = described + r"\. The last lines it wrote:\n    no license$"
+    with pytest.raises(UnityTimeOutException, match=logged):
+        launch(player(code, BARE), timeout_wait=1.5, log_folder=str(tmp_path))
     with pytest.raises(ProcessLookupError):
         os.kill(int(pid_file.read_text()), 0)
 

@@ -14,6 +14,7 @@ from mlagents_envs.launcher import (
     Player,
     SharedPlayer,
     find_executable,
+    log_file_of,
     player_arguments,
     player_log_file,
 )
@@ -135,9 +136,29 @@ def test_a_log_file_of_the_user_wins(flag):
     assert arguments == ["--mlagents-port", "5005", flag, "theirs"]
 
 
-def test_the_log_file_is_absolute_and_named_by_worker(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("arguments", "log_file"),
+    [
+        ([], None),
+        (["--mlagents-port", "5005"], None),
+        (["-logFile", "a.log", "--x"], "a.log"),
+        (["--x", "-LOGFILE", "-"], "-"),
+        (["--x", "-logFile"], None),
+    ],
+)
+def test_the_arguments_say_where_the_log_is(arguments, log_file):
+    assert log_file_of(arguments) == log_file
+
+
+def test_the_log_file_is_absolute_and_named_by_worker_in_a_folder_that_is_made(
+    tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
-    assert player_log_file("logs", 3) == f"{tmp_path}/logs/Player-3.log"
+    assert player_log_file("all/logs", 3) == f"{tmp_path}/all/logs/Player-3.log"
+    assert (tmp_path / "all" / "logs").is_dir()
+    (tmp_path / "file").touch()
+    with pytest.raises(UnityEnvironmentException, match=r"no folder for logs.*file"):
+        player_log_file("file", 3)
 
 
 # Watching and stopping.
@@ -167,6 +188,20 @@ def test_an_exit_code_is_described_with_the_last_lines():
     player.stop(0)
 
 
+def test_a_player_that_runs_is_quoted_without_waiting_for_more(tmp_path):
+    log = tmp_path / "Player.log"
+    player = Player([*script("print('loading', flush=True); import time; time.sleep(60)")])
+    assert becomes_true(player.last_words)
+    assert player.last_words() == ". The last lines it wrote:\n    loading"
+    player.stop(0)
+
+    code = f"open({str(log)!r}, 'w').write('no license'); import time; time.sleep(60)"
+    player = Player([*script(code), "-logfile", str(log)])
+    assert becomes_true(player.last_words)
+    assert "no license" in player.last_words()
+    player.stop(0)
+
+
 def test_a_signal_is_described_by_name():
     player = Player(script("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"))
     assert player.wait(DEADLINE_S)
@@ -187,13 +222,13 @@ def test_the_log_file_is_quoted_unless_it_is_of_an_earlier_run(tmp_path):
     log = tmp_path / "Player-0.log"
     log.write_text("from the past\n")
     os.utime(log, (1, 1))
-    player = Player(script("print('printed')"), log_file=str(log))
+    player = Player([*script("print('printed')"), "-logFile", str(log)])
     assert player.wait(DEADLINE_S)
     assert "printed" in player.exit_description()
     player.stop(0)
 
     code = f"print('printed'); open({str(log)!r}, 'w').write('logged')"
-    player = Player(script(code), log_file=str(log))
+    player = Player([*script(code), "-logFile", str(log)])
     assert player.wait(DEADLINE_S)
     assert "logged" in player.exit_description()
     player.stop(0)
