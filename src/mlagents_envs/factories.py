@@ -17,8 +17,7 @@ from mlagents_envs.base_env import BaseEnv
 from mlagents_envs.environment import UnityEnvironment
 from mlagents_envs.exception import UnityEnvironmentException
 from mlagents_envs.launcher import find_executable
-from mlagents_envs.registry import UnityEnvRegistry, default_registry
-from mlagents_envs.registry.remote_registry_entry import RemoteRegistryEntry
+from mlagents_envs.registry import BuildRegistryEntry, UnityEnvRegistry, default_registry
 
 EnvironmentFactory = Callable[..., Any]
 """Makes a `BaseEnv` from some of the keywords that `call_factory` offers."""
@@ -51,7 +50,7 @@ def find_build(name: str) -> Callable[..., UnityEnvironment] | None:
     except UnityEnvironmentException:
         if name in default_registry:
             entry = default_registry[name]
-            if isinstance(entry, RemoteRegistryEntry):
+            if isinstance(entry, BuildRegistryEntry):
                 entry.fetch()
                 return entry.make
         elif Path(name).name != name or Path(name).exists():

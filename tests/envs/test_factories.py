@@ -9,7 +9,12 @@ from guess_environment import GuessEnvironment
 from mlagents_envs.base_env import BaseEnv
 from mlagents_envs.exception import UnityEnvironmentException
 from mlagents_envs.factories import call_factory, find_build, find_factory, is_factory_name
-from mlagents_envs.registry import BaseRegistryEntry, UnityEnvRegistry
+from mlagents_envs.registry import (
+    BaseRegistryEntry,
+    LocalRegistryEntry,
+    UnityEnvRegistry,
+    default_registry,
+)
 
 
 class Entry(BaseRegistryEntry):
@@ -95,6 +100,16 @@ def test_a_build_goes_before_a_world_of_its_name(
     assert find_build("Basic") is None
     Path("Basic").touch(mode=0o755)
     assert find_build("Basic") is not None
+
+
+def test_a_registered_build_is_a_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "Maze").touch(mode=0o755)
+    entry = LocalRegistryEntry("Labyrinth", str(tmp_path / "Maze"))
+    monkeypatch.setattr(default_registry, "_entries", {"Labyrinth": entry})
+    assert find_build("Labyrinth") == entry.make
+    (tmp_path / "Maze").unlink()
+    with pytest.raises(UnityEnvironmentException, match="no executable"):
+        find_build("Labyrinth")
 
 
 def test_what_is_made_in_this_process_is_no_build() -> None:

@@ -9,8 +9,7 @@ from mlagents_envs.envs import pettingzoo_env_factory
 from mlagents_envs.envs.pettingzoo_env_factory import PettingZooEnvFactory
 from mlagents_envs.envs.unity_parallel_env import UnityParallelEnv
 from mlagents_envs.exception import UnityActionException, UnityEnvironmentException
-from mlagents_envs.registry import BaseRegistryEntry, default_registry
-from mlagents_envs.registry.remote_registry_entry import RemoteRegistryEntry
+from mlagents_envs.registry import BaseRegistryEntry, LocalRegistryEntry, default_registry
 from mlagents_envs.side_channel.engine_configuration_channel import EngineConfigurationChannel
 from mlagents_envs.side_channel.environment_parameters_channel import EnvironmentParametersChannel
 from mlagents_envs.side_channel.stats_side_channel import StatsSideChannel
@@ -421,25 +420,22 @@ class Entry(BaseRegistryEntry):
         return Ball3D(seed=seed, num_areas=num_areas)
 
 
-def test_the_factory_gives_builds_alone_a_free_port_and_channels(monkeypatch):
+def test_the_factory_gives_builds_alone_channels(monkeypatch):
     made = []
-    build = RemoteRegistryEntry("Build", 1.0, "A build.", linux_url="http://localhost/build.zip")
+    build = LocalRegistryEntry("Build", "builds/Build")
     monkeypatch.setattr(build, "make", lambda **arguments: made.append(arguments) or Ball3D())
     registry = {"Mine": Entry("Mine"), "Build": build}
     monkeypatch.setattr(pettingzoo_env_factory, "default_registry", registry)
 
     assert len(PettingZooEnvFactory("Mine").parallel_env(num_areas=2).possible_agents) == 24
     PettingZooEnvFactory("Build").parallel_env(seed=1)
-    PettingZooEnvFactory("Build").parallel_env(seed=1, base_port=6000, side_channels=[])
+    PettingZooEnvFactory("Build").parallel_env(seed=1, side_channels=[])
     assert [type(channel) for channel in made[0].pop("side_channels")] == [
         EngineConfigurationChannel,
         EnvironmentParametersChannel,
         StatsSideChannel,
     ]
-    assert made == [
-        {"base_port": 0, "seed": 1},
-        {"base_port": 6000, "seed": 1, "side_channels": []},
-    ]
+    assert made == [{"seed": 1}, {"seed": 1, "side_channels": []}]
 
 
 def test_the_examples_of_the_document_run():

@@ -1,9 +1,11 @@
 """Environments by name, their own and those that packages offer."""
 
 import re
+import shutil
 import subprocess
 import sys
 from importlib.metadata import EntryPoint
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +14,13 @@ from file_server import file_server
 from guess_environment import GuessEnvironment
 from mlagents_envs.base_env import BaseEnv
 from mlagents_envs.exception import UnityEnvironmentException
-from mlagents_envs.registry import RemoteRegistryEntry, default_registry, unity_env_registry
+from mlagents_envs.registry import (
+    LocalRegistryEntry,
+    RemoteRegistryEntry,
+    build_registry_entry,
+    default_registry,
+    unity_env_registry,
+)
 from mlagents_envs.registry.base_registry_entry import BaseRegistryEntry
 from mlagents_envs.registry.unity_env_registry import UnityEnvRegistry
 from mlagents_sim.examples.ball_3d import Ball3D
@@ -278,11 +286,48 @@ def test_looking_into_the_default_registry_opens_no_connection():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_the_programs_of_the_page_run(capsys):
+def test_a_build_on_this_machine_is_made_by_name(tmp_path):
+    player = shutil.which("mlagents-sim", path=str(Path(sys.executable).parent))
+    if player is None:
+        pytest.skip("needs the installed command mlagents-sim")
+    (tmp_path / "Maze.x86_64").symlink_to(player)
+    entry = LocalRegistryEntry("Maze", str(tmp_path / "Maze"), 0.9, "a maze", ["Basic"])
+    assert (entry.identifier, entry.expected_reward, entry.description) == ("Maze", 0.9, "a maze")
+    assert entry.fetch() == tmp_path / "Maze.x86_64"
+    with entry.make(seed=1) as env, entry.make(additional_args=["--timeout", "20"]) as other:
+        env.reset()
+        other.reset()
+        assert list(env.behavior_specs) == list(other.behavior_specs) == ["Basic?team=0"]
+
+
+def test_a_build_takes_a_free_port_unless_it_is_told(tmp_path, monkeypatch):
+    made = []
+    (tmp_path / "Maze").touch(mode=0o755)
+    monkeypatch.setattr(
+        build_registry_entry, "UnityEnvironment", lambda name, **arguments: made.append(arguments)
+    )
+    entry = LocalRegistryEntry("Maze", str(tmp_path / "Maze"))
+    entry.make()
+    entry.make(base_port=6000, file_name="ignored")
+    assert made == [
+        {"base_port": 0, "additional_args": []},
+        {"base_port": 6000, "additional_args": []},
+    ]
+
+
+def test_a_build_that_is_not_there_is_named_when_it_is_made(tmp_path):
+    entry = LocalRegistryEntry("Maze", str(tmp_path / "Maze"))
+    with pytest.raises(UnityEnvironmentException, match="no executable"):
+        entry.make()
+
+
+def test_the_programs_of_the_page_run(capsys, monkeypatch):
+    monkeypatch.setattr(default_registry, "_entries", dict(default_registry))
+    monkeypatch.setattr(default_registry, "_to_register", [])
     names: dict[str, object] = {}
     page = DOCS / "registry.md"
     programs = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
-    assert len(programs) == 4
+    assert len(programs) == 5
     for program in programs:
         exec(compile(program, page.name, "exec"), names)
     assert "3DBall" in capsys.readouterr().out

@@ -6,8 +6,7 @@ from typing import Any
 from mlagents_envs.envs.source import EnvMaker
 from mlagents_envs.envs.unity_aec_env import UnityAECEnv
 from mlagents_envs.envs.unity_parallel_env import UnityParallelEnv
-from mlagents_envs.registry import default_registry
-from mlagents_envs.registry.remote_registry_entry import RemoteRegistryEntry
+from mlagents_envs.registry import BuildRegistryEntry, default_registry
 from mlagents_envs.side_channel.engine_configuration_channel import EngineConfigurationChannel
 from mlagents_envs.side_channel.environment_parameters_channel import EnvironmentParametersChannel
 from mlagents_envs.side_channel.stats_side_channel import StatsSideChannel
@@ -30,10 +29,9 @@ class PettingZooEnvFactory:
 
         Args:
             seed: Of the environment and of the action spaces; random if None.
-            kwargs: For the environment, as its registry entry's `make` takes them. A build from
-                a registry calls a free port unless `base_port` says which, and has channels for
-                engine, parameters and statistics (see `side_channel`) unless `side_channels` says
-                which.
+            kwargs: For the environment, as its registry entry's `make` takes them. A build has
+                channels for engine, parameters and statistics (see `side_channel`) unless
+                `side_channels` says which.
 
         Raises:
             KeyError: No environment of this name is registered.
@@ -46,8 +44,8 @@ class PettingZooEnvFactory:
 
     def _maker(self, kwargs: dict[str, Any]) -> EnvMaker:
         entry = default_registry[self.env_id]
-        if isinstance(entry, RemoteRegistryEntry):  # others may take no such arguments
+        if isinstance(entry, BuildRegistryEntry):  # others may take no such argument
             channels = EngineConfigurationChannel(), EnvironmentParametersChannel()
             side_channels = [*channels, StatsSideChannel()]
-            kwargs = {"base_port": 0, "side_channels": side_channels, **kwargs}
+            kwargs = {"side_channels": side_channels, **kwargs}
         return functools.partial(entry.make, **kwargs)

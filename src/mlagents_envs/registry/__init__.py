@@ -5,10 +5,18 @@ env = default_registry["3DBall"].make()
 """
 
 from mlagents_envs.registry.base_registry_entry import BaseRegistryEntry
+from mlagents_envs.registry.build_registry_entry import BuildRegistryEntry, LocalRegistryEntry
 from mlagents_envs.registry.remote_registry_entry import RemoteRegistryEntry
 from mlagents_envs.registry.unity_env_registry import ENTRY_POINT_GROUP, UnityEnvRegistry
 
 default_registry = UnityEnvRegistry(ENTRY_POINT_GROUP)
 """What installed packages offer, and what is registered by hand."""
 
-__all__ = ["BaseRegistryEntry", "RemoteRegistryEntry", "UnityEnvRegistry", "default_registry"]
+__all__ = [
+    "BaseRegistryEntry",
+    "BuildRegistryEntry",
+    "LocalRegistryEntry",
+    "RemoteRegistryEntry",
+    "UnityEnvRegistry",
+    "default_registry",
+]

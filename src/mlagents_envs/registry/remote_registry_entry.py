@@ -4,16 +4,14 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from mlagents_envs.environment import UnityEnvironment
 from mlagents_envs.exception import UnityEnvironmentException
-from mlagents_envs.registry.base_registry_entry import BaseRegistryEntry
 from mlagents_envs.registry.binary_utils import default_cache_folder, local_build
+from mlagents_envs.registry.build_registry_entry import BuildRegistryEntry
 from mlagents_envs.registry.download import is_http
 
 
-class RemoteRegistryEntry(BaseRegistryEntry):
+class RemoteRegistryEntry(BuildRegistryEntry):
     """A build on the network, downloaded once and run as a `UnityEnvironment`.
 
         entry = RemoteRegistryEntry(
@@ -61,7 +59,7 @@ class RemoteRegistryEntry(BaseRegistryEntry):
         win_sha256: str | None = None,
         allow_unverified: bool = False,
     ) -> None:
-        super().__init__(identifier, expected_reward, description)
+        super().__init__(identifier, expected_reward, description, additional_args)
         self._archives = {
             "linux": (linux_url, linux_sha256),
             "darwin": (darwin_url, darwin_sha256),
@@ -74,7 +72,6 @@ class RemoteRegistryEntry(BaseRegistryEntry):
                 raise ValueError(
                     f"{identifier!r}: {name}_sha256 {sha256!r} has not 64 hexadecimal digits"
                 )
-        self._additional_args = list(additional_args or ())
         self._tmp_dir = tmp_dir
         self._allow_unverified = allow_unverified
 
@@ -104,19 +101,4 @@ class RemoteRegistryEntry(BaseRegistryEntry):
             cache = Path(self._tmp_dir) / cache.name
         return local_build(
             self.identifier, url, sha256=sha256.lower() if sha256 else None, cache=cache
-        )
-
-    def make(self, **kwargs: Any) -> UnityEnvironment:
-        """Start the build, downloaded unless it is here already.
-
-        Args:
-            kwargs: Arguments of `UnityEnvironment`. A `file_name` is left out.
-
-        Raises:
-            As `fetch` and `UnityEnvironment`.
-        """
-        kwargs.pop("file_name", None)
-        additional_args = [*(kwargs.pop("additional_args", None) or ()), *self._additional_args]
-        return UnityEnvironment(
-            file_name=str(self.fetch()), additional_args=additional_args, **kwargs
         )

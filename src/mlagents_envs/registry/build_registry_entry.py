@@ -1,0 +1,87 @@
+"""Builds by name: on this machine, or to be fetched."""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from mlagents_envs.environment import UnityEnvironment
+from mlagents_envs.launcher import find_executable
+from mlagents_envs.registry.base_registry_entry import BaseRegistryEntry
+
+
+class BuildRegistryEntry(BaseRegistryEntry):
+    """A build, run as a `UnityEnvironment`.
+
+    Args:
+        identifier: Its name, unique within a registry.
+        expected_reward: The mean reward per episode that a good policy reaches; None if unknown.
+        description: What it is, in a sentence or two.
+        additional_args: More arguments for the player, behind those that `make` is given.
+    """
+
+    def __init__(
+        self,
+        identifier: str,
+        expected_reward: float | None = None,
+        description: str | None = None,
+        additional_args: Sequence[str] | None = None,
+    ) -> None:
+        super().__init__(identifier, expected_reward, description)
+        self._additional_args = list(additional_args or ())
+
+    @abstractmethod
+    def fetch(self) -> Path:
+        """Return the build's executable on this machine.
+
+        Raises:
+            UnityEnvironmentException: There is none.
+        """
+
+    def make(self, **kwargs: Any) -> UnityEnvironment:
+        """Start the build.
+
+        Args:
+            kwargs: Arguments of `UnityEnvironment`. A `file_name` is left out; without a
+                `base_port` it takes any free port.
+
+        Raises:
+            As `fetch` and `UnityEnvironment`.
+        """
+        kwargs.pop("file_name", None)
+        additional_args = [*(kwargs.pop("additional_args", None) or ()), *self._additional_args]
+        kwargs = {"base_port": 0, **kwargs}
+        return UnityEnvironment(str(self.fetch()), additional_args=additional_args, **kwargs)
+
+
+class LocalRegistryEntry(BuildRegistryEntry):
+    """A build on this machine.
+
+        default_registry.register(LocalRegistryEntry("Maze", "builds/Maze"))
+
+    Args:
+        identifier: Its name, unique within a registry.
+        file_name: The build, with or without the suffix that builds have on this platform.
+        expected_reward: The mean reward per episode that a good policy reaches; None if unknown.
+        description: What it is, in a sentence or two.
+        additional_args: More arguments for the player, behind those that `make` is given.
+    """
+
+    def __init__(
+        self,
+        identifier: str,
+        file_name: str,
+        expected_reward: float | None = None,
+        description: str | None = None,
+        additional_args: Sequence[str] | None = None,
+    ) -> None:
+        super().__init__(identifier, expected_reward, description, additional_args)
+        self._file_name = file_name
+
+    def fetch(self) -> Path:
+        """Return the build's executable.
+
+        Raises:
+            UnityEnvironmentException: There is none.
+        """
+        return find_executable(self._file_name)
