@@ -283,6 +283,7 @@ class SharedPlayer:
 
     def __init__(self, player: Player, holders: "set[SharedPlayer]") -> None:
         self.command = player.command
+        self.log_file = player.log_file
         self._player = player
         self._alarm = socket.socket(fileno=os.dup(player.fileno()))
         self._holders = holders
@@ -304,6 +305,10 @@ class SharedPlayer:
     def exit_description(self, when: str = "") -> str:
         """Say how the player ended and what it wrote last, for an error message."""
         return self._player.exit_description(when)
+
+    def last_words(self) -> str:
+        """As those of the player."""
+        return self._player.last_words()
 
     def stop(self, timeout_s: float) -> None:
         """Let go of the player, and make sure that it has ended if nobody else holds it.

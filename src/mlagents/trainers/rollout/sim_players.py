@@ -93,7 +93,7 @@ class SimPlayers:
             additional += ["--mlagents-port", str(other_port)]
         log_file = str(Path(log_folder, f"Player-{first_worker}-{last_worker}.log"))
         arguments = player_arguments(port, log_file=log_file, additional=additional)
-        player = Player([*self._command, *arguments], log_file=log_file)
+        player = Player([*self._command, *arguments])
         holders: set[SharedPlayer] = set()
         for env, _ in self._gathered:
             env.player = SharedPlayer(player, holders)
