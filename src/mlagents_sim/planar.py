@@ -11,6 +11,10 @@ unit vector it faces, (sin yaw, cos yaw); what is to its right is (cos yaw, -sin
     travel = rays.to_room(low, high, radius)
 
 Letters in shapes: N areas, B bodies of an area, P pairs of them, R rays of an area.
+
+A scene of a few dozen areas costs as many microseconds as it takes NumPy calls, whatever they do.
+A call is cheapest, by a factor of three, where all arrays are contiguous and of one shape, and by
+a factor of two where numbers are arrays of no dimension; what runs at every step is written so.
 """
 
 from collections.abc import Sequence
@@ -39,25 +43,36 @@ MAX_PUSH_OUT_M_S = 10.0
 ITERATIONS = 3
 """Times that all contacts of a step are settled, since settling one may upset another."""
 
-_TINY = 1e-30
+
+def number(value: float) -> Array:
+    """Return a number as NumPy takes it fastest, as an array of no dimension."""
+    return np.array(value)
+
+
+_TINY = number(1e-30)
 """Keeps a quotient finite where the divisor may be 0."""
+_ZERO, _ONE = number(0.0), number(1.0)
+_STEP = number(STEP_S)
+_TOUCH = number(CONTACT_OFFSET_M)
+_PUSH_OUT = number(MAX_PUSH_OUT_M_S)
+_CLOSING_PER_S = number(-CORRECTION / STEP_S)
 
 
 def turned(heading: Array, sine: ArrayLike, cosine: ArrayLike) -> Array:
     """Turn (2, ..., N) headings to the right by an angle."""
-    x, z = heading
+    x, z = heading[X], heading[Z]
     return np.array([x * cosine + z * sine, z * cosine - x * sine])
 
 
 def along(heading: Array, forward: ArrayLike, right: ArrayLike) -> Array:
     """Return (2, ..., N) vectors of so much forward and so much to the right of a heading."""
-    x, z = heading
+    x, z = heading[X], heading[Z]
     return np.array([x * forward + z * right, z * forward - x * right])
 
 
 def in_frame(heading: Array, vector: Array) -> Array:
     """Return (2, ..., N) how far vectors go to the right of a heading, and how far forward."""
-    (x, z), (v_x, v_z) = heading, vector
+    x, z, v_x, v_z = heading[X], heading[Z], vector[X], vector[Z]
     return np.array([v_x * z - v_z * x, v_x * x + v_z * z])
 
 
@@ -104,6 +119,7 @@ class Bodies:
         velocity: (2, B, N) in m/s.
         heading: (2, B, N) unit vectors.
         half: (2, B, N) half lengths to the right and ahead, in m.
+        reach: (2, B, N) how far they reached from their centres in x and z in the last step.
         drag: (B, N) part of the velocity lost in a second.
         braking: (B, N) deceleration by the floor's friction, in m/s2.
         is_solid: (P, N) which pairs can touch; not where one stands above the other.
@@ -128,63 +144,56 @@ class Bodies:
         self.heading = np.zeros((2, *shape))
         self.heading[Z] = 1.0
         self.half = np.repeat(np.transpose([body.half for body in bodies])[..., None], n_areas, 2)
+        self.reach = self.half
         self.drag = np.repeat(np.array([[body.drag] for body in bodies]), n_areas, 1)
         self.braking = np.repeat(np.array([[body.braking] for body in bodies]), n_areas, 1)
         self.is_solid = np.ones((len(pairs), n_areas), np.bool_)
         self.touching = np.zeros((len(pairs), n_areas), np.bool_)
         self.touching_walls = np.zeros((2, 2, *shape), np.bool_)
         self._low, self._high = (
-            np.broadcast_to(np.reshape(bound, (2, -1, 1)), (2, len(bodies), 1))
+            np.broadcast_to(np.reshape(bound, (2, -1, 1)), (2, *shape)).copy()
             for bound in (low, high)
         )
         self._has_walls = bool(np.isfinite([self._low, self._high]).any())
-        self._friction = friction
-        self._first = np.array([first for first, _ in pairs], np.intp)
-        self._second = np.array([second for _, second in pairs], np.intp)
-        lightness = np.array([1.0 / body.mass for body in bodies])
-        shares = lightness[[self._first, self._second]]  # (2, P)
-        self._shares = shares / shares.sum(axis=0)
+        self._friction = number(friction)
+        self._tables = _Tables.of(np.reshape(pairs, (-1, 2)).T.astype(np.intp), bodies, n_areas)
+        self._faces = np.zeros((3, 2, *shape))  # for `_across`
 
     def extent(self) -> Array:
         """Return (2, B, N) how far the bodies reach from their centres in x and z."""
-        heading = np.abs(self.heading)
-        extent: Array = heading[::-1] * self.half[0] + heading * self.half[1]
+        x, z = np.abs(self.heading[X]), np.abs(self.heading[Z])
+        half_right, half_ahead = self.half[X], self.half[Z]
+        extent = np.empty_like(self.half)
+        np.add(z * half_right, x * half_ahead, out=extent[X])
+        np.add(x * half_right, z * half_ahead, out=extent[Z])
         return extent
 
     def move(self) -> None:
         """Let a step pass."""
         velocity = self.velocity
-        velocity *= np.maximum(1.0 - self.drag * STEP_S, 0.0)
-        speed = np.hypot(velocity[X], velocity[Z]) + _TINY
-        velocity *= np.maximum(1.0 - self.braking * STEP_S / speed, 0.0)
+        v_x, v_z = velocity[X], velocity[Z]
+        kept = np.maximum(_ONE - self.drag * _STEP, _ZERO)
+        v_x *= kept
+        v_z *= kept
+        speed = np.hypot(v_x, v_z) + _TINY
+        kept = np.maximum(_ONE - self.braking * _STEP / speed, _ZERO)
+        v_x *= kept
+        v_z *= kept
 
-        extent = self.extent()
+        self.reach = extent = self.extent()
         limits = self._limits(extent) if self._has_walls else None
-        contacts = self._contacts(extent) if len(self._first) else None
+        contacts = self._contacts(extent) if len(self.touching) else None
         if limits is None and contacts is None:
-            self.position += velocity * STEP_S
+            self.position += velocity * _STEP
             return
 
         # Of the motion in this step, and what remains: (2, 2, B, N).
         velocities = np.array([velocity, velocity])
-        n_touched = self.touching.sum(axis=0)
-        rounds = [] if contacts is None else self._rounds(contacts, n_touched)
-        for iteration in range(ITERATIONS):
-            for contact in rounds:
-                self._settle(contact, velocities)
-            if limits is not None:
-                self._stop(velocities, limits)
-            # What touches one thing alone is settled at once.
-            if limits is None and len(rounds) < 2:
-                break
-            if iteration == 0:
-                if limits is not None:
-                    n_touched += self.touching_walls.any(axis=(0, 1, 2))
-                is_crowded = n_touched > 1
-                rounds = [r for c in rounds if (r := c.only(is_crowded[c.area])).area.size]
-            if not rounds:
-                break
-        self.position += velocities[0] * STEP_S
+        if contacts is not None:
+            self._settle_all(contacts, limits, velocities)
+        elif limits is not None:
+            self._stop(velocities, limits)
+        self.position += velocities[0] * _STEP
         self.velocity = velocities[1]
 
     def _limits(self, extent: Array) -> Array | None:
@@ -194,32 +203,88 @@ class Bodies:
             (2, 2 sides, 2, B, N) highest speed towards either wall, for `_stop`, or nothing if
             nobody touches any.
         """
-        gaps = np.array([self.position - extent - self._low, self._high - self.position - extent])
-        self.touching_walls = gaps < CONTACT_OFFSET_M
+        gaps = np.empty(self.touching_walls.shape)
+        np.subtract(self.position - extent, self._low, out=gaps[LOW])
+        np.subtract(self._high - self.position, extent, out=gaps[HIGH])
+        self.touching_walls = gaps < _TOUCH
         if not np.count_nonzero(self.touching_walls):
             return None
         return np.where(self.touching_walls, -_least_speeds(gaps), np.inf)
 
     def _contacts(self, extent: Array) -> "_Contacts | None":
         """Find which pairs touch, of bodies that reach (2, B, N) so far in x and z."""
-        first, second = self._first, self._second
-        apart = self.position.take(second, axis=1) - self.position.take(first, axis=1)
-        reach = extent.take(first, axis=1) + extent.take(second, axis=1) + CONTACT_OFFSET_M
-        is_near = np.abs(apart) < reach
+        first, second = self._tables.bodies
+        place, reach = self.position.reshape(-1), extent.reshape(-1)
+        apart = place[second] - place[first]  # (2, P, N)
+        is_near = np.abs(apart) < reach[first] + reach[second] + _TOUCH
         self.touching.fill(False)
         (near,) = (is_near[X] & is_near[Z] & self.is_solid).reshape(-1).nonzero()
         if near.size == 0:
             return None
-        n_areas = self.touching.shape[1]
-        pair, area = np.divmod(near, n_areas)
-        first, second = first.take(pair) * n_areas + area, second.take(pair) * n_areas + area
-        gap, normal = self._across(first, second, apart.reshape(2, -1).take(near, axis=1))
-        is_touching = gap < CONTACT_OFFSET_M
-        if not np.count_nonzero(is_touching):
+        contacts = self._across(near, apart)
+        if contacts is not None:
+            self.touching.reshape(-1)[contacts.pair] = True
+        return contacts
+
+    def _across(self, near: Indices, apart: Array) -> "_Contacts | None":
+        """Return how those of n pairs touch that do.
+
+        Of the four directions in which the faces of two boxes look, the gap is widest, or the
+        overlap least, in one; that is where they touch.
+
+        Args:
+            near: (n,) indices among all pairs, (P, N).
+            apart: (2, P, N) from the first body's centre to the second's.
+        """
+        heading, faces = self.heading, self._faces
+        faces[X, 0], faces[X, 1] = heading[Z], heading[X]
+        np.negative(heading[X], out=faces[Z, 0])
+        faces[Z, 1] = heading[Z]
+        faces[2] = self.half
+        found = faces.reshape(3, -1).take(self._tables.faces.take(near, axis=1), axis=1)
+        x, z, half = found  # each (16, n), as the table says
+        # What a box reaches in the directions of the other's faces.
+        shadow = np.abs(x[:8] * x[8:] + z[:8] * z[8:]) * half[8:]
+        at = self._tables.pair.take(near, axis=1)
+        seen = x[:4] * apart[X].reshape(-1)[at] + z[:4] * apart[Z].reshape(-1)[at]
+        gaps = np.abs(seen) - half[:4] - (shadow[:4] + shadow[4:])
+
+        n = near.size
+        widest = gaps.argmax(axis=0) * n + np.arange(n)  # indices among (4, n)
+        gap = gaps.reshape(-1)[widest]
+        (touching,) = (gap < _TOUCH).nonzero()
+        if touching.size == 0:
             return None
-        self.touching.reshape(-1)[near] = is_touching
-        shares = self._shares.take(pair, axis=1)
-        return _Contacts(area, first, second, shares, normal, _least_speeds(gap)).only(is_touching)
+        if touching.size < n:
+            near, gap, widest = near[touching], gap[touching], widest[touching]
+        widest = np.array([widest, widest])
+        side = np.copysign(_ONE, seen.reshape(-1)[widest])
+        values = np.empty((6, near.size))
+        np.multiply(x[:4].reshape(-1)[widest], side, out=values[:2])
+        np.multiply(z[:4].reshape(-1)[widest], side, out=values[2:4])
+        values[4:] = _least_speeds(gap)
+        return _Contacts(near, values)
+
+    def _settle_all(self, contacts: "_Contacts", limits: Array | None, velocities: Array) -> None:
+        """Settle contacts with each other and with walls; changes (2, 2, B, N) velocities."""
+        area = self._tables.area
+        n_touched = np.bincount(area[contacts.pair], minlength=self.touching.shape[1])
+        rounds = self._rounds(contacts, n_touched)
+        for iteration in range(ITERATIONS):
+            for contact in rounds:
+                self._settle(contact, velocities)
+            if limits is not None:
+                self._stop(velocities, limits)
+            # What touches one thing alone is settled at once.
+            elif len(rounds) < 2:
+                break
+            if iteration == 0:
+                if limits is not None:
+                    n_touched += self.touching_walls.any(axis=(0, 1, 2))
+                is_crowded = n_touched > 1
+                rounds = [r for c in rounds if (r := c.only(is_crowded[area[c.pair]])).pair.size]
+            if not rounds:
+                break
 
     def _rounds(self, contacts: "_Contacts", n_touched: Indices) -> list["_Contacts"]:
         """Part contacts so that those of an area, (N,) of them, are settled one after the other."""
@@ -229,36 +294,6 @@ class Bodies:
         place = self.touching.cumsum(axis=0)[self.touching]
         return [contacts.only(place == k) for k in range(1, most + 1)]
 
-    def _across(self, first: Indices, second: Indices, apart: Array) -> tuple[Array, Array]:
-        """Return (n,) gaps, negative in overlaps, and (2, n) unit vectors across them.
-
-        Of the four directions in which the faces of two boxes look, the gap is widest, or the
-        overlap least, in one; that is where they touch.
-
-        Args:
-            first: Indices of n bodies among those of all areas.
-            second: Those next to them.
-            apart: (2, n) from the first body's centre to the second's.
-        """
-        heading, half = self.heading.reshape(2, -1), self.half.reshape(2, -1)
-        half_first, half_second = half.take(first, axis=1), half.take(second, axis=1)
-        towards_first, towards_second = heading.take(first, axis=1), heading.take(second, axis=1)
-        crossed, parallel = np.abs(in_frame(towards_second, towards_first))
-        # What a box reaches in the directions of the other's faces.
-        reach_second = half_second * parallel + half_second[::-1] * crossed
-        reach_first = half_first * parallel + half_first[::-1] * crossed
-        gaps = np.concatenate(
-            [
-                np.abs(in_frame(towards_first, apart)) - half_first - reach_second,
-                np.abs(in_frame(towards_second, apart)) - half_second - reach_first,
-            ]
-        )  # (4, n): right and ahead of the first, then of the second
-        widest = gaps.argmax(axis=0)
-        ahead = (widest % 2).astype(np.float64)
-        normal = along(np.where(widest < 2, towards_first, towards_second), ahead, 1 - ahead)
-        normal *= np.where(dot(normal, apart) < 0.0, -1.0, 1.0)
-        return gaps.max(axis=0), normal
-
     def _settle(self, contacts: "_Contacts", velocities: Array) -> None:
         """Push bodies apart, and let them rub; changes (2, 2, B, N) velocities.
 
@@ -266,19 +301,21 @@ class Bodies:
             contacts: At most one of an area.
             velocities: Changed in place.
         """
-        _, first, second, (share_first, share_second), (n_x, n_z), wanted = contacts
-        of_bodies = velocities.reshape(4, -1)
-        of_first, of_second = of_bodies.take(first, axis=1), of_bodies.take(second, axis=1)
-        apart = (of_second - of_first).reshape(2, 2, -1)
-        x, z = apart[:, X], apart[:, Z]
-        push = np.maximum(wanted - (x * n_x + z * n_z), 0.0)
+        pair, values = contacts
+        n_x, n_z, wanted = values[:2], values[2:4], values[4:]
+        at = self._tables.velocities.take(pair, axis=1)
+        velocity = velocities.reshape(-1)[at]  # (8, n)
+        apart = velocity[4:] - velocity[:4]
+        x, z = apart[:2], apart[2:]
+        push = np.maximum(wanted - (x * n_x + z * n_z), _ZERO)
         limit = self._friction * push
         brake = np.minimum(np.maximum(z * n_x - x * n_z, -limit), limit)
-        change = np.empty_like(of_first)
-        change[X::2] = push * n_x + brake * n_z
-        change[Z::2] = push * n_z - brake * n_x
-        of_bodies[:, first] = of_first - change * share_first
-        of_bodies[:, second] = of_second + change * share_second
+        change = np.empty_like(velocity)
+        np.add(push * n_x, brake * n_z, out=change[:2])
+        np.subtract(push * n_z, brake * n_x, out=change[2:4])
+        change[4:] = change[:4]
+        velocity += change * self._tables.shares.take(pair, axis=1)
+        velocities.reshape(-1)[at] = velocity
 
     def _stop(self, velocities: Array, limits: Array) -> None:
         """Stop, in place, (2, 2, B, N) velocities at walls; what that takes presses and rubs.
@@ -296,44 +333,74 @@ class Bodies:
 
 
 class _Contacts(NamedTuple):
-    """How the bodies of n pairs touch.
+    """How n pairs touch.
 
     Attributes:
-        area: (n,) indices of the areas they are in.
-        first: (n,) indices of the first bodies among those of all areas, which are (B, N).
-        second: (n,) of the second.
-        shares: (2, n) what a push does to either, of what it does to both together.
-        normal: (2, n) unit vectors from the first body to the second.
-        wanted: (2, n) least speed of parting, in this step and after it.
+        pair: (n,) indices among all pairs, (P, N).
+        values: (6, n): the unit vector from the first body to the second, its x twice and its z
+            twice; least speed of parting, in this step and after it.
     """
 
-    area: Indices
-    first: Indices
-    second: Indices
-    shares: Array
-    normal: Array
-    wanted: Array
+    pair: Indices
+    values: Array
 
     def only(self, chosen: Mask) -> "_Contacts":
         """Return those that are chosen, (n,)."""
         (which,) = chosen.nonzero()
         if which.size == chosen.size:
             return self
-        area, first, second, shares, normal, wanted = self
-        return _Contacts(
-            area.take(which),
-            first.take(which),
-            second.take(which),
-            shares.take(which, axis=1),
-            normal.take(which, axis=1),
-            wanted.take(which, axis=1),
+        return _Contacts(self.pair.take(which), self.values.take(which, axis=1))
+
+
+class _Tables(NamedTuple):
+    """Where to find, in flat arrays, what concerns a pair: columns for all (P, N) pairs.
+
+    Attributes:
+        area: (P N,) the area it is in.
+        pair: (4, P N) itself, for each of four faces.
+        bodies: (2, 2, P, N) among (2, B, N): of the first body and of the second, x and z.
+        faces: (16, P N) among (2, B, N), right and ahead of all bodies: the faces of both bodies
+            (right and ahead of the first, then of the second), those again, the same faces of
+            the respective other, and the face beside each of these.
+        velocities: (8, P N) among (2, 2, B, N): of the first body and then of the second, x twice
+            and z twice, in this step and after it.
+        shares: (8, P N) what a push does to these, of what it does to both bodies together.
+    """
+
+    area: Indices
+    pair: Indices
+    bodies: Indices
+    faces: Indices
+    velocities: Indices
+    shares: Array
+
+    @classmethod
+    def of(cls, pairs: Indices, bodies: Sequence[Body], n_areas: int) -> Self:
+        """Make them for (2, P) indices of bodies."""
+        n = len(bodies) * n_areas
+        at = (pairs[:, :, None] * n_areas + np.arange(n_areas)).reshape(2, -1)  # among (B, N)
+        n_pairs = at.shape[1]
+        by_axis = np.array([0, n])[:, None]
+        faces = (at[:, None] + by_axis).reshape(4, -1)
+        kinds = np.array([0, 2 * n])[:, None]
+        velocities = at[:, None, None] + by_axis[:, None] + kinds
+        lightness = np.array([1.0 / body.mass for body in bodies])
+        shares = lightness[pairs]
+        shares = (shares / shares.sum(axis=0)).repeat(n_areas, axis=1)
+        return cls(
+            area=np.arange(n_pairs) % n_areas,
+            pair=np.tile(np.arange(n_pairs), (4, 1)),
+            bodies=(at[:, None] + by_axis).reshape(2, 2, -1, n_areas),
+            faces=faces[[0, 1, 2, 3, 0, 1, 2, 3, 2, 3, 0, 1, 3, 2, 1, 0]],
+            velocities=velocities.reshape(8, -1),
+            shares=np.repeat([-shares[0], shares[1]], 4, axis=0),
         )
 
 
 def _least_speeds(gap: Array) -> Array:
     """Return (2, ...) speeds at which surfaces must part at least: in this step, and after it."""
-    in_step = np.minimum(gap * (-CORRECTION / STEP_S), MAX_PUSH_OUT_M_S)
-    speeds: Array = np.array([in_step, np.minimum(in_step, 0.0)])
+    in_step = np.minimum(gap * _CLOSING_PER_S, _PUSH_OUT)
+    speeds: Array = np.array([in_step, np.minimum(in_step, _ZERO)])
     return speeds
 
 
@@ -371,7 +438,7 @@ class Rays(NamedTuple):
     @classmethod
     def of(cls, origin: Array, direction: Array) -> Self:
         """Make rays from where they start and where they go."""
-        return cls(origin, direction, 1.0 / (direction + np.copysign(_TINY, direction)))
+        return cls(origin, direction, _inverse(direction))
 
     def seen_from(self, centre: Array, heading: Array) -> Self:
         """Return the rays in the frames of K boxes, as K N rays of each direction.
@@ -408,11 +475,11 @@ class Rays(NamedTuple):
             half: Half their lengths, likewise.
             radius: Of the spheres, or (K, 1, 1) where that differs by box.
         """
-        near, solid, (offset, direction, half) = self._near(centre, half, radius)
+        near, solid, approaches = self._near(centre, half, radius)
         travel = np.full((centre.shape[1], *self.direction.shape[1:]), np.inf)
         by_box = np.broadcast_to(radius, (len(travel), 1, 1)).reshape(-1)
         radii: Array = by_box.take(solid // travel.shape[2])
-        travel.reshape(-1)[near] = enter_boxes(offset, direction, half, radii)
+        travel.reshape(-1)[near] = approaches.enter(radii)
         return travel
 
     def to_solids(
@@ -435,57 +502,70 @@ class Rays(NamedTuple):
             flights: F heights, (N,), at which the spheres start, and by how much they rise in a
                 metre. Those that start below a box miss it.
         """
-        near, solid, course = self._near(centre, half, radius)
-        n = low.shape[1]
-        low, high = low.reshape(-1).take(solid), high.reshape(-1).take(solid)
-        travel = np.full((len(flights), centre.shape[1], *self.direction.shape[1:]), np.inf)
-        for flight, (height, slope) in enumerate(flights):
-            start = height.take(solid % n)
-            beside = np.maximum(low - start, start - high)
-            (level,) = (beside < radius).nonzero()
-            if level.size == 0:
-                continue
-            offset, direction, half = course.take(level, axis=2)
-            start, its_low, its_high = (value.take(level) for value in (start, low, high))
-            at_edge = radius_at_edge(radius, beside.take(level))
-            found = enter_boxes(offset, direction, half, at_edge)
+        near, solid, approaches = self._near(centre, half, radius)
+        low, high = low.reshape(-1)[solid], high.reshape(-1)[solid]
+        area = solid % centre.shape[2]
+        starts = np.array([height[area] for height, _ in flights])  # (F, n)
+        besides = np.maximum(low - starts, starts - high)
+        flight, which = (besides < radius).nonzero()
+        approaches = approaches.only(which)
+        found = approaches.enter(radius_at_edge(radius, besides[flight, which]))
+
+        slope = np.array([slope for _, slope in flights])[flight]
+        (rising,) = slope.nonzero()
+        if rising.size:
             # Farther on, a sphere is higher, and what it meets is narrower. As slopes are small,
             # two more looks find where.
-            for _ in range(2 if slope else 0):
-                at = start + slope * found
-                beside = np.maximum(its_low - at, at - its_high)
-                at_edge = radius_at_edge(radius, beside)
-                found = enter_boxes(offset, direction, half, at_edge)
-                found[beside >= radius] = np.inf
-            travel[flight].reshape(-1)[near.take(level)] = found
-        return travel
+            which_rises, slope, travel = which[rising], slope[rising], found[rising]
+            start, low, high = (
+                starts[flight[rising], which_rises],
+                low[which_rises],
+                high[which_rises],
+            )
+            approaches = approaches.only(rising)
+            for _ in range(2):
+                at = start + slope * travel
+                beside = np.maximum(low - at, at - high)
+                travel = approaches.enter(radius_at_edge(radius, beside))
+                travel[beside >= radius] = np.inf
+            found[rising] = travel
+
+        travels = np.full((len(flights), centre.shape[1], *self.direction.shape[1:]), np.inf)
+        travels.reshape(len(flights), -1)[flight, near[which]] = found
+        return travels
 
     def _near(
         self, centre: Array, half: Array, radius: ArrayLike
-    ) -> tuple[Indices, Indices, Array]:
+    ) -> tuple[Indices, Indices, "_Approaches"]:
         """Find which rays meet boxes that are larger by the radius, with sharp corners.
 
         Returns:
-            Indices into (K, R, N) and into (K, N), n of each; and, (3, 2, n), what `enter_boxes`
-            takes but the radius.
+            Indices into (K, R, N) and into (K, N), n of each; and how those rays approach boxes.
         """
         offset = self.origin - centre  # (2, K, N)
         half = half + np.zeros_like(offset)
         inverse = self.inverse[:, None]
+        steepness: Array = np.abs(self.inverse)
         middle = -offset[:, :, None] * inverse
-        span = (half[:, :, None] + np.asarray(radius, np.float64)) * np.abs(inverse)
+        span = (half[:, :, None] + np.asarray(radius, np.float64)) * steepness[:, None]
         enter, leave = middle - span, middle + span
         leave = np.minimum(leave[X], leave[Z])
-        is_near = (np.maximum(enter[X], enter[Z]) <= leave) & (leave >= 0.0)
-        near = np.flatnonzero(is_near)
+        is_near = (np.maximum(enter[X], enter[Z]) <= leave) & (leave >= _ZERO)
+        (near,) = is_near.reshape(-1).nonzero()
         n_rays, n = is_near.shape[1:]
-        box, ray = np.divmod(near, n_rays * n)
-        solid = box * n + ray % n
-        course = np.empty((3, 2, len(near)))
-        course[0] = offset.reshape(2, -1).take(solid, axis=1)
-        course[1] = self.direction.reshape(2, -1).take(ray, axis=1)
-        course[2] = half.reshape(2, -1).take(solid, axis=1)
-        return near, solid, course
+        ray: Indices = near % (n_rays * n)
+        solid: Indices = near // (n_rays * n) * n + near % n
+        return (
+            near,
+            solid,
+            _Approaches(
+                offset.reshape(2, -1).take(solid, axis=1),
+                half.reshape(2, -1).take(solid, axis=1),
+                self.direction.reshape(2, -1).take(ray, axis=1),
+                middle.reshape(2, -1).take(near, axis=1),
+                steepness.reshape(2, -1).take(ray, axis=1),
+            ),
+        )
 
     def to_discs(self, centre: Array, radius: ArrayLike) -> Array:
         """Return (K, R, N) how far it is to K discs; infinite where it misses.
@@ -503,32 +583,74 @@ class Rays(NamedTuple):
         return travel
 
 
-def enter_boxes(offset: Array, direction: Array, half: Array, radius: float | Array) -> Array:
-    """Return (n,) how far spheres travel until they meet boxes, infinite where they never do.
+class _Approaches(NamedTuple):
+    """How n spheres approach a box each.
 
-    A sphere's centre meets a box where a point meets the box made larger by the sphere's radius,
-    with round corners.
+    Attributes:
+        offset: (2, n) where they start, seen from the centres of the boxes.
+        half: (2, n) half the lengths of the boxes.
+        direction: (2, n) unit vectors of where they go.
+        middle: (2, n) how far they travel to where they are beside the centre, in x and in z.
+        steepness: (2, n) how far they travel in a metre of x and of z.
+    """
+
+    offset: Array
+    half: Array
+    direction: Array
+    middle: Array
+    steepness: Array
+
+    def only(self, chosen: Indices) -> "_Approaches":
+        """Return some of them."""
+        return _Approaches(*(values.take(chosen, axis=1) for values in self))
+
+    def enter(self, radius: Array) -> Array:
+        """Return (n,) how far spheres of these radii, (n,), travel until they meet their boxes.
+
+        Infinite where they never do. A sphere's centre meets a box where a point meets the box
+        made larger by the sphere's radius, with round corners.
+        """
+        offset, half, direction, middle, steepness = self
+        span = (half + np.array([radius, radius])) * steepness
+        enter, leave = middle - span, middle + span
+        travel: Array = np.maximum(enter[X], enter[Z])
+        end = np.minimum(leave[X], leave[Z])
+        is_met = travel >= _ZERO
+        is_not_passed = travel <= end
+        start = np.maximum(travel, _ZERO)
+        point = offset + direction * np.array([start, start])
+        beyond = np.abs(point) - half
+        (corner,) = ((beyond[X] > _ZERO) & (beyond[Z] > _ZERO)).nonzero()
+        if corner.size:
+            corner_to_point = np.copysign(beyond, point).take(corner, axis=1)
+            approach = -dot(corner_to_point, direction.take(corner, axis=1))
+            square = np.square(approach) - dot(corner_to_point, corner_to_point)
+            square += np.square(radius[corner])
+            to_arc = approach - np.sqrt(np.maximum(square, _ZERO))
+            travel[corner] = start[corner] + to_arc
+            is_met[corner] = (square >= _ZERO) & (to_arc >= _ZERO)
+        travel[~(is_met & is_not_passed)] = np.inf
+        return travel
+
+
+def enter_boxes(offset: Array, direction: Array, half: Array, radius: float) -> Array:
+    """Return (n,) how far spheres travel until they meet boxes, infinite where they never do.
 
     Args:
         offset: (2, n) where the spheres start, seen from the centres of the boxes.
         direction: (2, n) unit vectors of where they go.
         half: (2, n) half the lengths of the boxes.
-        radius: Of the spheres, or (n,).
+        radius: Of the spheres.
     """
-    inverse = 1.0 / (direction + np.copysign(_TINY, direction))
-    middle, span = -offset * inverse, (half + radius) * np.abs(inverse)
-    enter, leave = middle - span, middle + span
-    enter, leave = np.maximum(enter[X], enter[Z]), np.minimum(leave[X], leave[Z])
-    start = np.maximum(enter, 0.0)
-    point = offset + direction * start
-    beyond = np.abs(point) - half
-    approach = -dot(beyond * np.sign(point), direction)
-    square = approach**2 - dot(beyond, beyond) + np.square(radius)
-    to_arc = approach - np.sqrt(np.maximum(square, 0.0))
-    at_corner = (beyond[X] > 0.0) & (beyond[Z] > 0.0)
-    is_met = np.where(at_corner, (square >= 0.0) & (to_arc >= 0.0), enter >= 0.0)
-    is_met &= enter <= leave
-    return np.where(is_met, np.where(at_corner, start + to_arc, enter), np.inf)
+    inverse = _inverse(direction)
+    approaches = _Approaches(offset, half, direction, -offset * inverse, np.abs(inverse))
+    return approaches.enter(np.full(offset.shape[1], radius))
+
+
+def _inverse(direction: Array) -> Array:
+    """Return one by each component, or nearly so where that is 0."""
+    inverse: Array = _ONE / (direction + np.copysign(_TINY, direction))
+    return inverse
 
 
 def radius_at_edge(radius: float, height: ArrayLike) -> Array:
