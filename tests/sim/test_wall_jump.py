@@ -16,7 +16,6 @@ from mlagents_sim.examples.wall_jump import (
     WallJump,
 )
 from mlagents_sim.planar import X, Z, in_frame
-from mlagents_sim.world import ALL
 from worlds import Policy, at_random, play, set_discrete
 
 WALK, JUMP = (1, 0, 0, 0), (0, 0, 0, 1)
@@ -40,7 +39,8 @@ def put(env, agent: tuple[float, float], block: tuple[float, float], height: flo
     env.bodies.heading[:, AGENT] = [[0.0], [1.0]]
     env.height[:] = height
     env.climb[:] = 0.0
-    env._look_down(ALL)
+    env.bodies.reach = env.bodies.extent()
+    env._look_down()
 
 
 def observed(env) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

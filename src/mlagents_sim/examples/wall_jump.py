@@ -26,12 +26,11 @@ from mlagents_sim.planar import (
     Rays,
     X,
     Z,
-    along,
-    turned,
+    number,
 )
 from mlagents_sim.sensors import RaySensor
 from mlagents_sim.top_view import TopView
-from mlagents_sim.world import ALL, Agents, World
+from mlagents_sim.world import Agents, World
 
 AGENT, BLOCK, WALL = range(3)
 AGENT_ON_BLOCK, AGENT_ON_WALL, BLOCK_ON_WALL = range(3)
@@ -43,17 +42,18 @@ FORWARD = np.array([0.0, 1.0, -1.0])
 TURN_RAD = np.radians([0.0, -6.0, 6.0])
 TURN = np.array([np.sin(TURN_RAD), np.cos(TURN_RAD)])
 RIGHT = np.array([0.0, -0.6, 0.6])
-PUSH_M_S = 3.0
-PUSH_IN_THE_AIR = 0.5
+PUSH_M_S = number(3.0)
+PUSH_BY_GROUND = np.array([0.5, 1.0])
+"""Part of a push that is left in the air, and on the ground."""
 
 JUMP_STEPS = 10
 JUMP_HEIGHT_M = 2.75
-JUMP_SPEED_PER_M = 15.54
+JUMP_SPEED_PER_M = number(15.54)
 """Speed that a jump aims at, by the distance to where it goes."""
-JUMP_CHANGE_M_S = 10.0
+JUMP_CHANGE_M_S = number(10.0)
 """Most that a jump changes the velocity in a step."""
-FALLING_M_S2 = 111.0
-"""Pulls down who is in the air and jumps no more, besides gravity."""
+FALLING_M_S = number(111.0 * STEP_S)
+"""Speed by which who is in the air and jumps no more falls faster with a step, besides gravity."""
 
 # The scene. Heights are those of the axis up, of which the platform's centre has 0.
 PLATFORM_CENTRE, PLATFORM_HALF_M = (0.0, -4.0), 10.5
@@ -76,10 +76,16 @@ BLOCK_START_CENTRE, BLOCK_START_HALF = (0.0, -6.27), (8.1, 3.5)
 
 # How the ground is felt for: from a little below the agent's centre, in one line downward; and by
 # a box a little below the agent, slightly narrower than it.
-FEELER_M, FEELER_BELOW_M = 1.0, 0.05
-NARROWER_M = 0.025
-STEP_UP_M = 0.05
+FEELER_M, FEELER_BELOW_M = number(1.0), number(0.05)
+NARROWER_M = number(0.025)
+STEP_UP_M = number(0.05)
 """An edge so much higher than what goes over it does not stop it."""
+
+# Of what is above, what every step needs, as NumPy takes it fastest.
+ZERO, HALF, PLATFORM_REACH = number(0.0), number(AGENT_HALF_M), number(PLATFORM_HALF_M)
+GOAL_X, GOAL_Z, GOAL_REACH = number(GOAL_CENTRE[X]), number(GOAL_CENTRE[Z]), number(GOAL_HALF[X])
+BLOCK_STEP_M = number(BLOCK_HIGH_M - 0.05)
+STEP, AGENT_KEPT = number(STEP_S), number(1.0 - AGENT_DRAG * STEP_S)
 
 RAYS = RaySensor(per_side=3, max_degrees=90.0, length=20.0, n_tags=3)
 RAY_RADIUS_M = 0.5
@@ -134,20 +140,26 @@ class _OverWalls(World):
         self.bodies.position[:, WALL] = np.reshape(WALL_CENTRE, (2, 1))
         self.height = np.zeros(n)
         self.climb = np.zeros(n)
-        # Of platform, block and wall: heights of their tops, and the same where they are below an
-        # agent's feet or below its centre, else -infinity.
+        # Of platform, block and wall: where they are, heights of their tops, whether agents have
+        # their feet over them, and whether their centres.
+        self._stands_at = np.zeros((2, 3, n))
+        self._stands_at[:, 0] = PLATFORM_AT
+        self._stands_at[:, 2] = np.reshape(WALL_CENTRE, (2, 1))
+        self._stand_halves = STAND_HALVES.repeat(n, axis=2)
         self._tops = np.tile([[PLATFORM_TOP_M], [BLOCK_HIGH_M], [0.0]], n)
-        self._below_feet = np.zeros((3, n))
-        self._below_centre = np.zeros((3, n))
+        self._feet_are_over = np.zeros((3, n), np.bool_)
+        self._centre_is_over = np.zeros((3, n), np.bool_)
         # Of what rays see, in the order of the tags.
         self._seen_low = np.tile([[0.0], [GOAL_LOW_M], [BLOCK_LOW_M]], n)
         self._seen_high = np.tile([[0.0], [GOAL_HIGH_M], [BLOCK_HIGH_M]], n)
+        self._platform_at = np.empty((2, 3, n))
+        self._platform_at[:] = PLATFORM_AT[:, None]
         self._gravity = np.zeros(n)
-        self._jump_from = np.zeros(n)
+        self._jump_to = np.zeros(n)  # heights
         self._jump_steps = np.zeros(n, np.intp)  # left of a jump
         self._forward = np.zeros(n)
         self._right = np.zeros(n)
-        self._turn = np.zeros((2, n))  # sine and cosine of that in a step
+        self._sine, self._cosine = np.zeros((2, n))  # of the turn in a step
         self._wants_to_jump = np.zeros(n, np.bool_)
         self._raised, self._level = (FrameStack(RAYS.spec(""), STACKED, n) for _ in range(2))
         self._places = FrameStack(PLACE, STACKED, n)
@@ -180,7 +192,9 @@ class _OverWalls(World):
         centre, half = (np.reshape(v, (2, 1)) for v in (BLOCK_START_CENTRE, BLOCK_START_HALF))
         bodies.position[:, BLOCK, agents] = centre + drawn[1:] * half
         bodies.velocity[:, :, agents] = 0.0
-        self._look_down(agents)
+        # Before and beside the block: nothing but the platform is below.
+        for is_over in (self._feet_are_over, self._centre_is_over):
+            is_over[:, agents] = [[True], [False], [False]]
         for frames in (self._raised, self._level, self._places):
             frames.clear(agents)
 
@@ -215,13 +229,12 @@ class _OverWalls(World):
         ahead, turn, aside, jump = action.discrete.T
         self._forward[agents] = np.where(aside == 0, FORWARD[ahead], 0.0)
         self._right[agents] = RIGHT[aside]
-        self._turn[:, agents] = TURN[:, turn]
+        self._sine[agents], self._cosine[agents] = TURN[0, turn], TURN[1, turn]
         self._wants_to_jump[agents] = jump == 1
 
     def act(self) -> None:
         """Turn, push and jump; time costs; see who or whose block is off the platform."""
         bodies = self.bodies
-        velocity, heading = bodies.velocity[:, AGENT], bodies.heading[:, AGENT]
         on_platform, on_block, on_wall = self._carries()
         is_braked = on_platform | on_wall
         is_on_ground = is_braked | on_block
@@ -229,24 +242,31 @@ class _OverWalls(World):
         if np.count_nonzero(begins):
             begins &= self._feels_ground()
             self._jump_steps[begins] = JUMP_STEPS
-            self._jump_from[begins] = self.height[begins]
+            self._jump_to[begins] = self.height[begins] + JUMP_HEIGHT_M
 
-        part = np.where(is_on_ground, 1.0, PUSH_IN_THE_AIR)
-        push = along(heading, self._forward * part, self._right * part)
-        heading[:] = turned(heading, *self._turn)
+        # Components are taken one by one, as those of one body lie together, but the two do not.
+        x, z = bodies.heading[X, AGENT], bodies.heading[Z, AGENT]
+        part = PUSH_BY_GROUND.take(is_on_ground)
+        push_x = (x * self._forward + z * self._right) * part
+        push_z = (z * self._forward - x * self._right) * part
+        sine, cosine = self._sine, self._cosine
+        x[:], z[:] = x * cosine + z * sine, z * cosine - x * sine
         jumps = self._jump_steps > 0
         if np.count_nonzero(jumps):
-            self._jump(jumps.nonzero()[0], push)
-        velocity += push * PUSH_M_S
-        self.climb -= np.where(jumps | is_on_ground, 0.0, FALLING_M_S2 * STEP_S)
+            self._jump(jumps.nonzero()[0], push_x, push_z)
+        v_x, v_z = bodies.velocity[X, AGENT], bodies.velocity[Z, AGENT]
+        v_x += push_x * PUSH_M_S
+        v_z += push_z * PUSH_M_S
+        self.climb[~(jumps | is_on_ground)] -= FALLING_M_S
         self._jump_steps -= 1
-        bodies.braking[AGENT] = FRICTION * self._gravity * is_braked
+        np.multiply(FRICTION * self._gravity, is_braked, out=bodies.braking[AGENT])
         is_carried = on_block & ~is_braked
         if np.count_nonzero(is_carried):
             self._drag_blocks(is_carried.nonzero()[0])
 
         self.reward -= 0.0005
-        is_off = np.abs(bodies.position[:, :WALL] - PLATFORM_AT[:, None]) > PLATFORM_HALF_M
+        # The wall never is.
+        is_off = np.abs(bodies.position - self._platform_at) > PLATFORM_REACH
         if np.count_nonzero(is_off):
             fallen = np.flatnonzero(is_off.any(axis=(0, 1)))
             self.reward[fallen] = -1.0
@@ -255,18 +275,18 @@ class _OverWalls(World):
     def physics(self) -> None:
         """Let agents and blocks move; see who is in the goal."""
         bodies = self.bodies
-        bottom = self.height - AGENT_HALF_M
-        bodies.is_solid[AGENT_ON_BLOCK] = bottom < BLOCK_HIGH_M - STEP_UP_M
-        bodies.is_solid[AGENT_ON_WALL] = bottom < self.wall_top - STEP_UP_M
+        bottom = self.height - HALF
+        np.less(bottom, BLOCK_STEP_M, out=bodies.is_solid[AGENT_ON_BLOCK])
+        np.less(bottom, self.wall_top - STEP_UP_M, out=bodies.is_solid[AGENT_ON_WALL])
         bodies.move()
-        self._look_down(ALL)
-        self.climb = (self.climb - self._gravity * STEP_S) * (1.0 - AGENT_DRAG * STEP_S)
-        self.height += self.climb * STEP_S
-        tops = self._below_feet
-        ground = np.where(tops < bottom + STEP_UP_M, tops, -np.inf).max(axis=0)
-        lands = self.height - AGENT_HALF_M < ground
-        np.copyto(self.height, ground + AGENT_HALF_M, where=lands)
-        np.copyto(self.climb, 0.0, where=lands)
+        self._look_down()
+        self.climb = (self.climb - self._gravity * STEP) * AGENT_KEPT
+        self.height += self.climb * STEP
+        is_below = self._feet_are_over & (self._tops < bottom + STEP_UP_M)
+        ground = np.maximum.reduce(np.where(is_below, self._tops, -np.inf))
+        lands = self.height - HALF < ground
+        self.height[lands] = (ground + HALF)[lands]
+        self.climb[lands] = 0.0
 
         arrived = self._in_goal()
         if arrived.size:
@@ -282,18 +302,19 @@ class _OverWalls(World):
         tops: Array = self._tops[WALL]
         return tops
 
-    def _jump(self, agents: NDArray[np.intp], push: Array) -> None:
-        """Move the velocity of these agents towards what a jump aims at."""
-        velocity = self.bodies.velocity[:, AGENT]
-        now, aim = np.empty((2, 3, len(agents)))
-        now[:2], now[2] = velocity.take(agents, axis=1), self.climb.take(agents)
-        rise = self._jump_from.take(agents) + JUMP_HEIGHT_M - self.height.take(agents)
-        aim[:2], aim[2] = push.take(agents, axis=1), rise
-        change = JUMP_SPEED_PER_M * aim - now
-        size = np.sqrt((change * change).sum(axis=0))
-        now += change * (JUMP_CHANGE_M_S / np.maximum(size, JUMP_CHANGE_M_S))
-        velocity[:, agents] = now[:2]
-        self.climb[agents] = now[2]
+    def _jump(self, agents: NDArray[np.intp], push_x: Array, push_z: Array) -> None:
+        """Move the velocity of these agents towards what a jump aims at; pushes are of all."""
+        v_x, v_z = self.bodies.velocity[X, AGENT], self.bodies.velocity[Z, AGENT]
+        now_x, now_z, climb = v_x[agents], v_z[agents], self.climb[agents]
+        rise = self._jump_to[agents] - self.height[agents]
+        change_x = push_x[agents] * JUMP_SPEED_PER_M - now_x
+        change_z = push_z[agents] * JUMP_SPEED_PER_M - now_z
+        change_y = rise * JUMP_SPEED_PER_M - climb
+        size = np.sqrt(change_x * change_x + change_z * change_z + change_y * change_y)
+        part = JUMP_CHANGE_M_S / np.maximum(size, JUMP_CHANGE_M_S)
+        v_x[agents] = now_x + change_x * part
+        v_z[agents] = now_z + change_z * part
+        self.climb[agents] = climb + change_y * part
 
     def _drag_blocks(self, agents: NDArray[np.intp]) -> None:
         """Let the blocks that these agents stand on go along with them."""
@@ -305,50 +326,43 @@ class _OverWalls(World):
         bodies.velocity[:, AGENT, agents] -= lost * (BLOCK_KG / (AGENT_KG + BLOCK_KG))
         bodies.velocity[:, BLOCK, agents] += lost * (AGENT_KG / (AGENT_KG + BLOCK_KG))
 
-    def _look_down(self, agents: Agents) -> None:
-        """Note what is below these agents' feet and centres."""
-        place, heading = (
-            array[:, :, agents] for array in (self.bodies.position, self.bodies.heading)
-        )
-        apart = np.empty((2, 3, place.shape[2]))
-        apart[:, 0] = place[:, AGENT] - PLATFORM_AT
-        np.subtract(place[:, AGENT, None], place[:, BLOCK:], out=apart[:, 1:])
-        beside = np.abs(apart, out=apart)
-        beside -= STAND_HALVES
-        # How far from its centre an agent can stand on something.
-        across, ahead = np.abs(heading[:, AGENT])
-        foot = (across + ahead) * AGENT_HALF_M - NARROWER_M
+    def _look_down(self) -> None:
+        """Note what is below the agents' feet and centres, after a move."""
+        position = self.bodies.position
+        self._stands_at[:, BLOCK] = position[:, BLOCK]
+        beside = np.abs(position[:, AGENT, None] - self._stands_at)
+        beside -= self._stand_halves
         farthest = np.maximum(beside[X], beside[Z])
-        tops = self._tops[:, agents]
-        self._below_feet[:, agents] = np.where(farthest < foot, tops, -np.inf)
-        self._below_centre[:, agents] = np.where(farthest < 0.0, tops, -np.inf)
+        # How far from its centre an agent can stand on something.
+        foot = self.bodies.reach[X, AGENT] - NARROWER_M
+        np.less(farthest, foot, out=self._feet_are_over)
+        np.less(farthest, ZERO, out=self._centre_is_over)
 
     def _carries(self) -> BoolArray:
         """Return (3, N) whether platform, block and wall are right below the agents."""
-        bottom = self.height - AGENT_HALF_M
-        above = bottom - self._below_feet
-        return (above > -STEP_UP_M) & (above < FEELER_BELOW_M)
+        above = self.height - HALF - self._tops
+        carries: BoolArray = (above > -STEP_UP_M) & (above < FEELER_BELOW_M)
+        return carries & self._feet_are_over
 
     def _feels_ground(self) -> BoolArray:
         """Return (N,) whether anything is a short way below the agents' centres."""
-        below = self.height - FEELER_BELOW_M - self._below_centre
-        is_felt: BoolArray = np.logical_or.reduce((below > 0.0) & (below <= FEELER_M))
+        below = self.height - FEELER_BELOW_M - self._tops
+        is_felt: BoolArray = np.logical_or.reduce(
+            (below > ZERO) & (below <= FEELER_M) & self._centre_is_over
+        )
         return is_felt
 
     def _in_goal(self) -> NDArray[np.intp]:
-        """Return the indices of the agents that reach into the goal."""
-        z = self.bodies.position[Z, AGENT]
-        is_near = z > GOAL_CENTRE[Z] - GOAL_HALF[Z] - 2.0 * AGENT_HALF_M
-        agents: NDArray[np.intp] = is_near.nonzero()[0]
-        if agents.size == 0:
-            return agents
-        apart = np.abs(self.bodies.position[:, AGENT, agents] - GOAL_AT)
-        reach = np.abs(self.bodies.heading[:, AGENT, agents]).sum(axis=0) * AGENT_HALF_M
-        is_beside = np.maximum(*(apart - np.reshape(GOAL_HALF, (2, 1)))) < reach
-        height = self.height[agents]
-        is_level = (height + AGENT_HALF_M > GOAL_LOW_M) & (height - AGENT_HALF_M < GOAL_HIGH_M)
-        arrived: NDArray[np.intp] = agents[is_beside & is_level]
-        return arrived
+        """Return the indices of the agents that reach into the goal, after a move."""
+        bodies = self.bodies
+        aside = np.abs(bodies.position[X, AGENT] - GOAL_X)
+        ahead = np.abs(bodies.position[Z, AGENT] - GOAL_Z)
+        is_inside = np.maximum(aside, ahead) - GOAL_REACH < bodies.reach[X, AGENT]
+        if np.count_nonzero(is_inside):
+            is_inside &= self.height + HALF > GOAL_LOW_M
+            is_inside &= self.height - HALF < GOAL_HIGH_M
+        agents: NDArray[np.intp] = is_inside.nonzero()[0]
+        return agents
 
     def render(self) -> NDArray[np.uint8]:
         """Draw every platform from above in a tile of its own, together about (720, 960, 3).
