@@ -1,7 +1,7 @@
 """Food Collector: gather good food, leave bad food, freeze the others."""
 
 from collections.abc import Mapping
-from itertools import combinations
+from itertools import combinations, permutations
 from typing import ClassVar
 
 import numpy as np
@@ -22,13 +22,12 @@ from mlagents_sim.planar import (
     Body,
     Rays,
     X,
-    along,
     dot,
     enter_boxes,
     gap_to_point,
     in_frame,
+    number,
     radius_at_edge,
-    turned,
 )
 from mlagents_sim.sensors import GridSensor, Marks, RaySensor
 from mlagents_sim.top_view import TopView
@@ -54,12 +53,16 @@ TOUCH_M = FOOD_RADIUS_M + 0.02
 FALL_STEPS = 34
 """Steps that a piece of food takes to drop from 3 m, of which nobody sees or eats it."""
 
-PUSH_M_S = 2.0
 TURN_RAD = np.radians(6.0)
-SHOOTING_PUSH, SHOOTING_SPEED = 0.5, 0.75
-FAST_M_S, FAST_SPEED = 5.0, 0.95
-"""Whoever is faster than the first loses speed by the second in every step."""
+PUSH_M_S = np.array([2.0, 1.0])
+"""Of who does not shoot and of who does."""
+SPEED_BY_SHOOTING = np.array([1.0, 0.75])
+"""Part of their speed that they keep in every step."""
+FAST_M2_S2 = number(5.0**2)
+SPEED_BY_FAST = np.array([1.0, 0.95])
+"""Whoever's squared speed is above the first keeps less."""
 LASER_M, LASER_RADIUS_M = 25.0, 2.0
+LASER, ZERO, DIAGONAL = number(LASER_M), number(0.0), number(np.sqrt(2.0))
 FROZEN_STEPS = 200
 
 STRAIGHT_AHEAD = np.array([[0.0], [1.0]])
@@ -106,8 +109,16 @@ class FoodCollector(World):
         self.is_shooting = np.zeros((self.n_members, n_areas), np.bool_)
         # Agents are numbered area by area; (M, areas) arrays have them in columns.
         self._area, self._member = np.divmod(np.arange(self.n_agents), self.n_members)
+        # Of each that may be hit and each that may shoot: where they are in (2, M, areas).
+        other, shooter = np.transpose(list(permutations(range(self.n_members), 2)))
+        by_axis = np.arange(2)[:, None, None] * self.n_members
+        self._other, self._shooter = (
+            ((who[:, None] + by_axis) * n_areas + np.arange(n_areas)).reshape(2, -1)
+            for who in (other, shooter)
+        )
         self._laser_m = np.zeros((self.n_members, n_areas))  # as drawn
-        self._push = np.zeros((2, self.n_members, n_areas))  # to the right, ahead
+        self._right = np.zeros((self.n_members, n_areas))  # parts of a push
+        self._ahead = np.zeros((self.n_members, n_areas))
         self._turn_rad = np.zeros((self.n_members, n_areas))
         self._shoots = np.zeros((self.n_members, n_areas), np.bool_)
 
@@ -144,7 +155,8 @@ class FoodCollector(World):
     ) -> None:
         """Note how these agents shall push and turn, in parts of the most, and whether to shoot."""
         area, member = self._area[agents], self._member[agents]
-        self._push[:, member, area] = right, ahead
+        self._right[member, area] = right
+        self._ahead[member, area] = ahead
         self._turn_rad[member, area] = -TURN_RAD * left_turn
         self._shoots[member, area] = shoot == 1
 
@@ -154,14 +166,21 @@ class FoodCollector(World):
         self.frozen = np.maximum(self.frozen - 1, 0)
         is_free = self.frozen == 0
         self.is_shooting = self._shoots & is_free
-        bodies.velocity *= np.where(self.is_shooting, SHOOTING_SPEED, 1.0)
-        is_fast = dot(bodies.velocity, bodies.velocity) > FAST_M_S**2
-        bodies.velocity *= np.where(is_fast, FAST_SPEED, 1.0)
-        strength = PUSH_M_S * is_free * np.where(self.is_shooting, SHOOTING_PUSH, 1.0)
-        right, ahead = self._push * strength
-        bodies.velocity += along(bodies.heading, ahead, right)
+        # Components are taken one by one, so that arrays are of one shape.
+        (v_x, v_z), (x, z) = bodies.velocity, bodies.heading
+        kept = SPEED_BY_SHOOTING.take(self.is_shooting)
+        v_x *= kept
+        v_z *= kept
+        kept = SPEED_BY_FAST.take(v_x * v_x + v_z * v_z > FAST_M2_S2)
+        v_x *= kept
+        v_z *= kept
+        strength = PUSH_M_S.take(self.is_shooting) * is_free
+        right, ahead = self._right * strength, self._ahead * strength
+        v_x += x * ahead + z * right
+        v_z += z * ahead - x * right
         angle = self._turn_rad * is_free
-        bodies.heading = turned(bodies.heading, np.sin(angle), np.cos(angle))
+        sine, cosine = np.sin(angle), np.cos(angle)
+        x[:], z[:] = x * cosine + z * sine, z * cosine - x * sine
         if np.count_nonzero(self.is_shooting):
             self._shoot()
 
@@ -171,8 +190,7 @@ class FoodCollector(World):
         bodies.move()
         self.falling = np.maximum(self.falling - 1, 0)
         apart = np.abs(self.food[:, None] - bodies.position[:, :, None])
-        reach = bodies.extent()[:, :, None] + TOUCH_M
-        right, ahead = apart < reach
+        right, ahead = apart < (bodies.reach + TOUCH_M)[:, :, None]
         is_near = right & ahead & (self.falling == 0)  # (agents, foods, areas)
         if not np.count_nonzero(is_near):
             return
@@ -192,15 +210,19 @@ class FoodCollector(World):
     def _shoot(self) -> None:
         """Freeze whoever is hit first by a laser, unless frozen already."""
         bodies = self.bodies
-        # (agents that may be hit, agents that shoot, areas)
-        apart = bodies.position[:, :, None] - bodies.position[:, None]
-        right, ahead = in_frame(bodies.heading[:, None], apart)
-        reach = LASER_RADIUS_M + np.sqrt(2.0) * bodies.half[X][:, None]
-        is_near = (np.abs(right) < reach) & (ahead > 0.0) & (ahead < LASER_M + reach)
-        is_near &= self.is_shooting
-        if not np.count_nonzero(is_near):
+        # (agents that may be hit and agents that shoot, areas), all pairs in a row
+        place = bodies.position.reshape(-1)
+        heading = bodies.heading.reshape(-1)[self._shooter]
+        right, ahead = in_frame(heading, place[self._other] - place[self._shooter])
+        reach = bodies.half.reshape(-1)[self._other[X]] * DIAGONAL + LASER_RADIUS_M
+        is_near = (np.abs(right) < reach) & (ahead > ZERO) & (ahead < reach + LASER)
+        is_near &= self.is_shooting.reshape(-1)[self._shooter[X]]
+        (near,) = is_near.nonzero()
+        if near.size == 0:
             return
-        other, member, area = is_near.nonzero()
+        n_areas = self.is_shooting.shape[1]
+        other, area = np.divmod(self._other[X, near], n_areas)
+        member = self._shooter[X, near] // n_areas
         # One sphere for each agent that a shot may hit, seen from that agent.
         position, heading = bodies.position[:, member, area], bodies.heading[:, member, area]
         other_heading = bodies.heading[:, other, area]
