@@ -14,6 +14,7 @@ from mlagents_envs.base_env import (
     FloatArray,
     ObservationSpec,
 )
+from mlagents_sim.planar import number
 from mlagents_sim.world import Agents, World
 
 Array = NDArray[np.float64]
@@ -45,6 +46,14 @@ MAX_PUSH_OUT_M_S = 10.0
 """Fastest way out of an overlap."""
 
 NOBODY = np.zeros(0, np.intp)
+
+# Of what is above, what every step needs.
+ZERO, ONE, STEP = number(0.0), number(1.0), number(STEP_S)
+LIMIT, EDGE = number(TURN_LIMIT), number(HALF_EDGE_M)
+TOUCH, PUSH_OUT = number(CONTACT_OFFSET_M), number(MAX_PUSH_OUT_M_S)
+CLOSING_PER_S, RUB = number(-CORRECTION / STEP_S), number(FRICTION)
+SPIN_KEPT, MAX_SPIN = number(1.0 - ANGULAR_DRAG * STEP_S), number(MAX_SPIN_RAD_S)
+TINY = number(1e-12)
 
 X, Y, Z, W = range(4)
 POSITION, VELOCITY, SPIN = range(3)
@@ -110,14 +119,15 @@ class Ball3D(World):
         half_tilts = drawn[:2] * (START_TILT_RAD / 2)
         (sin_x, sin_z), (cos_x, cos_z) = np.sin(half_tilts), np.cos(half_tilts)
         # About the cube's x axis, then about its z axis.
-        self.cube[X, agents] = sin_x * cos_z
-        self.cube[Y, agents] = -sin_x * sin_z
-        self.cube[Z, agents] = cos_x * sin_z
-        self.cube[W, agents] = cos_x * cos_z
+        x, y, z, w = self.cube
+        x[agents] = sin_x * cos_z
+        y[agents] = -sin_x * sin_z
+        z[agents] = cos_x * sin_z
+        w[agents] = cos_x * cos_z
 
-        position, velocity, _ = self.ball
-        position[X, agents], position[Z, agents] = drawn[2:] * START_OFFSET_M
-        position[Y, agents] = START_HEIGHT_M
+        (x, y, z), velocity, _ = self.ball
+        x[agents], z[agents] = drawn[2:] * START_OFFSET_M
+        y[agents] = START_HEIGHT_M
         velocity[:, agents] = 0.0
         self.size_balls(agents)
         self._gain_of_fall[agents] = self.parameters.draw("gravity", n) * STEP_S
@@ -164,37 +174,37 @@ class Ball3D(World):
         """Let the balls fly, or press, rub and roll on their cubes."""
         position, velocity, spin = self.ball
         velocity[Y] -= self._gain_of_fall
-        spin *= 1.0 - ANGULAR_DRAG * STEP_S
+        spin *= SPIN_KEPT
 
         frame = rotation_matrix(self.cube)
         local = np.einsum("krn,rcn->kcn", self.ball, frame)
         gap = local[POSITION, Y] - self._reach
-        beyond = np.abs(local[POSITION, X : Z + 1 : 2]) > HALF_EDGE_M
+        beyond = np.abs(local[POSITION, X : Z + 1 : 2]) > EDGE
         if np.count_nonzero(beyond):
             self._turn_to_edges(beyond.any(axis=0).nonzero()[0], frame, local, gap)
 
-        touching = gap < CONTACT_OFFSET_M
+        touching = gap < TOUCH
         if not np.count_nonzero(touching):
-            position += velocity * STEP_S
+            position += velocity * STEP
             return
         self._touch(local, gap, touching)
         moved = np.einsum("kcn,rcn->krn", local, frame)
-        position += moved[POSITION] * STEP_S
+        position += moved[POSITION] * STEP
         self.ball[VELOCITY:] = moved[VELOCITY:]
         if np.vdot(spin, spin) > MAX_SPIN_RAD_S**2:  # all together; then perhaps one of them
             speed = np.sqrt(np.einsum("cn,cn->n", spin, spin))
-            spin *= MAX_SPIN_RAD_S / np.maximum(speed, MAX_SPIN_RAD_S)
+            spin *= MAX_SPIN / np.maximum(speed, MAX_SPIN)
 
     def _turn_cubes(self) -> None:
-        for axis, way, cosine, sine in zip((Z, X), *self._turns, strict=True):
+        for (axis, pairs), way, cosine, sine in zip(TURNS, *self._turns, strict=True):
             cube = self.cube
-            is_stopped = cube[axis] * way >= TURN_LIMIT
-            turned = TIMES_UNIT[axis] @ cube
-            turned *= sine
-            turned += cube * cosine
+            is_stopped = cube[axis] * way >= LIMIT
             if np.count_nonzero(is_stopped):
-                (stopped,) = is_stopped.nonzero()
-                turned[:, stopped] = cube.take(stopped, axis=1)
+                cosine, sine = np.where(is_stopped, ONE, cosine), np.where(is_stopped, ZERO, sine)
+            turned = np.empty_like(cube)
+            for first, second in pairs:
+                np.add(cube[first] * cosine, cube[second] * sine, out=turned[first])
+                np.subtract(cube[second] * cosine, cube[first] * sine, out=turned[second])
             self.cube = turned
 
     def _turn_to_edges(
@@ -209,12 +219,12 @@ class Ball3D(World):
             gap: (N,) between the surfaces.
         """
         centre = local[POSITION].take(over, axis=1)
-        nearest = np.minimum(np.maximum(centre, -HALF_EDGE_M), HALF_EDGE_M)
+        nearest = np.minimum(np.maximum(centre, -EDGE), EDGE)
         arm = centre - nearest
         distance = np.sqrt(np.einsum("rn,rn->n", arm, arm))
         gap_there = distance - self._radius[over]
         gap[over] = gap_there
-        near = gap_there < CONTACT_OFFSET_M
+        near = gap_there < TOUCH
         if np.count_nonzero(near):
             over = over[near]
             edge = frame_along(arm[:, near] / distance[near])
@@ -238,15 +248,15 @@ class Ball3D(World):
             touching: (N,) which of them touch.
         """
         (motion_x, motion_y, motion_z), (v_x, v_y, v_z), (spin_x, _, spin_z) = local
-        closing = np.minimum(gap * (-CORRECTION / STEP_S), MAX_PUSH_OUT_M_S)
-        push = np.maximum(closing - v_y, 0.0)
+        closing = np.minimum(gap * CLOSING_PER_S, PUSH_OUT)
+        push = np.maximum(closing - v_y, ZERO)
         push *= touching
-        lasting_push = np.minimum(push, np.maximum(-v_y, 0.0))
+        lasting_push = np.minimum(push, np.maximum(-v_y, ZERO))
 
         lever = gap + self._radius
         slip_x = v_x + lever * spin_z
         slip_z = v_z - lever * spin_x
-        friction = FRICTION / (np.sqrt(slip_x * slip_x + slip_z * slip_z) + 1e-12)
+        friction = RUB / (np.sqrt(slip_x * slip_x + slip_z * slip_z) + TINY)
         rolling = self._inertia / (self._inertia + lever * lever)
 
         brake = np.minimum(rolling, friction * push)
@@ -293,6 +303,11 @@ body by an angle a makes q to q cos(a/2) + (q times unit) sin(a/2)."""
 UNIT_TIMES = TIMES_UNIT * np.array([[-1, -1, -1, 1]] * 3 + [[1, 1, 1, 1]])
 """`UNIT_TIMES[axis] @ q` is the unit quaternion of an axis times q."""
 
+TURNS = ((Z, ((X, Y), (Z, W))), (X, ((X, W), (Y, Z))))
+"""The axes about which cubes turn, and the pairs of components that a turn mixes: of half an angle
+a, it makes the first of a pair `first cos(a) + second sin(a)`, the second `second cos(a) - first
+sin(a)`; so says `TIMES_UNIT`."""
+
 # The matrix R of q turns the axis c into q c q*, whose component along the axis r is the scalar
 # product of r q and q c: a sum over the products of two components of q.
 _ROTATION = np.einsum("rki,ckj->rcij", UNIT_TIMES, TIMES_UNIT).reshape(9, 16)
@@ -312,13 +327,11 @@ def frame_along(normal: Array) -> Array:
     """
     x, y, z = normal
     bend = -1.0 / (1.0 + y)
-    return np.array(
-        [
-            [1.0 + bend * x * x, x, bend * x * z],
-            [-x, y, -z],
-            [bend * x * z, z, 1.0 + bend * z * z],
-        ]
-    )
+    frame = np.empty((3, *normal.shape))
+    frame[X, X], frame[X, Y], frame[X, Z] = 1.0 + bend * x * x, x, bend * x * z
+    frame[Y, X], frame[Y, Y], frame[Y, Z] = -x, y, -z
+    frame[Z, X], frame[Z, Y], frame[Z, Z] = frame[X, Z], z, 1.0 + bend * z * z
+    return frame
 
 
 # The picture: one ray per pixel, in metres and the axes of the world.
