@@ -115,13 +115,20 @@ def polygon(camera: Camera, corners: Array) -> Runs:
     # Not where all corners are more than a pixel beyond the same side of the picture.
     is_seen &= ~((u < -w).all(axis=0) | (u > camera.width * w).all(axis=0))
     is_seen &= ~((v < -w).all(axis=0) | (v > camera.height * w).all(axis=0))
-    a, b, c = edge[:, :, is_seen, None]  # each (K, S, 1)
-    row = np.arange(camera.height)
+    v, w = v[:, is_seen], w[:, is_seen]
     with np.errstate(divide="ignore", invalid="ignore"):
-        crossing = -(b * row + c) / (a + 0.0)  # (K, S, H); + 0.0 as -0.0 has the wrong sign
+        height = v / w
+        top, bottom = height.min(axis=0), height.max(axis=0)
+        # What reaches behind the eye may be in all rows.
+        is_before = (w > 0.0).all(axis=0)
+        shape, row = _rows(
+            camera, np.where(is_before, top, -np.inf), np.where(is_before, bottom, np.inf)
+        )
+        a, b, c = edge[:, :, is_seen].take(shape, axis=2)  # each (K, L)
+        crossing = -(b * row + c) / (a + 0.0)  # + 0.0 as -0.0 has the wrong sign
     first = np.fmax.reduce(np.where(a >= 0.0, crossing, -np.inf))
     last = np.fmin.reduce(np.where(a < 0.0, crossing, np.inf))
-    return _runs(camera, is_seen, first, last)
+    return _runs(camera, is_seen, shape, row, first, last)
 
 
 def sphere(camera: Camera, centre: Array, radius: Array) -> Runs:
@@ -138,28 +145,71 @@ def sphere(camera: Camera, centre: Array, radius: Array) -> Runs:
     linear = camera.matrix[:, :3]
     spread = radius**2 * np.einsum("rkn,ckn->rcn", linear, linear)[:, :, None]
     is_seen = (point[2] > 0.0) & (point[2] ** 2 > spread[2, 2])  # before the eye
-    dual = (point[:, None] * point - spread)[:, :, is_seen, None]
-    (p, q, r), (_, s, t), (_, _, u) = dual  # each (S, 1)
+    dual = (point[:, None] * point - spread)[:, :, is_seen]
+    (p, q, r), (_, s, t), (_, _, u) = dual  # each (S,)
+    # The level lines among them.
+    middle, reach = t / u, np.sqrt(np.maximum(t * t - s * u, 0.0)) / u
+    shape, row = _rows(camera, middle - reach, middle + reach)
     # The adjugate of the symmetric matrix, which is its inverse but for a factor.
     a, b, d = s * u - t * t, r * t - q * u, q * t - r * s
     c, e, f = p * u - r * r, q * r - p * t, p * s - q * q
     # In a row, A column^2 + 2 B column + C >= 0, where A < 0.
-    row = np.arange(camera.height)
+    a, b, c, d, e, f = np.array([a, b, c, d, e, f]).take(shape, axis=1)
     half = b * row + d
     square = half**2 - a * (c * row**2 + 2.0 * e * row + f)
     root = np.sqrt(np.maximum(square, 0.0))
     first, last = (root - half) / a, np.where(square >= 0.0, (-root - half) / a, -1.0)
-    return _runs(camera, is_seen, first, last)
+    return _runs(camera, is_seen, shape, row, first, last)
 
 
-def _runs(camera: Camera, is_seen: NDArray[np.bool_], first: Array, last: Array) -> Runs:
-    """Round and cut to the picture what lies between two columns, (S, H), of the (F, N) seen."""
+def _rows(camera: Camera, top: Array, bottom: Array) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return (L,) the shapes, of S, and the rows in which they may be, which is few of all rows.
+
+    Args:
+        camera: Which sees them.
+        top: (S,) row, not rounded, above which they are not; one more is looked at.
+        bottom: (S,) likewise below.
+    """
+    first = np.minimum(np.maximum(np.ceil(top) - 1.0, 0.0), camera.height)
+    end = np.maximum(np.minimum(np.floor(bottom) + 2.0, camera.height), first)
+    length = (end - first).astype(np.intp)
+    return np.arange(len(length)).repeat(length), _ranges(first.astype(np.intp), length)
+
+
+def _ranges(start: NDArray[np.intp], length: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Return the numbers from each start on, so many of each, in a row."""
+    end = length.cumsum()
+    numbers: NDArray[np.intp] = (start - end + length).repeat(length)
+    numbers += np.arange(len(numbers))
+    return numbers
+
+
+def _runs(
+    camera: Camera,
+    is_seen: NDArray[np.bool_],
+    shape: NDArray[np.intp],
+    row: NDArray[np.intp],
+    first: Array,
+    last: Array,
+) -> Runs:
+    """Round and cut to the picture what lies between two columns in rows of the (F, N) seen.
+
+    Args:
+        camera: Which sees them.
+        is_seen: (F, N), of S shapes.
+        shape: (L,) indices of those.
+        row: (L,).
+        first: (L,) columns, not rounded.
+        last: (L,) likewise.
+    """
     begin = np.minimum(np.maximum(np.ceil(first), 0.0), camera.width)
     end = np.minimum(np.floor(last) + 1.0, camera.width)
     is_filled = begin < end
+    (seen,) = is_seen.reshape(-1).nonzero()
+    at = seen[shape] * camera.height + row
     runs = Runs(*np.zeros((2, *is_seen.shape, camera.height), np.int16))
-    runs.first[is_seen] = begin * is_filled
-    runs.end[is_seen] = end * is_filled
+    runs.first.reshape(-1)[at] = begin * is_filled
+    runs.end.reshape(-1)[at] = end * is_filled
     return runs
 
 
@@ -217,9 +267,8 @@ def paint(
     start = (image * (3 * n_rows) + row) * width + runs.first.reshape(-1)[run]
     # The pixels of all runs in a row; of several colours of a pixel, the last one stays.
     length = length[run].astype(np.intp)
-    end = length.cumsum()
-    pixel = (start - end + length).repeat(length) + np.arange(end[-1])
-    colours = np.broadcast_to(colours, (*runs.first.shape[:2], 3)).reshape(-1, 3)[shape]
+    pixel = _ranges(start, length)
+    colours = np.broadcast_to(colours, (*runs.first.shape[:2], 3)).reshape(-1, 3)
     for channel in range(3):
-        images.reshape(-1)[pixel] = colours[:, channel].repeat(length)
+        images.reshape(-1)[pixel] = colours[:, channel].take(shape).repeat(length)
         pixel += n_rows * width

@@ -143,7 +143,7 @@ class VisualFoodCollector(FoodCollector):
         corners = bottom.take(WALL_CORNERS, axis=1)  # (3, 4, walls, n)
         corners[1, 1:3] += WALL_HEIGHT_M
         return Faces(
-            np.tile(np.arange(n), 4),
+            np.arange(4 * n) % n,
             corners.reshape(3, 4, 4 * n),
             np.repeat(WALL[None], 4 * n, axis=0),
             np.full(4 * n, np.inf),
@@ -176,10 +176,10 @@ class VisualFoodCollector(FoodCollector):
         colour = np.where(self.frozen[other, area, None] > 0, FROZEN, AGENT)
         distance = np.sqrt((centre * centre).sum(axis=0))
         return Faces(
-            np.tile(agent, 6),
+            np.concatenate([agent] * 6),
             corners.reshape(3, 4, -1),
-            np.tile(colour, (6, 1)),
-            np.tile(distance, 6),
+            np.concatenate([colour] * 6),
+            np.concatenate([distance] * 6),
         )
 
 
