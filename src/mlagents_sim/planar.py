@@ -659,6 +659,6 @@ def radius_at_edge(radius: float, height: ArrayLike) -> Array:
     Above by more than its radius, or exactly that, it is as thin as a line: it passes over, or
     just grazes; who asks must know which.
     """
-    above = np.minimum(np.maximum(height, 0.0), radius)
-    result: Array = np.sqrt(radius**2 - above**2)
+    above = np.minimum(np.maximum(height, _ZERO), radius)
+    result: Array = np.sqrt(radius**2 - above * above)
     return result

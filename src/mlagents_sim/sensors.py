@@ -184,12 +184,11 @@ class GridSensor:
         # The nearest is written last, and stays.
         order = np.argsort(-np.concatenate([m.distance for m in marks]), kind="stable")
         n_cells = self._n_cells**2
-        nearest = np.full(n_agents * n_cells, -1, np.int8)
+        nearest = np.empty(n_agents * n_cells, np.int8)  # only read where it is written
         nearest[cell[order]] = tag[order]
-        (marked,) = (nearest >= 0).nonzero()
-        agent, at = np.divmod(marked, n_cells)
+        agent, at = np.divmod(cell, n_cells)
         seen = np.zeros((n_agents, *self._shape), np.float32)
-        seen.reshape(-1)[(agent * self._n_tags + nearest[marked]) * n_cells + at] = 1.0
+        seen.reshape(-1)[(agent * self._n_tags + nearest[cell]) * n_cells + at] = 1.0
         return seen
 
     def _around(self, place: Array, reach: Array) -> tuple[Indices, Array]:

@@ -20,6 +20,7 @@ from mlagents_sim.planar import (
     Array,
     Bodies,
     Body,
+    Mask,
     Rays,
     X,
     dot,
@@ -116,6 +117,9 @@ class FoodCollector(World):
             ((who[:, None] + by_axis) * n_areas + np.arange(n_areas)).reshape(2, -1)
             for who in (other, shooter)
         )
+        # Of each agent and each piece of food in its area: where the agent is in (M, areas).
+        floors = np.arange(FOODS * n_areas) % n_areas
+        self._eater = np.arange(self.n_members)[:, None] * n_areas + floors
         self._laser_m = np.zeros((self.n_members, n_areas))  # as drawn
         self._right = np.zeros((self.n_members, n_areas))  # parts of a push
         self._ahead = np.zeros((self.n_members, n_areas))
@@ -189,12 +193,15 @@ class FoodCollector(World):
         bodies = self.bodies
         bodies.move()
         self.falling = np.maximum(self.falling - 1, 0)
-        apart = np.abs(self.food[:, None] - bodies.position[:, :, None])
-        right, ahead = apart < (bodies.reach + TOUCH_M)[:, :, None]
-        is_near = right & ahead & (self.falling == 0)  # (agents, foods, areas)
-        if not np.count_nonzero(is_near):
+        # (agents, foods and areas): areas may be few, and NumPy is slow along a short last axis.
+        is_near: Mask = self.falling.reshape(-1) == 0
+        for foods, place, reach in zip(self.food, bodies.position, bodies.reach, strict=True):
+            apart = np.abs(foods.reshape(-1) - place.reshape(-1)[self._eater])
+            is_near = is_near & (apart < (reach + TOUCH_M).reshape(-1)[self._eater])
+        member, food = is_near.nonzero()
+        if member.size == 0:
             return
-        member, food, area = is_near.nonzero()
+        food, area = np.divmod(food, bodies.position.shape[2])
         gap = gap_to_point(
             bodies.position[:, member, area],
             bodies.heading[:, member, area],

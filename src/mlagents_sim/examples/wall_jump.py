@@ -71,8 +71,12 @@ STAND_HALVES = np.transpose([[PLATFORM_HALF_M] * 2, BLOCK_HALF, WALL_HALF])[...,
 AGENT_HALF_M = 0.5
 AGENT_KG, BLOCK_KG = 25.0, 10.0
 AGENT_DRAG = 2.0
-START_X_M, START_Y_M, START_Z_M = 9.0, 1.0, -12.0
-BLOCK_START_CENTRE, BLOCK_START_HALF = (0.0, -6.27), (8.1, 3.5)
+START_Y_M = 1.0
+START_CENTRES = np.array([[[0.0], [0.0]], [[-12.0], [-6.27]]])
+"""Of agent and block, in x and in z."""
+START_HALVES = np.array([[[9.0], [8.1]], [[0.0], [3.5]]])
+IS_OVER_AT_START = np.array([[True], [False], [False]])
+"""Agents begin over the platform, and never so far ahead that they are over the block."""
 
 # How the ground is felt for: from a little below the agent's centre, in one line downward; and by
 # a box a little below the agent, slightly narrower than it.
@@ -147,14 +151,15 @@ class _OverWalls(World):
         self._stands_at[:, 2] = np.reshape(WALL_CENTRE, (2, 1))
         self._stand_halves = STAND_HALVES.repeat(n, axis=2)
         self._tops = np.tile([[PLATFORM_TOP_M], [BLOCK_HIGH_M], [0.0]], n)
-        self._feet_are_over = np.zeros((3, n), np.bool_)
-        self._centre_is_over = np.zeros((3, n), np.bool_)
+        self._is_over = np.zeros((2, 3, n), np.bool_)
+        self._feet_are_over, self._centre_is_over = self._is_over
         # Of what rays see, in the order of the tags.
         self._seen_low = np.tile([[0.0], [GOAL_LOW_M], [BLOCK_LOW_M]], n)
         self._seen_high = np.tile([[0.0], [GOAL_HIGH_M], [BLOCK_HIGH_M]], n)
         self._platform_at = np.empty((2, 3, n))
         self._platform_at[:] = PLATFORM_AT[:, None]
-        self._gravity = np.zeros(n)
+        self._fall = np.zeros(n)  # speed by which gravity makes agents fall faster with a step
+        self._grip = np.zeros(n)  # most deceleration by friction, in m/s2
         self._jump_to = np.zeros(n)  # heights
         self._jump_steps = np.zeros(n, np.intp)  # left of a jump
         self._forward = np.zeros(n)
@@ -182,19 +187,16 @@ class _OverWalls(World):
         self._seen_high[WALL_TAG, agents] = wall_top
         self._seen_low[WALL_TAG, agents] = -wall_top
         bodies.is_solid[BLOCK_ON_WALL, agents] = wall_top > BLOCK_LOW_M
-        self._gravity[agents] = self.parameters.draw("gravity", n)
+        gravity = self.parameters.draw("gravity", n)
+        self._fall[agents] = gravity * STEP_S
+        self._grip[agents] = FRICTION * gravity
         self._jump_steps[agents] = 0
         drawn = self.rng.uniform(-1.0, 1.0, (3, n))
-        bodies.position[X, AGENT, agents] = drawn[0] * START_X_M
-        bodies.position[Z, AGENT, agents] = START_Z_M
+        bodies.position[:, :WALL, agents] = START_CENTRES + drawn[[[0, 1], [0, 2]]] * START_HALVES
+        bodies.velocity[:, :, agents] = 0.0
         self.height[agents] = START_Y_M
         self.climb[agents] = 0.0
-        centre, half = (np.reshape(v, (2, 1)) for v in (BLOCK_START_CENTRE, BLOCK_START_HALF))
-        bodies.position[:, BLOCK, agents] = centre + drawn[1:] * half
-        bodies.velocity[:, :, agents] = 0.0
-        # Before and beside the block: nothing but the platform is below.
-        for is_over in (self._feet_are_over, self._centre_is_over):
-            is_over[:, agents] = [[True], [False], [False]]
+        self._is_over[:, :, agents] = IS_OVER_AT_START
         for frames in (self._raised, self._level, self._places):
             frames.clear(agents)
 
@@ -259,7 +261,7 @@ class _OverWalls(World):
         v_z += push_z * PUSH_M_S
         self.climb[~(jumps | is_on_ground)] -= FALLING_M_S
         self._jump_steps -= 1
-        np.multiply(FRICTION * self._gravity, is_braked, out=bodies.braking[AGENT])
+        np.multiply(self._grip, is_braked, out=bodies.braking[AGENT])
         is_carried = on_block & ~is_braked
         if np.count_nonzero(is_carried):
             self._drag_blocks(is_carried.nonzero()[0])
@@ -280,7 +282,7 @@ class _OverWalls(World):
         np.less(bottom, self.wall_top - STEP_UP_M, out=bodies.is_solid[AGENT_ON_WALL])
         bodies.move()
         self._look_down()
-        self.climb = (self.climb - self._gravity * STEP) * AGENT_KEPT
+        self.climb = (self.climb - self._fall) * AGENT_KEPT
         self.height += self.climb * STEP
         is_below = self._feet_are_over & (self._tops < bottom + STEP_UP_M)
         ground = np.maximum.reduce(np.where(is_below, self._tops, -np.inf))
@@ -321,7 +323,7 @@ class _OverWalls(World):
         bodies = self.bodies
         # What friction takes off the slip in a step, or all of it.
         slip = bodies.velocity[:, AGENT, agents] - bodies.velocity[:, BLOCK, agents]
-        most = FRICTION * self._gravity[agents] * STEP_S * (1.0 + AGENT_KG / BLOCK_KG)
+        most = self._grip[agents] * STEP_S * (1.0 + AGENT_KG / BLOCK_KG)
         lost = slip * most / np.maximum(np.hypot(*slip), most)
         bodies.velocity[:, AGENT, agents] -= lost * (BLOCK_KG / (AGENT_KG + BLOCK_KG))
         bodies.velocity[:, BLOCK, agents] += lost * (AGENT_KG / (AGENT_KG + BLOCK_KG))
