@@ -44,9 +44,9 @@ ITERATIONS = 3
 """Times that all contacts of a step are settled, since settling one may upset another."""
 
 
-def number(value: float) -> Array:
+def number(value: ArrayLike) -> Array:
     """Return a number as NumPy takes it fastest, as an array of no dimension."""
-    return np.array(value)
+    return np.array(value, np.float64)
 
 
 _TINY = number(1e-30)
@@ -144,7 +144,7 @@ class Bodies:
         self.heading = np.zeros((2, *shape))
         self.heading[Z] = 1.0
         self.half = np.repeat(np.transpose([body.half for body in bodies])[..., None], n_areas, 2)
-        self.reach = self.half
+        self.reach = self.extent()
         self.drag = np.repeat(np.array([[body.drag] for body in bodies]), n_areas, 1)
         self.braking = np.repeat(np.array([[body.braking] for body in bodies]), n_areas, 1)
         self.is_solid = np.ones((len(pairs), n_areas), np.bool_)

@@ -198,9 +198,9 @@ class FoodCollector(World):
         for foods, place, reach in zip(self.food, bodies.position, bodies.reach, strict=True):
             apart = np.abs(foods.reshape(-1) - place.reshape(-1)[self._eater])
             is_near = is_near & (apart < (reach + TOUCH_M).reshape(-1)[self._eater])
-        member, food = is_near.nonzero()
-        if member.size == 0:
+        if not np.count_nonzero(is_near):
             return
+        member, food = is_near.nonzero()
         food, area = np.divmod(food, bodies.position.shape[2])
         gap = gap_to_point(
             bodies.position[:, member, area],

@@ -88,7 +88,7 @@ STEP_UP_M = number(0.05)
 # Of what is above, what every step needs, as NumPy takes it fastest.
 ZERO, HALF, PLATFORM_REACH = number(0.0), number(AGENT_HALF_M), number(PLATFORM_HALF_M)
 GOAL_X, GOAL_Z, GOAL_REACH = number(GOAL_CENTRE[X]), number(GOAL_CENTRE[Z]), number(GOAL_HALF[X])
-BLOCK_STEP_M = number(BLOCK_HIGH_M - 0.05)
+BLOCK_STEP_M = number(BLOCK_HIGH_M - STEP_UP_M)
 STEP, AGENT_KEPT = number(STEP_S), number(1.0 - AGENT_DRAG * STEP_S)
 
 RAYS = RaySensor(per_side=3, max_degrees=90.0, length=20.0, n_tags=3)
@@ -156,7 +156,7 @@ class _OverWalls(World):
         # Of what rays see, in the order of the tags.
         self._seen_low = np.tile([[0.0], [GOAL_LOW_M], [BLOCK_LOW_M]], n)
         self._seen_high = np.tile([[0.0], [GOAL_HIGH_M], [BLOCK_HIGH_M]], n)
-        self._platform_at = np.empty((2, 3, n))
+        self._platform_at = np.empty((2, 3, n))  # of the shape of the bodies' positions
         self._platform_at[:] = PLATFORM_AT[:, None]
         self._fall = np.zeros(n)  # speed by which gravity makes agents fall faster with a step
         self._grip = np.zeros(n)  # most deceleration by friction, in m/s2
@@ -267,7 +267,7 @@ class _OverWalls(World):
             self._drag_blocks(is_carried.nonzero()[0])
 
         self.reward -= 0.0005
-        # The wall never is.
+        # All bodies are looked at, as they lie together; the wall never is off.
         is_off = np.abs(bodies.position - self._platform_at) > PLATFORM_REACH
         if np.count_nonzero(is_off):
             fallen = np.flatnonzero(is_off.any(axis=(0, 1)))
