@@ -48,7 +48,7 @@ MAX_PUSH_OUT_M_S = 10.0
 NOBODY = np.zeros(0, np.intp)
 
 # Of what is above, what every step needs.
-ZERO, ONE, STEP = number(0.0), number(1.0), number(STEP_S)
+ZERO, STEP = number(0.0), number(STEP_S)
 LIMIT, EDGE = number(TURN_LIMIT), number(HALF_EDGE_M)
 TOUCH, PUSH_OUT = number(CONTACT_OFFSET_M), number(MAX_PUSH_OUT_M_S)
 CLOSING_PER_S, RUB = number(-CORRECTION / STEP_S), number(FRICTION)
@@ -196,15 +196,15 @@ class Ball3D(World):
             spin *= MAX_SPIN / np.maximum(speed, MAX_SPIN)
 
     def _turn_cubes(self) -> None:
-        for (axis, pairs), way, cosine, sine in zip(TURNS, *self._turns, strict=True):
+        for axis, way, cosine, sine in zip((Z, X), *self._turns, strict=True):
             cube = self.cube
             is_stopped = cube[axis] * way >= LIMIT
+            turned = TIMES_UNIT[axis] @ cube
+            turned *= sine
+            turned += cube * cosine
             if np.count_nonzero(is_stopped):
-                cosine, sine = np.where(is_stopped, ONE, cosine), np.where(is_stopped, ZERO, sine)
-            turned = np.empty_like(cube)
-            for first, second in pairs:
-                np.add(cube[first] * cosine, cube[second] * sine, out=turned[first])
-                np.subtract(cube[second] * cosine, cube[first] * sine, out=turned[second])
+                (stopped,) = is_stopped.nonzero()
+                turned[:, stopped] = cube.take(stopped, axis=1)
             self.cube = turned
 
     def _turn_to_edges(
@@ -302,11 +302,6 @@ body by an angle a makes q to q cos(a/2) + (q times unit) sin(a/2)."""
 
 UNIT_TIMES = TIMES_UNIT * np.array([[-1, -1, -1, 1]] * 3 + [[1, 1, 1, 1]])
 """`UNIT_TIMES[axis] @ q` is the unit quaternion of an axis times q."""
-
-TURNS = ((Z, ((X, Y), (Z, W))), (X, ((X, W), (Y, Z))))
-"""The axes about which cubes turn, and the pairs of components that a turn mixes: of half an angle
-a, it makes the first of a pair `first cos(a) + second sin(a)`, the second `second cos(a) - first
-sin(a)`; so says `TIMES_UNIT`."""
 
 # The matrix R of q turns the axis c into q c q*, whose component along the axis r is the scalar
 # product of r q and q c: a sum over the products of two components of q.
