@@ -71,9 +71,12 @@ def serve_several(
             session = stack.enter_context(contextlib.closing(_Session(client, make)))
             selector.register(client.fileno(), selectors.EVENT_READ, session)
         while selector.get_map():
-            for key in wait(selector, None):
-                if not key.data.advance():
+            ready = wait(selector, None)
+            # All speak at the same time, so that the trainer can decide for all at once.
+            for do in (_Session.listen, _Session.speak):
+                for key in [key for key in ready if not do(key.data)]:
                     selector.unregister(key.fd)
+                    ready.remove(key)
     logger.info("The trainer ended %s.", "the session" if len(makers) == 1 else "all sessions")
 
 
@@ -105,16 +108,27 @@ class _Session:
     def __init__(self, client: RpcClient, make: EnvironmentFactory) -> None:
         self._client = client
         self._talk = _talk(make)
-        client.send(next(self._talk))
+        self._unsaid: bytes | None = next(self._talk)
+        self.speak()
 
-    def advance(self) -> bool:
-        """Take in what the trainer said and answer it; return whether the session goes on."""
+    def listen(self) -> bool:
+        """Take in what the trainer said and do it; return whether the session goes on."""
         try:
             heard = self._client.poll()
             if heard is not None:
-                self._client.send(self._reply(heard))
+                self._unsaid = self._reply(heard)
         except (StopIteration, UnityCommunicatorStoppedException):
             return False  # the trainer ends the session: nobody is left to take leave of
+        return True
+
+    def speak(self) -> bool:
+        """Answer the trainer, if that is due; return whether the session goes on."""
+        message, self._unsaid = self._unsaid, None
+        try:
+            if message is not None:
+                self._client.send(message)
+        except UnityCommunicatorStoppedException:
+            return False
         return True
 
     def _reply(self, heard: bytes) -> bytes:

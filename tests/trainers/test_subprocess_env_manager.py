@@ -463,6 +463,24 @@ def telling(
         yield manager, players
 
 
+def test_who_answers_while_another_is_listened_to_is_reported_with_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with telling(timeout_s=60, n_players=2) as (manager, players):
+        for player in (0, 1):
+            manager.send(player, {})
+        players[1].tell(b".")
+
+        def also_the_other(*arguments: Any) -> list[selectors.SelectorKey]:
+            ready = wait(*arguments)
+            monkeypatch.setattr(subprocess_env_manager, "wait", wait)
+            players[0].tell(b".")
+            return ready
+
+        monkeypatch.setattr(subprocess_env_manager, "wait", also_the_other)
+        assert [report.player for report in manager.receive()] == [0, 1]
+
+
 def test_frames_that_are_no_answer_are_taken_in_and_the_wait_goes_on() -> None:
     with telling(timeout_s=60) as (manager, [player]):
         manager.send(0, {})
@@ -485,7 +503,8 @@ def test_a_player_that_speaks_out_of_turn_is_heard_in_its_turn(
         def spy(*arguments: Any) -> list[selectors.SelectorKey]:
             ready = wait(*arguments)
             woken_by.append([key.data.worker for key in ready])
-            busy.tell(b".")
+            if len(woken_by) == 1:
+                busy.tell(b".")
             return ready
 
         monkeypatch.setattr(subprocess_env_manager, "wait", spy)

@@ -402,26 +402,30 @@ class SubprocessEnvManager(EnvManager):
         """Take in what players say, and replace those that fail, until it is enough."""
         self._forgive_absence()
         while not is_enough():
-            ready = self._wait()
-            if None in ready:
-                self._replace_stopped()
-            now = time.monotonic()
-            for player in self._players:
-                if not player.owes_answer:
-                    if player in ready:  # out of turn: it will be listened to in its turn
-                        self._watch(player, ())
-                elif player in ready or player.deadline_s <= now:
-                    self._guard(player, self._advance)
+            deadlines_s = [player.deadline_s for player in self._players if player.owes_answer]
+            self._take_in(until_s=min(deadlines_s, default=None))
+        # Whoever has answered in the meantime is decided for together with the others.
+        self._take_in(until_s=0.0)
         self._left_at_s = time.monotonic()
 
-    def _wait(self) -> set[_Player | None]:
-        """Sleep until there is something to do; return for whom, None for the bell."""
-        deadlines_s = [player.deadline_s for player in self._players if player.owes_answer]
-        try:
-            ready = wait(self._selector, min(deadlines_s, default=None))
-        except TimeoutError:
-            return set()
-        return {key.data for key in ready}
+    def _take_in(self, *, until_s: float | None) -> None:
+        """Sleep until there is something to do, and do it.
+
+        Args:
+            until_s: When to wake up in any case; None is never, what is past is at once.
+        """
+        ready: set[_Player | None] = set()  # None for the bell
+        with contextlib.suppress(TimeoutError):
+            ready = {key.data for key in wait(self._selector, until_s)}
+        if None in ready:
+            self._replace_stopped()
+        now = time.monotonic()
+        for player in self._players:
+            if not player.owes_answer:
+                if player in ready:  # out of turn: it will be listened to in its turn
+                    self._watch(player, ())
+            elif player in ready or player.deadline_s <= now:
+                self._guard(player, self._advance)
 
     def _forgive_absence(self) -> None:
         """Move deadlines that passed while nobody listened, each once."""
