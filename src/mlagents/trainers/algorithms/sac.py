@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from mlagents.torch_utils import adam
 from mlagents.trainers.algorithms.behavioral_cloning import BehavioralCloning
 from mlagents.trainers.algorithms.plotting import means
 from mlagents.trainers.algorithms.reward_signals import (
@@ -186,10 +187,9 @@ class SAC:
         """The weights of `q` themselves, but out of reach of gradients."""
         self.losses: Callable[[Minibatch, Tensor], Losses] = self._losses
         self._critic_parameters = [*self.q.parameters(), *self.value.parameters()]
-        self.optimizer = torch.optim.Adam(
+        self.optimizer = adam(
             [*self.actor.parameters(), *self._critic_parameters, self.coefficients.log_alpha],
-            lr=self.settings.learning_rate,
-            fused=device.type in ("cpu", "cuda"),
+            self.settings.learning_rate,
         )
         self._respects_end = torch.tensor([s.respects_end for s in self.signals], device=device)
         self.signal_updates_due = 0.0
