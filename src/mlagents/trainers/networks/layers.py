@@ -7,10 +7,23 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from mlagents.trainers.networks.products import is_large, product
+
+
+class Linear(nn.Linear):
+    """A linear layer that multiplies in the fastest way there is."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., n_in) to (..., n_out)."""
+        weight = self.weight.t()
+        if x.dim() == 2 and is_large(x, weight):
+            return product(x, weight, self.bias)
+        return super().forward(x)
+
 
 def linear(n_in: int, n_out: int, *, gain: float = 1.0) -> nn.Linear:
     """Make a linear layer with weights N(0, gain² / n_in) and zero bias (arXiv:1502.01852)."""
-    layer = nn.Linear(n_in, n_out)
+    layer = Linear(n_in, n_out)
     nn.init.normal_(layer.weight, std=gain / math.sqrt(n_in))
     nn.init.zeros_(layer.bias)
     return layer

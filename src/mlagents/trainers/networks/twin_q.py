@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from mlagents.trainers.networks.body import ObservationEncoder
 from mlagents.trainers.networks.layers import GoalLayer, Memory, MixedPrecision, Sequences
+from mlagents.trainers.networks.products import is_large, product
 from mlagents.trainers.settings.behavior import NetworkSettings
 from mlagents_envs.base_env import BehaviorSpec
 
@@ -33,6 +34,9 @@ class StackedLinear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(2, B, n_in) to (2, B, n_out)."""
+        if is_large(x, self.weight):
+            both = zip(x, self.weight, self.bias.squeeze(1), strict=True)
+            return torch.stack([product(*of_one) for of_one in both])
         return torch.baddbmm(self.bias, x, self.weight)
 
 
