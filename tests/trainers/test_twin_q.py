@@ -83,6 +83,34 @@ def test_neither_learns_from_what_the_other_says(case: Case) -> None:
     assert all(gradient is None or not gradient.any() for gradient in second)
 
 
+@every_case
+def test_an_opinion_is_that_of_one_and_teaches_it_nothing(case: Case) -> None:
+    q = make(case)
+    obs, actions, sequences = inputs(case)
+    found = []
+    for as_opinion in (False, True):
+        seen = actions.clone().requires_grad_()
+        encoded = q.encode(obs).detach()
+        for i in range(2):
+            q.zero_grad()
+            value = (
+                q.opinion(i, encoded, seen, sequences)
+                if as_opinion
+                else q(encoded, seen, sequences)[i]
+            )
+            if as_opinion and not seen.shape[1]:
+                assert not value.requires_grad
+            else:
+                value.square().sum().backward()
+            assert not as_opinion or all(p.grad is None for p in q.parameters())
+            found.append((value.detach(), seen.grad))
+    half = len(found) // 2
+    for ours, theirs in zip(found[half:], found[:half], strict=True):
+        torch.testing.assert_close(ours[0], theirs[0], atol=1e-5, rtol=1e-4)
+        if actions.shape[1]:
+            torch.testing.assert_close(ours[1], theirs[1], atol=1e-4, rtol=1e-4)
+
+
 def test_a_detached_encoding_teaches_no_encoder() -> None:
     case = CASES["everything"]
     q = make(case)

@@ -183,8 +183,6 @@ class SAC:
         self.target_value = copy.deepcopy(self.value).requires_grad_(False)
         self.coefficients = EntropyCoefficients(spec.action_spec, self.settings.init_entcoef)
         self.coefficients.to(device)
-        self._fixed_q = {name: weight.detach() for name, weight in self.q.named_parameters()}
-        """The weights of `q` themselves, but out of reach of gradients."""
         self.losses: Callable[[Minibatch, Tensor], Losses] = self._losses
         self._critic_parameters = [*self.q.parameters(), *self.value.parameters()]
         self.optimizer = adam(
@@ -301,29 +299,31 @@ class SAC:
         actions, probabilities, entropy = self._act(encoding, batch)
 
         # Q of the actions taken, from which Q learns, and of those the policy would take, from
-        # which the policy does.
+        # which the policy does: by the first network alone.
         encoded = self.q.encode(obs)
         q = self.q(encoded, batch.continuous, batch.sequences)
         q_taken = q_of_choices(q, batch.discrete + self._branch_starts)  # (2, B, signals)
+        first, second = q.detach()
         if self.action_spec.continuous_size:
-            seen = encoded.detach(), actions, batch.sequences
-            q = torch.func.functional_call(self.q, self._fixed_q, seen)
-        else:
-            q = q.detach()
-        q_policy = expected_q(q, probabilities)  # (2, B, signals)
+            seen = encoded.detach()
+            first = self.q.opinion(0, seen, actions, batch.sequences)
+            with torch.no_grad():
+                second = self.q.opinion(1, seen, actions, batch.sequences)
+        q_policy = expected_q(first, probabilities)  # (B, signals)
         bonus = (log_alpha.detach().exp() * weight * entropy).sum(1)  # (B,)
 
         # Q[s, a] -> r + gamma * V_target[s'], V[s] -> min Q[s, a~] + alpha * entropy
         with torch.no_grad():
             goes_on = ~(batch.terminated.unsqueeze(1) & self._respects_end)
             q_target = rewards + self._gamma * self._next_values(batch, obs) * goes_on
-            value_target = q_policy.amin(0) + bonus.unsqueeze(1)
+            safer = torch.minimum(q_policy, expected_q(second, probabilities))
+            value_target = safer + bonus.unsqueeze(1)
         values = self.value(obs, batch.sequences)  # (B, signals)
         surplus = (entropy.detach() - self.coefficients.target).mean(0)
         return Losses(
-            policy=-(q_policy[0].mean(1) + bonus).mean(),
+            policy=-(q_policy.mean(1) + bonus).mean(),
             q=0.5 * (q_taken - q_target).square().mean((1, 2)),
-            value=0.5 * (values - value_target).square().mean(),
+            value=0.5 * nn.functional.mse_loss(values, value_target),
             entropy=(log_alpha * weight * surplus).sum(),
             estimate=values.detach().mean(0),
         )
@@ -445,12 +445,12 @@ def expected_q(q: Tensor, probabilities: list[Tensor]) -> Tensor:
     """Q of what a policy would take: the mean over branches of each one's expectation.
 
     Args:
-        q: (2, B, signals, sum of branches or 1).
+        q: (B, signals, sum of branches or 1).
         probabilities: Of every branch, (B, choices); there may be none.
 
     Returns:
-        (2, B, signals).
+        (B, signals).
     """
     if not probabilities:
-        return q.squeeze(3)
-    return (q * torch.cat(probabilities, dim=1).unsqueeze(1)).sum(3) / len(probabilities)
+        return q.squeeze(2)
+    return (q * torch.cat(probabilities, dim=1).unsqueeze(1)).sum(2) / len(probabilities)

@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -38,6 +38,10 @@ class StackedLinear(nn.Module):
             both = zip(x, self.weight, self.bias.squeeze(1), strict=True)
             return torch.stack([product(*of_one) for of_one in both])
         return torch.baddbmm(self.bias, x, self.weight)
+
+    def fixed(self, i: int, x: Tensor) -> Tensor:
+        """(B, n_in) to (B, n_out) by one of the two, whose weights gradients do not reach."""
+        return product(x, self.weight.detach()[i], self.bias.detach()[i, 0])
 
 
 class EncodedObservations(NamedTuple):
@@ -134,3 +138,42 @@ class TwinQ(MixedPrecision):
                 [memory(row, sequences) for memory, row in zip(self.memories, x, strict=True)]
             )
         return self.heads(x).view(2, -1, self.n_signals, self.n_outputs)
+
+    def opinion(
+        self,
+        i: int,
+        encoded: EncodedObservations,
+        continuous: Tensor,
+        sequences: Sequences | None = None,
+    ) -> Tensor:
+        """Value actions by one of the two as it is: gradients reach what comes in, not its weights.
+
+        Args:
+            i: 0 or 1.
+            encoded: From `encode`.
+            continuous: (B, A) as the environment is sent them.
+            sequences: How the steps follow each other, for networks with memory.
+
+        Returns:
+            (B, n_signals, sum of branches or 1).
+        """
+        with self.computing(continuous.device):
+            x = encoded.encoding[min(i, len(encoded.encoding) - 1)]
+            if continuous.shape[1]:
+                x = torch.cat((x, continuous), dim=1)
+            for layer in self.dense:
+                assert isinstance(layer, StackedLinear)
+                x = nn.functional.silu(layer.fixed(i, x))
+            if self.goal_layers is not None:
+                x = _fixed(self.goal_layers[i], x, encoded.goals[i])
+        x = self.computed(x)
+        if self.memories is not None:
+            x = _fixed(self.memories[i], x, sequences)
+        return self.heads.fixed(i, x).view(-1, self.n_signals, self.n_outputs)
+
+
+def _fixed(module: nn.Module, *inputs: Any) -> Tensor:
+    """Call a module whose weights are out of reach of gradients."""
+    weights = {name: weight.detach() for name, weight in module.named_parameters()}
+    output: Tensor = torch.func.functional_call(module, weights, inputs)
+    return output
