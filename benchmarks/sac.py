@@ -11,12 +11,13 @@ what came in. One step is
 
     actor, value network            2 x 3 F     forward and backward
     Q of what was done              2 x 3 F     two networks
-    Q of what the actor would do    2 x 2 F     not backward by the weights
+    Q of what the actor would do    2 x F + F   backward by the actions, through one network
     target                              F       only forward
 
-17 F in all; Stable-Baselines3 takes 18 F or a little more. `products` is how many steps per second
+16 F in all; Stable-Baselines3 takes 18 F or a little more. `products` is how many steps per second
 would leave no time for anything but these, at the rate of a product of two float32 matrices of the
-hidden layers' size: no way of writing the same arithmetic is faster, but lower precision is.
+hidden layers' size by the library that is the faster one here: no way of writing the same
+arithmetic is faster, but lower precision is.
 
     python benchmarks/sac.py [--rounds 5] [--compile]
 """
@@ -36,6 +37,7 @@ from mlagents.trainers.algorithms.acceleration import accelerate
 from mlagents.trainers.algorithms.sac import SAC
 from mlagents.trainers.data.replay import Replay
 from mlagents.trainers.data.segments import Segments
+from mlagents.trainers.networks.products import product
 from mlagents.trainers.settings.behavior import BehaviorSettings
 from mlagents.trainers.settings.run_options import TorchSettings
 from mlagents_envs.base_env import ActionSpec, BehaviorSpec, ObservationSpec
@@ -91,11 +93,15 @@ def main() -> None:
 def products(hidden_units: int, num_layers: int, batch_size: int) -> float:
     """Gradient steps per second of nothing but their matrix products, see above."""
     weights = N_OBSERVED * hidden_units + (num_layers - 1) * hidden_units**2
-    n_operations = 17 * 2 * batch_size * weights
+    n_operations = 16 * 2 * batch_size * weights
     rows, square = torch.ones(batch_size, hidden_units), torch.ones(hidden_units, hidden_units)
-    out = torch.empty_like(rows)
     n_products = max(10, int(2e9 / (2 * batch_size * hidden_units**2)))
-    taken_s = seconds(lambda n: [torch.mm(rows, square, out=out) for _ in range(n)], n_products)
+
+    def multiply(n: int) -> None:
+        for _ in range(n):
+            product(rows, square)
+
+    taken_s = seconds(multiply, n_products)
     rate = n_products * 2 * batch_size * hidden_units**2 / taken_s
     return rate / n_operations
 
