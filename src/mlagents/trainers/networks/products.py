@@ -1,8 +1,8 @@
 """Products of large matrices, on processors that oneDNN knows better than MKL.
 
-PyTorch multiplies float32 matrices with MKL, which keeps AVX-512 to Intel's processors. On others
-oneDNN, which comes with PyTorch too, takes less than half the time, once a product is large enough
-to be worth its longer call.
+PyTorch multiplies float32 matrices with MKL. On an AMD EPYC with AVX-512, oneDNN, which comes with
+PyTorch too, takes less than half of MKL's time, once a product is large enough to be worth its
+longer call.
 """
 
 from typing import Any
