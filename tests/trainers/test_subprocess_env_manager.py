@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -39,6 +40,7 @@ from mlagents_envs.exception import (
 from mlagents_envs.http2_socket import wait
 from mlagents_sim.examples.ball_3d import Ball3D
 from mlagents_sim.player import serve
+from survival import children
 from training_loop import make_trainer
 from troubled_environment import BEHAVIOR, TroubledEnvironment
 
@@ -104,6 +106,11 @@ def state(report: PlayerSteps) -> list[float]:
     return report.steps[BEHAVIOR][0].obs[0][0].tolist()
 
 
+def constant(value: float) -> Sampler:
+    parameters = ConstantParameters(value=value)
+    return Sampler(sampler_type="constant", sampler_parameters=parameters)
+
+
 def pid_of(player: int) -> int:
     return int(Path(f"pid-{player}").read_text())
 
@@ -160,15 +167,22 @@ def test_a_slow_player_does_not_hold_up_a_fast_one(trouble: Callable[[str], None
     assert sum(r.player == 0 for r in reports) > 10
 
 
-def test_a_world_plays_in_another_process_what_it_plays_in_this_one() -> None:
+@pytest.mark.parametrize("n_cores", [1, 2, 8])
+def test_a_world_plays_anywhere_what_it_plays_alone(
+    n_cores: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(environments, "n_cores", lambda: n_cores)
     rng = np.random.default_rng(3)
-    with managed("--num-areas", "2", env="3DBall") as several:
-        several.reset()
-        alone = [SimpleEnvManager(Ball3D(seed=7 + k, num_areas=2)) for k in range(2)]
-        for manager in alone:
+    with managed("--num-areas", "2", "--num-envs", "4", env="3DBall") as several:
+        alone = [SimpleEnvManager(Ball3D(seed=7 + k, num_areas=2)) for k in range(4)]
+        for manager in (several, *alone):
+            manager.set_parameters({"scale": constant(3.0)})
             manager.reset()
-        for _ in range(40):
+        reported: Counter[int] = Counter()
+        while min(reported[player] for player in range(4)) < 30:
             for there in several.receive():
+                reported[there.player] += 1
+                assert there.is_new == (reported[there.player] == 1)
                 here = alone[there.player].receive()[0]
                 for name, (decisions, terminals) in here.steps.items():
                     decisions_there, terminals_there = there.steps[name]
@@ -320,17 +334,13 @@ def test_a_player_that_dies_while_nobody_listens_is_noticed_when_it_is_answered(
 def test_parameters_reach_players_and_those_that_replace_them(
     trouble: Callable[[str], None],
 ) -> None:
-    def mass(value: float) -> dict[str, Sampler]:
-        parameters = ConstantParameters(value=value)
-        return {"mass": Sampler(sampler_type="constant", sampler_parameters=parameters)}
-
     trouble("1 exit 4")
     with managed() as manager:
-        manager.set_parameters(mass(2.0))
+        manager.set_parameters({"mass": constant(2.0)})
         manager.reset()
         first = manager.receive()
         assert [state(r)[1] for r in first] == [2.0, 2.0]
-        manager.set_parameters(mass(3.0))
+        manager.set_parameters({"mass": constant(3.0)})
         answer(manager, first)
         reports = play(manager, returns(1))
         assert {state(r)[1] for r in reports} == {3.0}
@@ -552,11 +562,11 @@ def test_nothing_is_left_when_it_is_closed() -> None:
 
 @pytest.fixture
 def two_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let what a factory makes share two processes, as worlds do where there are two cores."""
+    """Let what a factory makes share two processes, as worlds do where cores are few."""
 
-    def players(command: Sequence[str], *, n_players: int, n_processes: int) -> SimPlayers:
-        assert n_processes == n_players, "it may wait for something"
-        return SimPlayers(command, n_players=n_players, n_processes=2)
+    def players(command: Sequence[str], *, workers: range, n_processes: int) -> SimPlayers:
+        assert n_processes == len(workers), "it may wait for something"
+        return SimPlayers(command, workers=workers, n_processes=2)
 
     monkeypatch.setattr(environments, "SimPlayers", players)
 
@@ -618,15 +628,42 @@ def test_a_stopped_process_is_found_out_by_all_who_share_it() -> None:
         assert not is_alive(stopped)
 
 
-@pytest.mark.parametrize(("n_cores", "n_processes"), [(1, 1), (2, 2), (8, 3)])
-def test_worlds_share_as_many_processes_as_there_are_cores(
-    n_cores: int, n_processes: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("n_cores", "logs"),
+    [
+        (1, set()),
+        (2, {"Player-2-4.log"}),
+        (3, {"Player-0-1.log", "Player-2-3.log", "Player-4.log"}),
+        (8, {f"Player-{player}.log" for player in range(5)}),
+    ],
+)
+def test_worlds_take_as_many_processes_as_there_are_cores(
+    n_cores: int, logs: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(environments, "n_cores", lambda: n_cores)
-    with managed("--num-envs", "3", env="Basic") as manager:
+    with managed("--num-envs", "5", env="Basic") as manager:
         manager.reset()
-        play(manager, lambda reports: any(r.player == 2 and not r.is_new for r in reports))
-    assert len(list(Path("logs").glob("*.log"))) == n_processes
+        play(manager, lambda reports: any(r.player == 4 and not r.is_new for r in reports))
+    assert {path.name for path in Path("logs").iterdir()} == logs
+
+
+def test_players_in_this_process_go_on_while_a_killed_one_comes_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(environments, "n_cores", lambda: 2)
+    with managed("--num-envs", "2", env="Basic") as manager:
+        manager.reset()
+        play(manager, lambda reports: any(r.player == 1 and not r.is_new for r in reports))
+        (killed,) = children(os.getpid())
+        os.kill(killed, signal.SIGKILL)
+        reports = play(manager, returns(1))
+        of_mine = [r for r in reports if r.player == 0]
+        assert len(of_mine) > 10 and not any(r.is_new for r in of_mine)
+        assert len([r for r in reports if r.player == 1 and r.is_new]) == 1
+        play(manager, lambda reports: any(r.player == 1 and not r.is_new for r in reports))
+        manager.reset()
+        assert [(r.player, r.is_new) for r in manager.receive()] == [(0, True), (1, True)]
+    assert not children(os.getpid())
 
 
 def test_a_manager_that_never_started_can_be_closed() -> None:
@@ -656,7 +693,7 @@ def test_players_end_by_themselves_when_the_trainer_is_killed() -> None:
 def test_a_run_with_two_players(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(environments, "n_cores", lambda: 2)
+    monkeypatch.setattr(environments, "n_cores", lambda: 8)
     Path("basic.yaml").write_text(
         "behaviors: {Basic: {trainer_type: ppo, max_steps: 500, summary_freq: 250, "
         "hyperparameters: {batch_size: 32, buffer_size: 128}}}"

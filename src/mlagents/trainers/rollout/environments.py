@@ -9,6 +9,7 @@ from pathlib import Path
 from mlagents.trainers.data.demonstrations import demonstrated_spec
 from mlagents.trainers.exception import TrainerConfigError, UnityTrainerException
 from mlagents.trainers.rollout.env_manager import EnvManager
+from mlagents.trainers.rollout.mixed_env_manager import MixedEnvManager
 from mlagents.trainers.rollout.offline_env_manager import OfflineEnvManager
 from mlagents.trainers.rollout.sim_players import SimPlayers, n_cores
 from mlagents.trainers.rollout.simple_env_manager import SimpleEnvManager
@@ -45,8 +46,9 @@ def env_manager_maker(options: RunOptions, *, log_folder: Path) -> EnvManagerMak
     `module:function`, an executable, a registered name.
 
     A build is a process of its own in any case. Everything else runs in this process if it is the
-    only one; several are played by `python -m mlagents_sim`, each in a process of its own, or where
-    they only compute in as many processes as there are cores.
+    only one; several are played by `python -m mlagents_sim`, each in a process of its own. Where
+    they only compute there are no more processes than cores, and on one or two cores this is one of
+    them.
 
     Args:
         options: Of the run, with its seed drawn; player k is seeded with that plus k.
@@ -88,24 +90,43 @@ def _factory(options: RunOptions, name: str, log_folder: Path) -> EnvManagerMake
     except UnityEnvironmentException as error:
         no_build = "" if is_factory_name(name) else f"there is no executable {name!r}, and "
         raise TrainerConfigError(f"--env: {no_build}{error}") from error
-    if options.env_settings.num_envs == 1:
-        return functools.partial(_in_this_process, options, factory)
+    n_players = options.env_settings.num_envs
+    if n_players == 1:
+        return functools.partial(_in_this_process, options, factory, 0)
     command = [sys.executable, "-m", "mlagents_sim", name]
     for parameter, value in _constants(options).items():
         command += ["--parameter", f"{parameter}={value!r}"]
-    n_players = options.env_settings.num_envs
-    only_computes = name in default_registry and default_registry[name].only_computes
-    n_processes = min(n_players, n_cores()) if only_computes else n_players
-    players = SimPlayers(command, n_players=n_players, n_processes=n_processes)
-    return _players(options, players.start, log_folder)
+    n_here, n_processes = 0, n_players
+    if name in default_registry and default_registry[name].only_computes:
+        n_here, n_processes = _shared_out(n_players)
+    players = SimPlayers(command, workers=range(n_here, n_players), n_processes=n_processes)
+    elsewhere = _players(options, players.start, log_folder, n_here=n_here)
+    if not n_here:
+        return elsewhere
+    return lambda: MixedEnvManager(
+        [_in_this_process(options, factory, worker) for worker in range(n_here)], elsewhere()
+    )
 
 
-def _in_this_process(options: RunOptions, factory: EnvironmentFactory) -> EnvManager:
+def _shared_out(n_players: int) -> tuple[int, int]:
+    """Return how many of several players this process plays, and how many others play the rest.
+
+    To decide for a player takes about a third of the time that it takes to play. On two cores that
+    leaves time to play half of them here; on more there is enough to do to decide for all.
+    """
+    cores = n_cores()
+    n_here = {1: n_players, 2: n_players // 2}.get(cores, 0)
+    return n_here, min(n_players, cores) - (n_here > 0)
+
+
+def _in_this_process(
+    options: RunOptions, factory: EnvironmentFactory, worker: int
+) -> SimpleEnvManager:
     environment = options.env_settings
     env = call_factory(
         factory,
-        worker_id=0,
-        seed=environment.seed,
+        worker_id=worker,
+        seed=environment.seed + worker,
         num_areas=environment.num_areas,
         parameters=_constants(options),
     )
@@ -113,14 +134,19 @@ def _in_this_process(options: RunOptions, factory: EnvironmentFactory) -> EnvMan
 
 
 def _players(
-    options: RunOptions, start: Callable[..., UnityEnvironment], log_folder: Path | None = None
-) -> EnvManagerMaker:
+    options: RunOptions,
+    start: Callable[..., UnityEnvironment],
+    log_folder: Path | None = None,
+    *,
+    n_here: int = 0,
+) -> Callable[[], SubprocessEnvManager]:
     """Play in processes that `start` starts from the arguments of `UnityEnvironment`.
 
     Args:
         options: Of the run.
         start: Takes all of them but what to execute.
         log_folder: Where players log; None for the Editor, which has a log and a port of its own.
+        n_here: How many players are played without it, the first ones.
     """
     environment, engine = options.env_settings, options.engine_settings
     if log_folder is None:
@@ -156,9 +182,10 @@ def _players(
     )
     return lambda: SubprocessEnvManager(
         make,
-        environment.num_envs,
+        environment.num_envs - n_here,
         timeout_s=environment.timeout_wait,
         make_budget=make_budget,
+        first_worker=n_here,
     )
 
 

@@ -27,13 +27,14 @@ class SimPlayers:
 
     Args:
         command: Plays, given a port.
-        n_players: How many there will be; the workers from 0 on are started in their order.
+        workers: Whose players there will be; they are started in this order.
         n_processes: How many may play at the same time, at first.
     """
 
-    def __init__(self, command: Sequence[str], *, n_players: int, n_processes: int) -> None:
+    def __init__(self, command: Sequence[str], *, workers: range, n_processes: int) -> None:
         self._command = list(command)
-        self._process_of = [k * n_processes // n_players for k in range(n_players)]
+        self._workers = workers
+        self._process_of = [k * n_processes // len(workers) for k in range(len(workers))]
         self._n_started = 0
         self._gathered: list[tuple[UnityEnvironment, int]] = []
         """With their ports: environments whose common process is not started yet."""
@@ -59,7 +60,8 @@ class SimPlayers:
             arguments: Likewise; all others.
         """
         del additional_args
-        is_first, mine = worker_id == self._n_started, self._process_of[worker_id]
+        index = self._workers.index(worker_id)
+        is_first, mine = index == self._n_started, self._process_of[index]
         self._n_started += is_first
         if not is_first or self._process_of.count(mine) == 1:
             return UnityEnvironment(

@@ -171,6 +171,7 @@ class SubprocessEnvManager(EnvManager):
         n_players: How many.
         timeout_s: How long a player may take to connect, and to answer each message.
         make_budget: Makes the restart budget of a player.
+        first_worker: The number of the first player.
     """
 
     def __init__(
@@ -180,10 +181,13 @@ class SubprocessEnvManager(EnvManager):
         *,
         timeout_s: float,
         make_budget: Callable[[], RestartBudget],
+        first_worker: int = 0,
     ) -> None:
         self._make = make
         self._timeout_s = timeout_s
-        self._players = [_Player(worker, make_budget()) for worker in range(n_players)]
+        self._first_worker = first_worker
+        workers = range(first_worker, first_worker + n_players)
+        self._players = [_Player(worker, make_budget()) for worker in workers]
         self._parameters: Mapping[str, Sampler] = {}
         self._specs: dict[BehaviorName, BehaviorSpec] = {}
         self._selector = Selector()
@@ -230,14 +234,17 @@ class SubprocessEnvManager(EnvManager):
                     self._guard(player, self._begin_reset)
             self._serve(lambda: not any(p.phase is _Phase.BUSY for p in self._players))
 
-    def receive(self) -> list[PlayerSteps]:
+    def receive(self, *, wait: bool = True) -> list[PlayerSteps]:
         """Wait until at least one player has something to report; return all that have.
+
+        Args:
+            wait: Whether to wait; else there may be none.
 
         Raises:
             UnityException: A player failed and may not be replaced.
         """
         with hierarchical_timer("env_step"):
-            self._serve(lambda: any(p.phase is _Phase.DONE for p in self._players))
+            self._serve(lambda: not wait or any(p.phase is _Phase.DONE for p in self._players))
         return [self._report(p) for p in self._players if p.phase is _Phase.DONE]
 
     def _report(self, player: _Player) -> PlayerSteps:
@@ -253,7 +260,8 @@ class SubprocessEnvManager(EnvManager):
 
     def send(self, player: int, actions: Mapping[BehaviorName, ActionTuple]) -> None:
         """Give a player that reported its actions and let it go on."""
-        self._guard(self._players[player], lambda p: self._begin_step(p, actions))
+        of_worker = self._players[player - self._first_worker]
+        self._guard(of_worker, lambda p: self._begin_step(p, actions))
 
     def close(self) -> None:
         """End all players, at the same time. Calling it again does nothing.
