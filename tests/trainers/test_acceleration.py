@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from actors import CASES, Case, make_actor, memories, observations
 from guess_environment import GuessEnvironment
 from mlagents.trainers.algorithms.acceleration import Compiled, accelerate
+from mlagents.trainers.algorithms.optimizer import Optimizer
 from mlagents.trainers.algorithms.ppo import PPO
 from mlagents.trainers.networks.layers import Sequences
 from mlagents.trainers.networks.twin_q import TwinQ
@@ -30,7 +31,7 @@ class Holder:
     def __init__(self, *networks: nn.Module) -> None:
         self.networks = networks
 
-    def modules(self) -> dict[str, nn.Module | torch.optim.Optimizer]:
+    def modules(self) -> dict[str, nn.Module | Optimizer]:
         return {str(i): network for i, network in enumerate(self.networks)}
 
 

@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from actors import behavior
-from mlagents.torch_utils import adam
 from mlagents.trainers.algorithms.bc import BC
 from mlagents.trainers.algorithms.behavioral_cloning import (
     BehavioralCloning,
@@ -17,6 +16,7 @@ from mlagents.trainers.algorithms.behavioral_cloning import (
     cloning_loss,
     descend,
 )
+from mlagents.trainers.algorithms.optimizer import adam
 from mlagents.trainers.networks.actor_critic import Actor
 from mlagents.trainers.settings.behavior import BehaviorSettings, MemorySettings
 from mlagents.trainers.stats import HELD_OUT_ACCURACY, HELD_OUT_ERROR

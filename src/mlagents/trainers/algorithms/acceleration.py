@@ -6,6 +6,7 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import nn
 
+from mlagents.trainers.algorithms.optimizer import Optimizer
 from mlagents.trainers.networks.layers import MixedPrecision
 from mlagents.trainers.settings.run_options import TorchSettings
 from mlagents_envs.logging_util import get_logger
@@ -16,7 +17,7 @@ logger = get_logger(__name__)
 class Learner(Protocol):
     """An algorithm, as far as it matters here."""
 
-    def modules(self) -> Mapping[str, nn.Module | torch.optim.Optimizer]:
+    def modules(self) -> Mapping[str, nn.Module | Optimizer]:
         """Everything that learns, by its name in a checkpoint."""
 
 

@@ -6,13 +6,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from mlagents.torch_utils import adam
 from mlagents.trainers.algorithms.behavioral_cloning import (
     PRETRAINING_LOSS,
     Expert,
     cloning_loss,
     descend,
 )
+from mlagents.trainers.algorithms.optimizer import Optimizer, adam
 from mlagents.trainers.algorithms.plotting import means
 from mlagents.trainers.algorithms.schedules import LEARNING_RATE_FLOOR, scheduled
 from mlagents.trainers.data.demonstrations import load_demonstrations
@@ -68,7 +68,7 @@ class BC:
         """There is no critic."""
         return None
 
-    def modules(self) -> dict[str, nn.Module | torch.optim.Optimizer]:
+    def modules(self) -> dict[str, nn.Module | Optimizer]:
         """Everything that learns, by its name in a checkpoint."""
         return {"Policy": self.actor, "Optimizer:BehavioralCloning": self.optimizer}
 

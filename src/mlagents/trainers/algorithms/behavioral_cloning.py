@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
-from mlagents.torch_utils import adam
 from mlagents.trainers.algorithms.minibatches import deal, deal_sequences
+from mlagents.trainers.algorithms.optimizer import Optimizer, adam
 from mlagents.trainers.algorithms.schedules import LEARNING_RATE_FLOOR, scheduled
 from mlagents.trainers.algorithms.transitions import Transitions, transitions_of_experts
 from mlagents.trainers.data.demonstrations import Demonstrations, load_demonstrations
@@ -132,7 +132,7 @@ class BehavioralCloning:
         self.expert = Expert(demonstrations, settings.network_settings.memory, device)
         self.optimizer = adam(actor.parameters(), self.hyperparameters.learning_rate)
 
-    def modules(self) -> dict[str, nn.Module | torch.optim.Optimizer]:
+    def modules(self) -> dict[str, nn.Module | Optimizer]:
         """What learns besides the actor, by its name in a checkpoint."""
         return {"Optimizer:BehavioralCloning": self.optimizer}
 
@@ -167,9 +167,7 @@ class BehavioralCloning:
         return {PRETRAINING_LOSS: torch.stack(losses).mean()}
 
 
-def descend(
-    loss: Tensor, optimizer: torch.optim.Optimizer, module: nn.Module, max_norm: float | None
-) -> None:
+def descend(loss: Tensor, optimizer: Optimizer, module: nn.Module, max_norm: float | None) -> None:
     """Take one gradient step, no longer than `max_norm` if there is such a limit."""
     optimizer.zero_grad()
     loss.backward()

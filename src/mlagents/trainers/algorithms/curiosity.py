@@ -12,7 +12,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from mlagents.torch_utils import adam
+from mlagents.trainers.algorithms.optimizer import Optimizer, adam
 from mlagents.trainers.algorithms.transitions import Transitions
 from mlagents.trainers.networks.body import NetworkBody
 from mlagents.trainers.networks.layers import dense_block, linear
@@ -89,7 +89,7 @@ class Curiosity:
         self.network = CuriosityNetwork(spec, settings.network_settings).to(device)
         self.optimizer = adam(self.network.parameters(), settings.learning_rate)
 
-    def modules(self) -> dict[str, nn.Module | torch.optim.Optimizer]:
+    def modules(self) -> dict[str, nn.Module | Optimizer]:
         """Everything that learns, by its name in a checkpoint."""
         return {"Module:Curiosity": self.network, "Optimizer:Curiosity": self.optimizer}
 

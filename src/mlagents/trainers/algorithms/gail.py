@@ -11,7 +11,7 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from mlagents.torch_utils import adam
+from mlagents.trainers.algorithms.optimizer import Optimizer, adam
 from mlagents.trainers.algorithms.transitions import Transitions, transitions_of_experts
 from mlagents.trainers.data.demonstrations import Demonstrations
 from mlagents.trainers.networks.body import NetworkBody
@@ -117,7 +117,7 @@ class GAIL:
         self.generator = generator
         self.noise = torch.Generator(device)  # of each update, seeded by `generator`
 
-    def modules(self) -> dict[str, nn.Module | torch.optim.Optimizer]:
+    def modules(self) -> dict[str, nn.Module | Optimizer]:
         """Everything that learns, by its name in a checkpoint."""
         return {"Module:GAIL": self.network, "Optimizer:GAIL": self.optimizer}
 

@@ -9,7 +9,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from mlagents.torch_utils import adam
 from mlagents.trainers.algorithms.behavioral_cloning import BehavioralCloning
 from mlagents.trainers.algorithms.losses import (
     clipped_policy_loss,
@@ -17,6 +16,7 @@ from mlagents.trainers.algorithms.losses import (
     mean_entropy,
 )
 from mlagents.trainers.algorithms.minibatches import deal, deal_sequences
+from mlagents.trainers.algorithms.optimizer import Optimizer, adam
 from mlagents.trainers.algorithms.plotting import means
 from mlagents.trainers.algorithms.returns import gae, joined_advantages
 from mlagents.trainers.algorithms.reward_signals import (
@@ -131,9 +131,9 @@ class PPO:
         """The critic's body, if it has a memory of its own."""
         return self.network.remembering_critic
 
-    def modules(self) -> dict[str, nn.Module | torch.optim.Optimizer]:
+    def modules(self) -> dict[str, nn.Module | Optimizer]:
         """Everything that learns, by its name in a checkpoint."""
-        modules: dict[str, nn.Module | torch.optim.Optimizer] = {
+        modules: dict[str, nn.Module | Optimizer] = {
             "Policy": self.network.actor,
             "Optimizer:critic": self.network.critic,
             "Optimizer:value_optimizer": self.optimizer,

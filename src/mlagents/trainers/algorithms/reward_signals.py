@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from mlagents.trainers.algorithms.curiosity import Curiosity
 from mlagents.trainers.algorithms.gail import GAIL
+from mlagents.trainers.algorithms.optimizer import Optimizer
 from mlagents.trainers.algorithms.rnd import RND
 from mlagents.trainers.algorithms.transitions import Transitions, transitions_of
 from mlagents.trainers.data.demonstrations import load_demonstrations
@@ -56,7 +57,7 @@ class RewardSignal(Protocol):
     def update(self, batch: Transitions) -> dict[str, Tensor]:
         """Learn from a minibatch; return what to plot, by tag, without waiting for the device."""
 
-    def modules(self) -> dict[str, nn.Module | torch.optim.Optimizer]:
+    def modules(self) -> dict[str, nn.Module | Optimizer]:
         """Everything that learns, by its name in a checkpoint."""
 
 
@@ -75,7 +76,7 @@ class ExtrinsicReward:
     def __init__(self, *, gamma: float, strength: float) -> None:
         self.gamma, self.strength = gamma, strength
 
-    def modules(self) -> dict[str, nn.Module | torch.optim.Optimizer]:
+    def modules(self) -> dict[str, nn.Module | Optimizer]:
         """Nothing learns."""
         return {}
 

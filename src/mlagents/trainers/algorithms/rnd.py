@@ -11,7 +11,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from mlagents.torch_utils import adam
+from mlagents.trainers.algorithms.optimizer import Optimizer, adam
 from mlagents.trainers.algorithms.transitions import Transitions
 from mlagents.trainers.networks.body import NetworkBody
 from mlagents.trainers.networks.layers import Normalizer
@@ -48,7 +48,7 @@ class RND:
         ]
         self.optimizer = adam(self.predictor.parameters(), settings.learning_rate)
 
-    def modules(self) -> dict[str, nn.Module | torch.optim.Optimizer]:
+    def modules(self) -> dict[str, nn.Module | Optimizer]:
         """Everything that learns, by its name in a checkpoint."""
         return {
             "Module:RND-pred": self.predictor,

@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from mlagents.torch_utils import adam
 from mlagents.trainers.algorithms.behavioral_cloning import BehavioralCloning
+from mlagents.trainers.algorithms.optimizer import Optimizer, adam
 from mlagents.trainers.algorithms.plotting import means
 from mlagents.trainers.algorithms.reward_signals import (
     FloatArray,
@@ -202,9 +202,9 @@ class SAC:
         """The network that acts."""
         return self._actor
 
-    def modules(self) -> dict[str, nn.Module | torch.optim.Optimizer]:
+    def modules(self) -> dict[str, nn.Module | Optimizer]:
         """Everything that learns, by its name in a checkpoint."""
-        modules: dict[str, nn.Module | torch.optim.Optimizer] = {
+        modules: dict[str, nn.Module | Optimizer] = {
             "Policy": self.actor,
             "Optimizer:q_network": self.q,
             "Optimizer:value_network": self.value,

@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from mlagents.trainers.algorithms.optimizer import Optimizer
 from mlagents.trainers.algorithms.policy import Policy
 from mlagents.trainers.algorithms.ppo import PPO
 from mlagents.trainers.algorithms.reward_signals import ExtrinsicReward, RewardSignal
@@ -51,7 +52,7 @@ class Algorithm(Protocol):
     def generator(self) -> torch.Generator:
         """Its source of chance."""
 
-    def modules(self) -> Mapping[str, nn.Module | torch.optim.Optimizer]:
+    def modules(self) -> Mapping[str, nn.Module | Optimizer]:
         """Everything that learns, by its name in a checkpoint."""
 
 
@@ -147,7 +148,7 @@ class Trainer(ABC):
         self._update: Future[tuple[dict[str, float], TimerNode]] | None = None
         self._is_closed = False
         for module in self.algorithm.modules().values():
-            if isinstance(module, torch.optim.Optimizer):
+            if isinstance(module, Optimizer):
                 module.register_step_pre_hook(self._refuse_when_closed)
 
     @abstractmethod

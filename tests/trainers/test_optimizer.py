@@ -1,12 +1,14 @@
 """The optimizer does what torch's own does, and is saved as it is."""
 
 import copy
+import subprocess
+import sys
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from mlagents.torch_utils import Adam
+from mlagents.trainers.algorithms.optimizer import Adam, Optimizer
 
 
 def parameters() -> list[nn.Parameter]:
@@ -26,7 +28,7 @@ def gradients(step: int) -> list[Tensor | None]:
     return found
 
 
-def take_steps(optimizer: torch.optim.Optimizer, steps: range) -> None:
+def take_steps(optimizer: Optimizer, steps: range) -> None:
     for step in steps:
         optimizer.zero_grad()
         held = optimizer.param_groups[0]["params"]
@@ -37,7 +39,7 @@ def take_steps(optimizer: torch.optim.Optimizer, steps: range) -> None:
         optimizer.step()
 
 
-def assert_same_state(found: torch.optim.Optimizer, wanted: torch.optim.Optimizer) -> None:
+def assert_same_state(found: Optimizer, wanted: Optimizer) -> None:
     found_state, wanted_state = found.state_dict()["state"], wanted.state_dict()["state"]
     assert found_state.keys() == wanted_state.keys()
     for index, of_one in wanted_state.items():
@@ -57,7 +59,7 @@ def test_steps_are_those_of_torch_bit_for_bit() -> None:
 
 @pytest.mark.parametrize("saved_by_torch", [False, True])
 def test_what_either_saved_the_other_goes_on_from(saved_by_torch: bool) -> None:
-    def make(held: list[nn.Parameter], is_torch: bool) -> torch.optim.Optimizer:
+    def make(held: list[nn.Parameter], is_torch: bool) -> Optimizer:
         return torch.optim.Adam(held, lr=0.01, fused=True) if is_torch else Adam(held, 0.01)
 
     held = parameters()
@@ -78,5 +80,40 @@ def test_what_either_saved_the_other_goes_on_from(saved_by_torch: bool) -> None:
 
 def test_without_any_gradient_nothing_happens() -> None:
     held = parameters()
-    Adam(held, 0.01).step()
+    optimizer = Adam(held, 0.01)
+    optimizer.step()
     assert all(torch.equal(a, b) for a, b in zip(held, parameters(), strict=True))
+    take_steps(optimizer, range(2))
+    before = copy.deepcopy(held)
+    optimizer.zero_grad()
+    optimizer.step()
+    assert all(torch.equal(a, b) for a, b in zip(held, before, strict=True))
+
+
+def test_the_state_of_another_number_of_parameters_is_refused() -> None:
+    saved = Adam(parameters(), 0.01).state_dict()
+    with pytest.raises(ValueError, match="saved optimizer has 3 parameters, this one 2"):
+        Adam(parameters()[:2], 0.01).load_state_dict(saved)
+
+
+def test_a_hook_comes_before_the_step() -> None:
+    held, seen = parameters(), []
+    optimizer = Adam(held, 0.01)
+    optimizer.register_step_pre_hook(lambda *_: seen.append(held[0].detach().clone()))
+    take_steps(optimizer, range(1))
+    assert torch.equal(seen[0], parameters()[0]) and not torch.equal(seen[0], held[0])
+
+
+def test_learning_does_not_wait_for_the_compiler_to_be_imported() -> None:
+    program = """
+import sys, torch
+from mlagents.trainers.algorithms.optimizer import adam
+weight = torch.nn.Parameter(torch.ones(2))
+optimizer = adam([weight], 0.1)
+weight.sum().backward()
+optimizer.step()
+optimizer.load_state_dict(optimizer.state_dict())
+assert weight.max() < 1
+assert "torch._dynamo" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
