@@ -95,7 +95,11 @@ class Parameters(Mapping[str, float]):
     def draw(self, name: str, n: int) -> NDArray[np.float64]:
         """Return (n,) values: one for each of n agents, or areas, that begin an episode."""
         source = self._sources[name]
-        return np.full(n, source) if isinstance(source, float | int) else source.draw(n)
+        if not isinstance(source, float | int):
+            return source.draw(n)
+        values = np.empty(n)
+        values.fill(source)
+        return values
 
     def set(self, name: str, source: float | Sampler) -> None:
         """Fix a parameter, or say where its values come from.

@@ -116,7 +116,9 @@ class World(BaseEnv):
         self.step_count = 0
         self._next_id = self.n_agents
         self._begun_at = np.zeros(self.n_agents, np.int64)
-        self._next_interruption: int | None = None
+        # No clock runs out before this step. An episode that the task ends only puts that off, so
+        # who is next is asked no sooner.
+        self._next_clock = self.max_steps
 
         names = self.behavior_names or (self.behavior_name,)
         self._specs = BehaviorMapping(dict.fromkeys(names, self.behavior_spec))
@@ -137,7 +139,12 @@ class World(BaseEnv):
 
     @abstractmethod
     def command(self, agents: Agents, action: ActionTuple) -> None:
-        """Tell these agents what to do until told otherwise; zeros when an episode begins."""
+        """Tell these agents what to do until told otherwise."""
+
+    def rest(self, agents: Agents) -> None:
+        """Tell these agents, whose episodes begin, to do nothing until told otherwise."""
+        n = len(self.agent_id[agents])
+        self.command(agents, self.behavior_spec.action_spec.empty_action(n))
 
     @abstractmethod
     def act(self) -> None:
@@ -271,6 +278,7 @@ class World(BaseEnv):
         """Begin all episodes anew; ids and pending rewards stay."""
         self._require_open()
         self.step_count = 0
+        self._next_clock = self.max_steps
         for report in self._reports.values():
             report.ended.clear()
         self._begin(ALL)
@@ -379,19 +387,17 @@ class World(BaseEnv):
 
     def _begin(self, agents: Agents) -> None:
         self._begun_at[agents] = self.step_count
-        if self.max_steps is not None:
-            self._next_interruption = int(self._begun_at.min()) + self.max_steps
         self.begin(agents)
-        n = len(self.agent_id[agents])
-        self.command(agents, self.behavior_spec.action_spec.empty_action(n))
+        self.rest(agents)
 
     def _advance(self) -> None:
         """Finish the step in which decisions were taken; come to the next."""
         self.step_count += 1
         self.act()
-        if self.step_count == self._next_interruption:
+        if self.max_steps is not None and self.step_count == self._next_clock:
             late = self.step_count - self._begun_at == self.max_steps
             self.end(np.flatnonzero(late), interrupted=True)
+            self._next_clock = int(self._begun_at.min()) + self.max_steps
         self.physics()
 
     def _report(self) -> bool:
@@ -431,7 +437,7 @@ class World(BaseEnv):
         return TerminalSteps(
             obs=obs,
             reward=self.reward[agents],
-            interrupted=np.full(n, interrupted),
+            interrupted=(np.ones if interrupted else np.zeros)(n, np.bool_),
             agent_id=agent_id,
             group_id=np.zeros(n, np.int32),
             group_reward=np.zeros(n, np.float32),
