@@ -119,6 +119,26 @@ def test_the_cube_stops_at_its_limit_and_comes_back():
     np.testing.assert_allclose(env.cube[Z], np.sin(np.radians(20.0) / 2))
 
 
+def test_a_cube_rests_from_the_start_of_an_episode_to_the_next_decision():
+    env = Ball3D()
+    env.reset()
+    level(env)
+    env.ball[POSITION, Y] = 100.0  # far up, out of the way
+    env.ball[POSITION, X, 4] = 3.01  # but this one has fallen
+    actions = np.ones((12, 2), np.float32)
+    env.set_actions(env.behavior_name, ActionTuple(actions))
+    env.step()
+    assert env.get_steps(env.behavior_name)[1].agent_id.tolist() == [4]
+    begun = env.cube.copy()
+    env.step()
+    assert len(env.get_steps(env.behavior_name)[0]) == 12
+    has_turned = (env.cube != begun).any(axis=0)
+    assert has_turned.tolist() == [agent != 4 for agent in range(12)]
+    env.set_actions(env.behavior_name, ActionTuple(actions))
+    env.step()
+    assert (env.cube[:, 4] != begun[:, 4]).any()
+
+
 @pytest.mark.parametrize(
     "position", [(3.01, 0.0, 0.0), (-3.01, 0, 0), (0.0, 0.0, 3.01), (0.0, -2.01, 0.0)]
 )

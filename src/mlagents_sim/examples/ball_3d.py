@@ -48,15 +48,25 @@ MAX_PUSH_OUT_M_S = 10.0
 NOBODY = np.zeros(0, np.intp)
 
 # Of what is above, what every step needs.
-ZERO, STEP = number(0.0), number(STEP_S)
-LIMIT, EDGE = number(TURN_LIMIT), number(HALF_EDGE_M)
+ZERO, ONE, MINUS_ONE, STEP = number(0.0), number(1.0), number(-1.0), number(STEP_S)
+LIMIT = number(TURN_LIMIT)
+EDGE, OTHER_EDGE = number(HALF_EDGE_M), number(-HALF_EDGE_M)
 TOUCH, PUSH_OUT = number(CONTACT_OFFSET_M), number(MAX_PUSH_OUT_M_S)
 CLOSING_PER_S, RUB = number(-CORRECTION / STEP_S), number(FRICTION)
 SPIN_KEPT, MAX_SPIN = number(1.0 - ANGULAR_DRAG * STEP_S), number(MAX_SPIN_RAD_S)
 TINY = number(1e-12)
 
+# And what every start needs.
+START_HALF_TILT, START_OFFSET = number(START_TILT_RAD / 2), number(START_OFFSET_M)
+START_HEIGHT, RADIUS = number(START_HEIGHT_M), number(RADIUS_M)
+SOLID = number(0.4)
+"""Inertia of a ball of radius and mass 1."""
+NO_TURN = np.reshape([1.0, 0.0], (2, 1, 1, 1))
+"""Cosine and sine."""
+
 X, Y, Z, W = range(4)
 POSITION, VELOCITY, SPIN = range(3)
+ASIDE = slice(X, Z + 1, 2)
 
 
 class Ball3D(World):
@@ -107,8 +117,10 @@ class Ball3D(World):
         self._gain_of_fall = np.zeros(n)  # downward, of a ball in the air, in a step, in m/s
         self._lowest = np.tile([[-FALLEN_ASIDE_M], [-FALLEN_BELOW_M], [-FALLEN_ASIDE_M]], n)
         self._highest = np.tile([[FALLEN_ASIDE_M], [np.inf], [FALLEN_ASIDE_M]], n)
-        # Which way to turn, cosine and sine of half the angle; each about z, then about x.
-        self._turns = np.zeros((3, 2, n))
+        # About z, then about x: which way to turn; of half the angle, for each component of the
+        # quaternion, the cosine, and the sine with the signs of `TURNED_SIGNS`.
+        self._ways = np.zeros((2, n))
+        self._turns = np.zeros((2, 2, 4, n))
 
     # The task.
 
@@ -116,7 +128,7 @@ class Ball3D(World):
         """Tilt the cubes a little and hold the balls above them."""
         n = len(self.agent_id[agents])
         drawn = self.rng.uniform(-1.0, 1.0, (4, n))
-        half_tilts = drawn[:2] * (START_TILT_RAD / 2)
+        half_tilts = drawn[:2] * START_HALF_TILT
         (sin_x, sin_z), (cos_x, cos_z) = np.sin(half_tilts), np.cos(half_tilts)
         # About the cube's x axis, then about its z axis.
         x, y, z, w = self.cube
@@ -126,32 +138,38 @@ class Ball3D(World):
         w[agents] = cos_x * cos_z
 
         (x, y, z), velocity, _ = self.ball
-        x[agents], z[agents] = drawn[2:] * START_OFFSET_M
-        y[agents] = START_HEIGHT_M
-        velocity[:, agents] = 0.0
+        x[agents], z[agents] = drawn[2:] * START_OFFSET
+        y[agents] = START_HEIGHT
+        for component in velocity:
+            component[agents] = ZERO
         self.size_balls(agents)
-        self._gain_of_fall[agents] = self.parameters.draw("gravity", n) * STEP_S
+        self._gain_of_fall[agents] = self.parameters.draw("gravity", n) * STEP
 
     def size_balls(self, agents: Agents) -> None:
         """Make the balls of these agents as large as `scale` says."""
-        radius = RADIUS_M * self.parameters.draw("scale", len(self.agent_id[agents]))
+        radius = RADIUS * self.parameters.draw("scale", len(self.agent_id[agents]))
         self._radius[agents] = radius
-        self._inertia[agents] = 0.4 * radius**2
-        self._reach[agents] = HALF_EDGE_M + radius
+        self._inertia[agents] = SOLID * (radius * radius)
+        self._reach[agents] = EDGE + radius
 
     def observe(self, agents: Agents) -> list[FloatArray]:
         """Return what the class describes."""
         seen = np.empty((len(self.agent_id[agents]), 8), np.float32)
-        seen[:, 0], seen[:, 1] = self.cube[Z, agents], self.cube[X, agents]
-        seen[:, 2:5] = self.ball[POSITION][:, agents].T
-        seen[:, 5:8] = self.ball[VELOCITY][:, agents].T
+        seen[:, 0], seen[:, 1] = self.cube[Z][agents], self.cube[X][agents]
+        seen[:, 2:] = self.ball[:SPIN].reshape(6, -1).T[agents]
         return [seen]
 
     def command(self, agents: Agents, action: ActionTuple) -> None:
         """Note how to turn in each of the coming steps."""
-        turns = np.maximum(np.minimum(action.continuous.T, 1.0), -1.0)  # (2, n)
-        half_angles = turns * np.float64(TURN_RAD / 2)
-        self._turns[:, :, agents] = np.sign(turns), np.cos(half_angles), np.sin(half_angles)
+        ways = np.maximum(np.minimum(action.continuous.T, 1.0), -1.0)  # (2, n)
+        half_angles = ways * np.float64(TURN_RAD / 2)
+        self._ways[:, agents] = np.sign(ways)
+        self._turns[0][:, :, agents] = np.cos(half_angles)[:, None]
+        self._turns[1][:, :, agents] = TURNED_SIGNS * np.sin(half_angles)[:, None]
+
+    def rest(self, agents: Agents) -> None:
+        """Turn no farther until told otherwise."""
+        self._turns[..., agents] = NO_TURN
 
     def act(self) -> None:
         """Turn the cubes; see whose ball has fallen."""
@@ -179,9 +197,10 @@ class Ball3D(World):
         frame = rotation_matrix(self.cube)
         local = np.einsum("krn,rcn->kcn", self.ball, frame)
         gap = local[POSITION, Y] - self._reach
-        beyond = np.abs(local[POSITION, X : Z + 1 : 2]) > EDGE
+        aside = np.maximum(np.abs(local[POSITION, X]), np.abs(local[POSITION, Z]))
+        beyond = aside > EDGE
         if np.count_nonzero(beyond):
-            self._turn_to_edges(beyond.any(axis=0).nonzero()[0], frame, local, gap)
+            self._turn_to_edges(beyond.nonzero()[0], frame, local, gap)
 
         touching = gap < TOUCH
         if not np.count_nonzero(touching):
@@ -189,22 +208,22 @@ class Ball3D(World):
             return
         self._touch(local, gap, touching)
         moved = np.einsum("kcn,rcn->krn", local, frame)
-        position += moved[POSITION] * STEP
-        self.ball[VELOCITY:] = moved[VELOCITY:]
+        moved[POSITION] *= STEP
+        moved[POSITION] += position
+        self.ball, spin = moved, moved[SPIN]
         if np.vdot(spin, spin) > MAX_SPIN_RAD_S**2:  # all together; then perhaps one of them
             speed = np.sqrt(np.einsum("cn,cn->n", spin, spin))
             spin *= MAX_SPIN / np.maximum(speed, MAX_SPIN)
 
     def _turn_cubes(self) -> None:
-        for axis, way, cosine, sine in zip((Z, X), *self._turns, strict=True):
+        for axis, way, turned_from, cosine, sine in zip(
+            (Z, X), self._ways, TURNED_FROM, *self._turns, strict=True
+        ):
             cube = self.cube
-            is_stopped = cube[axis] * way >= LIMIT
-            turned = TIMES_UNIT[axis] @ cube
+            turned = cube.take(turned_from, axis=0)
             turned *= sine
             turned += cube * cosine
-            if np.count_nonzero(is_stopped):
-                (stopped,) = is_stopped.nonzero()
-                turned[:, stopped] = cube.take(stopped, axis=1)
+            np.copyto(turned, cube, where=cube[axis] * way >= LIMIT)
             self.cube = turned
 
     def _turn_to_edges(
@@ -219,15 +238,15 @@ class Ball3D(World):
             gap: (N,) between the surfaces.
         """
         centre = local[POSITION].take(over, axis=1)
-        nearest = np.minimum(np.maximum(centre, -EDGE), EDGE)
+        nearest = np.minimum(np.maximum(centre, OTHER_EDGE), EDGE)
         arm = centre - nearest
         distance = np.sqrt(np.einsum("rn,rn->n", arm, arm))
         gap_there = distance - self._radius[over]
         gap[over] = gap_there
-        near = gap_there < TOUCH
-        if np.count_nonzero(near):
+        (near,) = (gap_there < TOUCH).nonzero()
+        if near.size:
             over = over[near]
-            edge = frame_along(arm[:, near] / distance[near])
+            edge = frame_along(arm.take(near, axis=1) / distance[near])
             frame[:, :, over] = np.einsum("rkn,kcn->rcn", frame.take(over, axis=2), edge)
             local[:, :, over] = np.einsum("krn,rcn->kcn", local.take(over, axis=2), edge)
 
@@ -249,7 +268,7 @@ class Ball3D(World):
         """
         (motion_x, motion_y, motion_z), (v_x, v_y, v_z), (spin_x, _, spin_z) = local
         closing = np.minimum(gap * CLOSING_PER_S, PUSH_OUT)
-        push = np.maximum(closing - v_y, ZERO)
+        push = np.maximum(closing, v_y) - v_y
         push *= touching
         lasting_push = np.minimum(push, np.maximum(-v_y, ZERO))
 
@@ -300,6 +319,11 @@ TIMES_UNIT = np.array(
 """`TIMES_UNIT[axis] @ q` is q times the unit quaternion of an axis; a turn about that axis of a
 body by an angle a makes q to q cos(a/2) + (q times unit) sin(a/2)."""
 
+TURNED_FROM = np.array([np.abs(TIMES_UNIT[axis]).argmax(axis=1) for axis in (Z, X)])
+TURNED_SIGNS = np.array([TIMES_UNIT[axis].sum(axis=1) for axis in (Z, X)])[..., None]
+"""With less work than the above, `q.take(TURNED_FROM[k], axis=0) * TURNED_SIGNS[k]` is q times the
+unit quaternion of z (k = 0) or of x (k = 1)."""
+
 UNIT_TIMES = TIMES_UNIT * np.array([[-1, -1, -1, 1]] * 3 + [[1, 1, 1, 1]])
 """`UNIT_TIMES[axis] @ q` is the unit quaternion of an axis times q."""
 
@@ -311,7 +335,7 @@ _ROTATION = np.einsum("rki,ckj->rcij", UNIT_TIMES, TIMES_UNIT).reshape(9, 16)
 def rotation_matrix(quaternion: Array) -> Array:
     """Return the (3, 3, n) matrices of (4, n) unit quaternions; columns are the body's axes."""
     products = (quaternion[:, None] * quaternion).reshape(16, -1)
-    matrices: Array = (_ROTATION @ products).reshape(3, 3, -1)
+    matrices: Array = _ROTATION.dot(products).reshape(3, 3, -1)
     return matrices
 
 
@@ -321,11 +345,13 @@ def frame_along(normal: Array) -> Array:
     They turn the y axis to the normal the shortest way, which exists unless that is -y.
     """
     x, y, z = normal
-    bend = -1.0 / (1.0 + y)
+    bend = MINUS_ONE / (ONE + y)
+    bend_x = bend * x
     frame = np.empty((3, *normal.shape))
-    frame[X, X], frame[X, Y], frame[X, Z] = 1.0 + bend * x * x, x, bend * x * z
-    frame[Y, X], frame[Y, Y], frame[Y, Z] = -x, y, -z
-    frame[Z, X], frame[Z, Y], frame[Z, Z] = frame[X, Z], z, 1.0 + bend * z * z
+    frame[:, Y] = normal
+    frame[Y, ASIDE] = -normal[ASIDE]
+    frame[X, X], frame[Z, Z] = ONE + bend_x * x, ONE + bend * z * z
+    frame[X, Z] = frame[Z, X] = bend_x * z
     return frame
 
 
