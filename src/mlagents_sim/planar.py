@@ -51,7 +51,7 @@ def number(value: ArrayLike) -> Array:
 
 _TINY = number(1e-30)
 """Keeps a quotient finite where the divisor may be 0."""
-_ZERO, _ONE = number(0.0), number(1.0)
+_ZERO, _ONE, _NEVER = number(0.0), number(1.0), number(np.inf)
 _STEP = number(STEP_S)
 _TOUCH = number(CONTACT_OFFSET_M)
 _PUSH_OUT = number(MAX_PUSH_OUT_M_S)
@@ -488,7 +488,7 @@ class Rays(NamedTuple):
         half: Array,
         low: Array,
         high: Array,
-        radius: float,
+        radius: float | Array,
         flights: Sequence[tuple[Array, float]],
     ) -> Array:
         """Return (F, K, R, N) how far it is to K boxes that have a lower and an upper edge.
@@ -527,10 +527,11 @@ class Rays(NamedTuple):
                 at = start + slope * travel
                 beside = np.maximum(low - at, at - high)
                 travel = approaches.enter(radius_at_edge(radius, beside))
-                travel[beside >= radius] = np.inf
+                np.copyto(travel, _NEVER, where=beside >= radius)
             found[rising] = travel
 
-        travels = np.full((len(flights), centre.shape[1], *self.direction.shape[1:]), np.inf)
+        travels = np.empty((len(flights), centre.shape[1], *self.direction.shape[1:]))
+        travels.fill(np.inf)
         travels.reshape(len(flights), -1)[flight, near[which]] = found
         return travels
 
@@ -543,7 +544,6 @@ class Rays(NamedTuple):
             Indices into (K, R, N) and into (K, N), n of each; and how those rays approach boxes.
         """
         offset = self.origin - centre  # (2, K, N)
-        half = half + np.zeros_like(offset)
         inverse = self.inverse[:, None]
         steepness: Array = np.abs(self.inverse)
         middle = -offset[:, :, None] * inverse
@@ -554,13 +554,14 @@ class Rays(NamedTuple):
         (near,) = is_near.reshape(-1).nonzero()
         n_rays, n = is_near.shape[1:]
         ray: Indices = near % (n_rays * n)
-        solid: Indices = near // (n_rays * n) * n + near % n
+        box: Indices = near // (n_rays * n)
+        solid: Indices = box * n + near % n
         return (
             near,
             solid,
             _Approaches(
                 offset.reshape(2, -1).take(solid, axis=1),
-                half.reshape(2, -1).take(solid, axis=1),
+                half.reshape(2, -1).take(box if half.shape[2] == 1 else solid, axis=1),
                 self.direction.reshape(2, -1).take(ray, axis=1),
                 middle.reshape(2, -1).take(near, axis=1),
                 steepness.reshape(2, -1).take(ray, axis=1),
@@ -629,7 +630,7 @@ class _Approaches(NamedTuple):
             to_arc = approach - np.sqrt(np.maximum(square, _ZERO))
             travel[corner] = start[corner] + to_arc
             is_met[corner] = (square >= _ZERO) & (to_arc >= _ZERO)
-        travel[~(is_met & is_not_passed)] = np.inf
+        np.copyto(travel, _NEVER, where=~(is_met & is_not_passed))
         return travel
 
 
@@ -653,7 +654,7 @@ def _inverse(direction: Array) -> Array:
     return inverse
 
 
-def radius_at_edge(radius: float, height: ArrayLike) -> Array:
+def radius_at_edge(radius: float | Array, height: ArrayLike) -> Array:
     """Return the radius that a sphere has where its centre is so far above an edge.
 
     Above by more than its radius, or exactly that, it is as thin as a line: it passes over, or

@@ -11,6 +11,8 @@ from mlagents_envs.exception import UnityActionException, UnityEnvironmentExcept
 from mlagents_envs.side_channel.stats_side_channel import StatsAggregationMethod
 from mlagents_envs.testing import check_env
 from mlagents_sim import world
+from mlagents_sim.examples.ball_3d import Ball3D
+from mlagents_sim.examples.wall_jump import WallJump
 from mlagents_sim.world import World
 
 NAME = "Walkers?team=0"
@@ -194,6 +196,29 @@ def test_ends_of_several_steps_come_in_several_reports():
     assert env.get_steps(NAME)[1].agent_id.tolist() == [1]
     env.step()
     assert len(env.get_steps(NAME)[0]) == 2
+
+
+@pytest.mark.parametrize("world_type", [Ball3D, WallJump])
+def test_rest_is_what_an_action_of_zeros_tells(world_type: type[World]):
+    class Told(world_type):
+        rest = World.rest
+
+    def play(env: World) -> list[np.ndarray]:
+        rng = np.random.default_rng(0)
+        env.reset()
+        seen, n_ended = [], 0
+        for _ in range(400):
+            for name, spec in env.behavior_specs.items():
+                decisions, terminals = env.get_steps(name)
+                seen += [*decisions.obs, *terminals.obs]
+                n_ended += len(terminals)
+                env.set_actions(name, spec.action_spec.random_action(len(decisions), rng))
+            env.step()
+        assert n_ended > 20
+        return seen
+
+    for one, other in zip(play(world_type()), play(Told()), strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def test_a_clock_interrupts_each_agent_by_its_own_episode():

@@ -46,7 +46,7 @@ PUSH_M_S = number(3.0)
 PUSH_BY_GROUND = np.array([0.5, 1.0])
 """Part of a push that is left in the air, and on the ground."""
 
-JUMP_STEPS = 10
+JUMP_STEPS = number(10)
 JUMP_HEIGHT_M = 2.75
 JUMP_SPEED_PER_M = number(15.54)
 """Speed that a jump aims at, by the distance to where it goes."""
@@ -75,6 +75,8 @@ START_Y_M = 1.0
 START_CENTRES = np.array([[[0.0], [0.0]], [[-12.0], [-6.27]]])
 """Of agent and block, in x and in z."""
 START_HALVES = np.array([[[9.0], [8.1]], [[0.0], [3.5]]])
+START_DRAWN = np.array([[0, 1], [0, 2]])
+"""Of three numbers drawn, those for these."""
 IS_OVER_AT_START = np.array([[True], [False], [False]])
 """Agents begin over the platform, and never so far ahead that they are over the block."""
 
@@ -84,19 +86,25 @@ FEELER_M, FEELER_BELOW_M = number(1.0), number(0.05)
 NARROWER_M = number(0.025)
 STEP_UP_M = number(0.05)
 """An edge so much higher than what goes over it does not stop it."""
+SINK_M = number(-STEP_UP_M)
+"""So far may who stands on something have sunk into it."""
 
 # Of what is above, what every step needs, as NumPy takes it fastest.
-ZERO, HALF, PLATFORM_REACH = number(0.0), number(AGENT_HALF_M), number(PLATFORM_HALF_M)
+ZERO, ONE, NOWHERE = number(0.0), number(1.0), number(-np.inf)
+HALF, PLATFORM_REACH = number(AGENT_HALF_M), number(PLATFORM_HALF_M)
+PLATFORM_X, PLATFORM_Z = number(PLATFORM_CENTRE[X]), number(PLATFORM_CENTRE[Z])
+RUB = number(FRICTION)
 GOAL_X, GOAL_Z, GOAL_REACH = number(GOAL_CENTRE[X]), number(GOAL_CENTRE[Z]), number(GOAL_HALF[X])
 BLOCK_STEP_M = number(BLOCK_HIGH_M - STEP_UP_M)
+COST = np.array(0.0005, np.float32)
 STEP, AGENT_KEPT = number(STEP_S), number(1.0 - AGENT_DRAG * STEP_S)
 
 RAYS = RaySensor(per_side=3, max_degrees=90.0, length=20.0, n_tags=3)
-RAY_RADIUS_M = 0.5
-RAISED_START_M, RAISED_SLOPE = 2.5, (5.0 - 2.5) / 20.0
+RAY_RADIUS_M = number(0.5)
+RAISED_START_M, RAISED_SLOPE = number(2.5), (5.0 - 2.5) / 20.0
 WALL_TAG, GOAL_TAG, BLOCK_TAG = range(3)
 PLACE = ObservationSpec.vector(4, "VectorSensor_size4")
-PLACE_SCALE_M = 20.0
+PLACE_SCALE_M = number(20.0)
 STACKED = 6
 SPEC = BehaviorSpec(
     [
@@ -161,7 +169,7 @@ class _OverWalls(World):
         self._fall = np.zeros(n)  # speed by which gravity makes agents fall faster with a step
         self._grip = np.zeros(n)  # most deceleration by friction, in m/s2
         self._jump_to = np.zeros(n)  # heights
-        self._jump_steps = np.zeros(n, np.intp)  # left of a jump
+        self._jump_steps = np.zeros(n)  # left of a jump
         self._forward = np.zeros(n)
         self._right = np.zeros(n)
         self._sine, self._cosine = np.zeros((2, n))  # of the turn in a step
@@ -183,16 +191,16 @@ class _OverWalls(World):
         bodies = self.bodies
         n = len(self.agent_id[agents])
         wall_top = self._choose_walls(agents) / 2.0
-        self._tops[WALL, agents] = wall_top
-        self._seen_high[WALL_TAG, agents] = wall_top
-        self._seen_low[WALL_TAG, agents] = -wall_top
-        bodies.is_solid[BLOCK_ON_WALL, agents] = wall_top > BLOCK_LOW_M
+        self._tops[WALL][agents] = wall_top
+        self._seen_high[WALL_TAG][agents] = wall_top
+        self._seen_low[WALL_TAG][agents] = -wall_top
+        bodies.is_solid[BLOCK_ON_WALL][agents] = wall_top > BLOCK_LOW_M
         gravity = self.parameters.draw("gravity", n)
-        self._fall[agents] = gravity * STEP_S
-        self._grip[agents] = FRICTION * gravity
-        self._jump_steps[agents] = 0
-        drawn = self.rng.uniform(-1.0, 1.0, (3, n))
-        bodies.position[:, :WALL, agents] = START_CENTRES + drawn[[[0, 1], [0, 2]]] * START_HALVES
+        self._fall[agents] = gravity * STEP
+        self._grip[agents] = RUB * gravity
+        self._jump_steps[agents] = ZERO
+        drawn = self.rng.uniform(-1.0, 1.0, (3, n)).take(START_DRAWN, axis=0)
+        bodies.position[:, :WALL, agents] = START_CENTRES + drawn * START_HALVES
         bodies.velocity[:, :, agents] = 0.0
         self.height[agents] = START_Y_M
         self.climb[agents] = 0.0
@@ -216,9 +224,9 @@ class _OverWalls(World):
         by_tag = [travel.reshape(-1, len(height)) for travel in travels.swapaxes(0, 1)]
         seen = RAYS.observe(by_tag, [WALL_TAG, GOAL_TAG, BLOCK_TAG])
         place = np.empty((len(height), PLACE.shape[0]), np.float32)
-        place[:, 0] = (position[X, AGENT] - PLATFORM_CENTRE[X]) / PLACE_SCALE_M
+        place[:, 0] = (position[X, AGENT] - PLATFORM_X) / PLACE_SCALE_M
         place[:, 1] = height / PLACE_SCALE_M
-        place[:, 2] = (position[Z, AGENT] - PLATFORM_CENTRE[Z]) / PLACE_SCALE_M
+        place[:, 2] = (position[Z, AGENT] - PLATFORM_Z) / PLACE_SCALE_M
         place[:, 3] = self._feels_ground()[agents]
         return [
             self._raised.add(agents, seen[:, : RAYS.size]),
@@ -234,13 +242,19 @@ class _OverWalls(World):
         self._sine[agents], self._cosine[agents] = TURN[0, turn], TURN[1, turn]
         self._wants_to_jump[agents] = jump == 1
 
+    def rest(self, agents: Agents) -> None:
+        """Neither go, turn nor jump until told otherwise."""
+        self._forward[agents] = self._right[agents] = ZERO
+        self._sine[agents], self._cosine[agents] = ZERO, ONE
+        self._wants_to_jump[agents] = False
+
     def act(self) -> None:
         """Turn, push and jump; time costs; see who or whose block is off the platform."""
         bodies = self.bodies
         on_platform, on_block, on_wall = self._carries()
         is_braked = on_platform | on_wall
         is_on_ground = is_braked | on_block
-        begins = self._wants_to_jump & (self._jump_steps <= 0)
+        begins = self._wants_to_jump & (self._jump_steps <= ZERO)
         if np.count_nonzero(begins):
             begins &= self._feels_ground()
             self._jump_steps[begins] = JUMP_STEPS
@@ -253,20 +267,20 @@ class _OverWalls(World):
         push_z = (z * self._forward - x * self._right) * part
         sine, cosine = self._sine, self._cosine
         x[:], z[:] = x * cosine + z * sine, z * cosine - x * sine
-        jumps = self._jump_steps > 0
+        jumps = self._jump_steps > ZERO
         if np.count_nonzero(jumps):
             self._jump(jumps.nonzero()[0], push_x, push_z)
         v_x, v_z = bodies.velocity[X, AGENT], bodies.velocity[Z, AGENT]
         v_x += push_x * PUSH_M_S
         v_z += push_z * PUSH_M_S
-        self.climb[~(jumps | is_on_ground)] -= FALLING_M_S
-        self._jump_steps -= 1
+        np.subtract(self.climb, FALLING_M_S, out=self.climb, where=~(jumps | is_on_ground))
+        self._jump_steps -= ONE
         np.multiply(self._grip, is_braked, out=bodies.braking[AGENT])
         is_carried = on_block & ~is_braked
         if np.count_nonzero(is_carried):
             self._drag_blocks(is_carried.nonzero()[0])
 
-        self.reward -= 0.0005
+        self.reward -= COST
         # All bodies are looked at, as they lie together; the wall never is off.
         is_off = np.abs(bodies.position - self._platform_at) > PLATFORM_REACH
         if np.count_nonzero(is_off):
@@ -285,10 +299,10 @@ class _OverWalls(World):
         self.climb = (self.climb - self._fall) * AGENT_KEPT
         self.height += self.climb * STEP
         is_below = self._feet_are_over & (self._tops < bottom + STEP_UP_M)
-        ground = np.maximum.reduce(np.where(is_below, self._tops, -np.inf))
+        ground = np.maximum.reduce(np.where(is_below, self._tops, NOWHERE))
         lands = self.height - HALF < ground
-        self.height[lands] = (ground + HALF)[lands]
-        self.climb[lands] = 0.0
+        np.copyto(self.height, ground + HALF, where=lands)
+        np.copyto(self.climb, ZERO, where=lands)
 
         arrived = self._in_goal()
         if arrived.size:
@@ -343,7 +357,7 @@ class _OverWalls(World):
     def _carries(self) -> BoolArray:
         """Return (3, N) whether platform, block and wall are right below the agents."""
         above = self.height - HALF - self._tops
-        carries: BoolArray = (above > -STEP_UP_M) & (above < FEELER_BELOW_M)
+        carries: BoolArray = (above > SINK_M) & (above < FEELER_BELOW_M)
         return carries & self._feet_are_over
 
     def _feels_ground(self) -> BoolArray:
@@ -466,8 +480,9 @@ class WallJump(_OverWalls):
     def _choose_walls(self, agents: Agents) -> Array:
         n = len(self.agent_id[agents])
         kind = self.rng.integers(0, 5, n)
-        self.behavior[agents] = kind > 1
         none, small, big = (
             self.parameters.draw(f"{name}_wall_height", n) for name in ("no", "small", "big")
         )
-        return np.where(kind > 1, big, np.where(kind == 1, small, none))
+        is_big = kind > 1
+        self.behavior[agents] = is_big
+        return np.where(is_big, big, np.where(kind == 1, small, none))
