@@ -60,7 +60,9 @@ class Adam:
         self._means: list[Tensor] = []
         self._squares: list[Tensor] = []
         self._steps = torch.zeros(0)
-        """How many steps each has taken; the state holds views of it."""
+        """How many steps each has taken."""
+        self._step_of_each: tuple[Tensor, ...] = ()
+        """Views of it, as the state holds them."""
 
     @torch.no_grad()
     def step(self) -> None:
@@ -79,7 +81,7 @@ class Adam:
             self._means,
             self._squares,
             [],
-            self._steps.unbind(),
+            self._step_of_each,
             lr=self.param_groups[0]["lr"],
             beta1=BETAS[0],
             beta2=BETAS[1],
@@ -152,7 +154,8 @@ class Adam:
         self._means = [state["exp_avg"] for state in states]
         self._squares = [state["exp_avg_sq"] for state in states]
         self._steps = torch.stack([state["step"] for state in states]) if states else torch.zeros(0)
-        for state, step in zip(states, self._steps, strict=True):
+        self._step_of_each = self._steps.unbind()
+        for state, step in zip(states, self._step_of_each, strict=True):
             state["step"] = step
 
 
