@@ -1,12 +1,13 @@
-"""Products of large matrices are those of small ones, and so are their gradients."""
+"""Products are the same whoever multiplies, and so are their gradients."""
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
 from mlagents.trainers.networks import products
 from mlagents.trainers.networks.layers import linear
-from mlagents.trainers.networks.products import is_large, product
+from mlagents.trainers.networks.products import is_large, prepared_product, product
 from mlagents.trainers.networks.twin_q import StackedLinear
 
 needs_one_dnn = pytest.mark.skipif(
@@ -89,3 +90,54 @@ def test_lower_precision_is_left_to_torch() -> None:
     with torch.autocast("cpu", torch.bfloat16):
         assert not is_large(x, weight)
         assert product(x, weight).dtype is torch.bfloat16
+
+
+@pytest.mark.parametrize("numpy_has_avx512", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("n_rows", [3, ROWS])
+@pytest.mark.parametrize("n_in", [1, N_IN])
+@pytest.mark.parametrize("part", [False, True])
+def test_a_prepared_product_is_of_what_its_matrices_hold_now(
+    numpy_has_avx512: bool,
+    dtype: torch.dtype,
+    n_rows: int,
+    n_in: int,
+    part: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(products, "_numpy_has_avx512", lambda: numpy_has_avx512)
+    n_held = n_in + 2 if part else n_in  # columns of which n_in are multiplied
+    x, weight = torch.zeros(n_rows, n_held, dtype=dtype), torch.zeros(n_in, N_OUT, dtype=dtype)
+    out, turned = torch.zeros(n_rows, N_OUT, dtype=dtype), torch.zeros(N_OUT, n_rows, dtype=dtype)
+    there = prepared_product(x[:, :n_in], weight, out)
+    turned_there = prepared_product(x[:, :n_in], weight, turned.t())
+    back = prepared_product(out, weight.t(), x[:, :n_in])
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(2):
+        for each in (x, weight):
+            each.copy_(torch.randn(each.shape, generator=generator))
+        there()
+        turned_there()
+        near(out, x[:, :n_in].double() @ weight.double())
+        near(turned, out.t())
+        beside = x[:, n_in:].clone()
+        back()
+        torch.testing.assert_close(
+            x[:, :n_in].double(), out.double() @ weight.t().double(), rtol=1e-4, atol=1e-2
+        )
+        assert torch.equal(x[:, n_in:], beside)
+
+
+def test_many_threads_share_what_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(products, "_numpy_has_avx512", lambda: True)
+    x, weight, _ = inputs()
+    out = torch.zeros(ROWS, N_OUT)
+
+    def by_numpy(n_rows: int) -> bool:
+        way = prepared_product(x[:n_rows], weight, out[:n_rows])
+        return getattr(way, "func", None) is np.matmul
+
+    assert by_numpy(ROWS)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
+    assert not by_numpy(ROWS)
+    assert by_numpy(3)

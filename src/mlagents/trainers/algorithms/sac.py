@@ -5,11 +5,9 @@ for all continuous actions together and one for each discrete branch, found as i
 """
 
 import copy
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -24,8 +22,9 @@ from mlagents.trainers.algorithms.reward_signals import (
     make_reward_signals,
     score_segments,
 )
+from mlagents.trainers.algorithms.sac_dense import DenseStep
+from mlagents.trainers.algorithms.sac_types import EntropyCoefficients, Losses, Minibatch
 from mlagents.trainers.algorithms.schedules import LEARNING_RATE_FLOOR, scheduled
-from mlagents.trainers.algorithms.transitions import Transitions
 from mlagents.trainers.data.replay import Replay
 from mlagents.trainers.data.segments import Segments
 from mlagents.trainers.networks.actions import CONTINUOUS_LIMIT, squashed_sample
@@ -35,92 +34,10 @@ from mlagents.trainers.networks.layers import Sequences
 from mlagents.trainers.networks.twin_q import TwinQ
 from mlagents.trainers.settings.behavior import BehaviorSettings
 from mlagents.trainers.settings.hyperparameters import SACSettings
-from mlagents_envs.base_env import ActionSpec, BehaviorSpec
+from mlagents_envs.base_env import BehaviorSpec
 
 MINIBATCHES_AT_ONCE = 8
 """Minibatches that are gathered, and brought to the device, in one go."""
-
-
-class Minibatch(NamedTuple):
-    """Everything one gradient step learns from, on the device; B rows.
-
-    Attributes:
-        obs: One (B, *shape) per observation.
-        next_obs: The same of what followed.
-        continuous: (B, A) as the environment was sent them.
-        discrete: (B, K) int32.
-        action_mask: (B, sum of branches).
-        reward: (B,).
-        terminated: (B,).
-        noise: (B, A) that new actions are sampled with.
-        sequences: How the rows follow each other, for networks with memory.
-        first: (S,) the row that each sequence begins with.
-    """
-
-    obs: list[Tensor]
-    next_obs: list[Tensor]
-    continuous: Tensor
-    discrete: Tensor
-    action_mask: Tensor
-    reward: Tensor
-    terminated: Tensor
-    noise: Tensor
-    sequences: Sequences | None
-    first: Tensor
-
-    @property
-    def steps(self) -> Transitions:
-        """The steps as reward signals see them."""
-        choices = self.discrete.long()
-        return Transitions(
-            self.obs, self.next_obs, self.continuous, choices, self.reward, self.terminated
-        )
-
-
-class Losses(NamedTuple):
-    """What one minibatch says about every network, as far as gradients should go.
-
-    Attributes:
-        policy: Scalar, for the actor.
-        q: (2,), for the Q networks.
-        value: Scalar, for the network of values.
-        entropy: Scalar, for the coefficients.
-        estimate: (signals,) mean value of the states, to be plotted.
-    """
-
-    policy: Tensor
-    q: Tensor
-    value: Tensor
-    entropy: Tensor
-    estimate: Tensor
-
-
-class EntropyCoefficients(nn.Module):
-    """What entropy is worth: of all continuous actions, if there are any, then of every branch.
-
-    Args:
-        spec: The actions.
-        initial: Every coefficient at the start.
-
-    Attributes:
-        log_alpha: (parts,) logarithms.
-        target: (parts,) entropy that the policy is kept at: -A, and a fifth of the largest.
-        weight: (parts,) share in the value of a state; branches count in the mean.
-    """
-
-    target: Tensor
-    weight: Tensor
-
-    def __init__(self, spec: ActionSpec, initial: float) -> None:
-        super().__init__()
-        target = [0.2 * math.log(size) for size in spec.discrete_branches]
-        weight = [1 / spec.discrete_size for _ in target]
-        if spec.continuous_size:
-            target.insert(0, float(-spec.continuous_size))
-            weight.insert(0, 1.0)
-        self.log_alpha = nn.Parameter(torch.full((len(target),), math.log(initial)))
-        self.register_buffer("target", torch.tensor(target), persistent=False)
-        self.register_buffer("weight", torch.tensor(weight), persistent=False)
 
 
 class SAC:
@@ -184,6 +101,7 @@ class SAC:
         self.coefficients = EntropyCoefficients(spec.action_spec, self.settings.init_entcoef)
         self.coefficients.to(device)
         self.losses: Callable[[Minibatch, Tensor], Losses] = self._losses
+        self._dense_step: DenseStep | None = None
         self._critic_parameters = [*self.q.parameters(), *self.value.parameters()]
         self.optimizer = adam(
             [*self.actor.parameters(), *self._critic_parameters, self.coefficients.log_alpha],
@@ -253,11 +171,7 @@ class SAC:
         plotted: list[Tensor] = []
         plots: list[dict[str, Tensor]] = []
         for batch in self._minibatches(replay, n_updates):
-            losses = self.losses(batch, self._rewards(batch))
-            loss = losses.policy + losses.q.sum() + losses.value + losses.entropy
-
-            self.optimizer.zero_grad()
-            loss.backward()
+            losses = self._differentiate(batch, self._rewards(batch))
             if s.max_grad_norm is not None:
                 nn.utils.clip_grad_norm_(self.actor.parameters(), s.max_grad_norm)
                 nn.utils.clip_grad_norm_(self._critic_parameters, s.max_grad_norm)
@@ -283,6 +197,30 @@ class SAC:
                 for signal, estimate in zip(self.signals, estimates, strict=True)
             },
         }
+
+    def _differentiate(self, batch: Minibatch, rewards: Tensor) -> Losses:
+        """Compute the losses of one gradient step and, in `grad`, their gradients."""
+        body = self.actor.body
+        if body.is_dense and body.precision is None and self.losses == self._losses:
+            return self._step_of(len(rewards))(batch, rewards)
+        losses = self.losses(batch, rewards)
+        self.optimizer.zero_grad()
+        (losses.policy + losses.q.sum() + losses.value + losses.entropy).backward()
+        return losses
+
+    def _step_of(self, n_rows: int) -> DenseStep:
+        if self._dense_step is None or self._dense_step.n_rows != n_rows:
+            self._dense_step = DenseStep(
+                self.actor,
+                self.q,
+                self.value,
+                self.target_value,
+                self.coefficients,
+                gamma=self._gamma,
+                respects_end=self._respects_end,
+                n_rows=n_rows,
+            )
+        return self._dense_step
 
     def _losses(self, batch: Minibatch, rewards: Tensor) -> Losses:
         """Compute the losses of one gradient step.
@@ -394,12 +332,6 @@ class SAC:
             drawn = torch.randint(replay.n_sequences, (n_drawn,), generator=self.generator)
             replayed = replay.take(drawn.numpy())
             noise = torch.randn(replayed.continuous.shape, generator=self.generator)
-            obs = [to_device(o) for o in replayed.obs]
-            next_obs = [to_device(o) for o in replayed.next_obs]
-            continuous, discrete = to_device(replayed.continuous), to_device(replayed.discrete)
-            action_mask = to_device(replayed.action_mask)
-            reward, terminated = to_device(replayed.reward), to_device(replayed.terminated)
-            noise = to_device(noise)
             # The sequences lie one after the other; each has its place in its minibatch.
             length = replayed.length
             starts = np.cumsum(length) - length
@@ -407,22 +339,38 @@ class SAC:
             within = np.arange(len(sequence)) - starts[sequence]
             place = to_device(sequence % n_sequences * longest + within)
             memory, first = to_device(replayed.memory), to_device(starts)
-            for i in range(0, n_drawn, n_sequences):
-                drawn_here = slice(i, i + n_sequences)
-                rows = slice(int(starts[i]), int(starts[i] + length[drawn_here].sum()))
+            first_rows = starts[::n_sequences].tolist()
+            n_rows = np.diff([*first_rows, len(sequence)]).tolist()
+            columns = [
+                to_device(column).split(n_rows)
+                for column in (
+                    replayed.continuous,
+                    replayed.discrete,
+                    replayed.action_mask,
+                    replayed.reward,
+                    replayed.terminated,
+                    noise,
+                    place,
+                    *replayed.obs,
+                    *replayed.next_obs,
+                )
+            ]
+            for i, rows in enumerate(zip(*columns, strict=True)):
+                continuous, discrete, action_mask, reward, terminated, noise, place, *seen = rows
+                drawn_here = slice(i * n_sequences, (i + 1) * n_sequences)
                 yield Minibatch(
-                    obs=[o[rows] for o in obs],
-                    next_obs=[o[rows] for o in next_obs],
-                    continuous=continuous[rows],
-                    discrete=discrete[rows],
-                    action_mask=action_mask[rows],
-                    reward=reward[rows],
-                    terminated=terminated[rows],
-                    noise=noise[rows],
-                    sequences=Sequences(memory[drawn_here], place[rows], longest)
+                    obs=seen[: len(replayed.obs)],
+                    next_obs=seen[len(replayed.obs) :],
+                    continuous=continuous,
+                    discrete=discrete,
+                    action_mask=action_mask,
+                    reward=reward,
+                    terminated=terminated,
+                    noise=noise,
+                    sequences=Sequences(memory[drawn_here], place, longest)
                     if self.has_memory
                     else None,
-                    first=first[drawn_here] - rows.start,
+                    first=first[drawn_here] - first_rows[i],
                 )
 
 

@@ -138,6 +138,16 @@ class NetworkBody(MixedPrecision):
             self.memory = Memory(width, self.memory_size)
             self.output_size = self.memory.output_size
 
+    @property
+    def is_dense(self) -> bool:
+        """Whether there is nothing but vectors and dense layers."""
+        return (
+            all(isinstance(encoder, VectorEncoder) for encoder in self.observations.encoders)
+            and self.observations.attention is None
+            and self.goal_layer is None
+            and self.memory is None
+        )
+
     def forward(
         self,
         obs: Sequence[Tensor],

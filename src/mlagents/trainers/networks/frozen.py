@@ -17,7 +17,6 @@ from torch import Tensor, nn
 from mlagents.trainers.networks.actions import LOG_STD_LIMITS, ActionHeads
 from mlagents.trainers.networks.actor_critic import Actor
 from mlagents.trainers.networks.body import NetworkBody
-from mlagents.trainers.networks.encoders import VectorEncoder
 from mlagents.trainers.networks.layers import Normalizer
 
 FloatArray = NDArray[np.float32]
@@ -130,7 +129,7 @@ def freeze(actor: Actor, critic_body: NetworkBody | None = None) -> DenseActor |
         actor: Is only read.
         critic_body: The body of a critic whose memory the agents carry along, if it has its own.
     """
-    if not _is_dense(actor.body):
+    if not actor.body.is_dense:
         return TorchActor(actor, critic_body)
     heads = actor.heads
     return DenseActor(
@@ -141,15 +140,6 @@ def freeze(actor: Actor, critic_body: NetworkBody | None = None) -> DenseActor |
         mean=None if heads.mean is None else _weights(heads.mean),
         log_std=_log_std(heads),
         logits=None if heads.logits is None else _weights(heads.logits),
-    )
-
-
-def _is_dense(body: NetworkBody) -> bool:
-    return (
-        all(isinstance(encoder, VectorEncoder) for encoder in body.observations.encoders)
-        and body.observations.attention is None
-        and body.goal_layer is None
-        and body.memory is None
     )
 
 

@@ -1,13 +1,18 @@
-"""Products of large matrices, on processors that oneDNN knows better than MKL.
+"""Products of matrices, on processors that others know better than MKL.
 
 PyTorch multiplies float32 matrices with MKL. On an AMD EPYC with AVX-512, oneDNN, which comes with
 PyTorch too, takes less than half of MKL's time, once a product is large enough to be worth its
-longer call.
+longer call. OpenBLAS, which comes with NumPy, is as fast and called in less time than either, but
+knows nothing of gradients.
 """
 
+from collections.abc import Callable
+from functools import cache, partial
 from typing import Any
 
+import numpy as np
 import torch
+from threadpoolctl import threadpool_info
 from torch import Tensor
 
 LARGE = 2**21
@@ -47,6 +52,36 @@ def product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     if is_large(x, weight):
         return _Product.apply(x, weight, bias)
     return x @ weight if bias is None else torch.addmm(bias, x, weight)
+
+
+def prepared_product(x: Tensor, weight: Tensor, out: Tensor) -> Callable[[], object]:
+    """Prepare (B, n_in) @ (n_in, n_out), in the fastest way, of what they will hold when called.
+
+    Args:
+        x: (B, n_in), any of the three may be a view.
+        weight: (n_in, n_out).
+        out: (B, n_out), to be written.
+    """
+    if not out.is_contiguous() and out.t().is_contiguous():
+        x, weight, out = weight.t(), x.t(), out.t()
+    n_in, n_out = weight.shape
+    is_cheap = len(x) * n_in * n_out <= LARGE
+    # OpenBLAS uses one thread, see `torch_utils`, and is slow where sums have one term.
+    suits_numpy = is_cheap or (torch.get_num_threads() == 1 and _numpy_has_avx512())
+    if x.device.type == "cpu" and suits_numpy and n_in > 1:
+        return partial(np.matmul, x.numpy(), weight.numpy(), out=out.numpy())
+    # oneDNN is very slow with parts of the columns of a matrix.
+    if is_large(x, weight) and all(
+        each.is_contiguous() or each.t().is_contiguous() for each in (x, weight)
+    ):
+        return lambda: out.copy_(_ONE_DNN(x, weight.t(), None, "none", [], ""))
+    return partial(torch.mm, x, weight, out=out)
+
+
+@cache
+def _numpy_has_avx512() -> bool:
+    kernels = [each.get("architecture", "") for each in threadpool_info()]
+    return not {"SkylakeX", "Cooperlake", "SapphireRapids"}.isdisjoint(kernels)
 
 
 class _Product(torch.autograd.Function):

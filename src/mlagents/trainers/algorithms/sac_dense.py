@@ -1,0 +1,314 @@
+"""A gradient step of SAC for networks of vectors and dense layers, differentiated by hand.
+
+The losses are those of `sac`, which is to be read first. Here are their gradients, with B rows, S
+signals, K branches, and of the entropy's parts c = alpha * weight:
+
+    Q of what was done      (Q - target) / (B S)
+    V of the states         (V - target) / (B S)
+    Q of what it would do   -1 / (B S), through the first network to the actions
+    a = tanh(u)             du = (1 - a²) da + 2 c a / B
+    u = mean + std * noise  d mean = du,  d log std = du * std * noise - c / B, unless it is clamped
+    p = softmax(logits)     d logits = -p (v - sum of p v) / B,  v = mean of Q / K - c log p
+"""
+
+import itertools
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from mlagents.trainers.algorithms.sac_types import EntropyCoefficients, Losses, Minibatch
+from mlagents.trainers.networks.actions import (
+    LOG_STD_LIMITS,
+    MASKED_LOGIT,
+    ActionHeads,
+    log_slope_of_tanh,
+)
+from mlagents.trainers.networks.actor_critic import Actor, Critic
+from mlagents.trainers.networks.dense import Layer, Stack, Weights, weights_of
+from mlagents.trainers.networks.products import prepared_product
+from mlagents.trainers.networks.twin_q import StackedLinear, TwinQ
+
+HALF_LOG_TAU = 0.5 * math.log(2 * math.pi)
+
+
+class Acting(NamedTuple):
+    """What a policy would do in B states; continuous actions are where Q looks for them.
+
+    Attributes:
+        entropy: (B, parts).
+        deviation: (B, A) by which a sample is off its mean.
+        is_free: (B, A) whether the deviation is not clamped.
+        chances: (B, sum of branches).
+        log_chances: Their logarithms.
+    """
+
+    entropy: Tensor
+    deviation: Tensor
+    is_free: Tensor
+    chances: Tensor
+    log_chances: Tensor
+
+
+class DenseStep:
+    """Computes the losses of minibatches of one size, and the gradients of all parameters.
+
+    Args:
+        actor: Of vectors and dense layers, like all networks.
+        q: Both Q networks.
+        value: The network of values.
+        target_value: The one that follows it.
+        coefficients: What entropy is worth.
+        gamma: (signals,) discount per step.
+        respects_end: (signals,) whether nothing can be gained after an end.
+        n_rows: Of a minibatch.
+    """
+
+    def __init__(
+        self,
+        actor: Actor,
+        q: TwinQ,
+        value: Critic,
+        target_value: Critic,
+        coefficients: EntropyCoefficients,
+        *,
+        gamma: Tensor,
+        respects_end: Tensor,
+        n_rows: int,
+    ) -> None:
+        self.n_rows = n_rows
+        self._gamma, self._respects_end = gamma, respects_end
+        self._observations = actor.body.observations
+        self._coefficients = coefficients
+        networks = (actor, q, value, coefficients)
+        self._parameters = [p for network in networks for p in network.parameters()]
+        for parameter in self._parameters:
+            parameter.grad = torch.zeros_like(parameter)
+        self._heads = _Heads(actor.heads)
+        self._gradients = [p.grad for p in self._parameters if p.grad is not None]
+        self._by_log_alpha = self._gradients[-1]
+
+        def space(*shape: int) -> Tensor:
+            return torch.zeros(n_rows, *shape).to(coefficients.log_alpha.detach())
+
+        # All networks have layers of the same widths; all but the actor take turns in one space.
+        layers = _dense_layers(actor)
+        widths = [len(weights.bias) for weights in layers]
+        of_actor, shared = ([(space(n), space(n)) for n in widths] for _ in range(2))
+        encoding, hidden = of_actor[-1][1], shared[-1][1]
+        n_observed, n_signals = self._observations.output_size, len(gamma)
+        actions = actor.heads.spec
+        self._n_actions, self._branches = actions.continuous_size, actions.discrete_branches
+
+        self._taken = space(n_observed + self._n_actions)  # observations beside actions
+        self._tried = torch.zeros_like(self._taken) if self._n_actions else self._taken
+        self._obs, self._next_obs = space(n_observed), space(n_observed)
+        self._actor = Stack(layers, self._obs, of_actor)
+        self._actor_head = Layer(self._heads.weights, encoding, space(len(self._heads.bias)))
+        self._value = Stack(_dense_layers(value), self._obs, shared)
+        self._value_head = Layer(weights_of(value.values), hidden, space(n_signals))
+        self._target = Stack(_dense_layers(target_value), self._next_obs, shared)
+        self._target_head = Layer(weights_of(target_value.values), hidden, space(n_signals))
+
+        of_q = [[_one_of(layer, i) for layer in (*q.dense, q.heads)] for i in range(2)]
+        self._q = space(n_signals, q.n_outputs)
+        self._q_taken = [Stack(layers[:-1], self._taken, shared) for layers in of_q]
+        self._q_tried = [Stack(layers[:-1], self._tried, shared) for layers in of_q]
+        self._q_head = [Layer(layers[-1], hidden, self._q.view(n_rows, -1)) for layers in of_q]
+        self._by_actions = space(self._n_actions)
+        self._back_to_actions = prepared_product(
+            shared[0][0], of_q[0][0].weight[n_observed:].t(), self._by_actions
+        )
+
+        device, n_branches = gamma.device, len(self._branches)
+        starts = list(itertools.accumulate(self._branches, initial=0))
+        self._branch_starts = torch.tensor(starts[:-1], dtype=torch.int64, device=device)
+        branch = [i for i, size in enumerate(self._branches) for _ in range(size)]
+        self._belongs = torch.eye(n_branches)[branch].to(self._q)  # (sum of branches, K)
+
+    @torch.inference_mode()
+    def __call__(self, batch: Minibatch, rewards: Tensor) -> Losses:
+        """Return the losses, as `SAC.losses` does, and leave the gradients in `grad`.
+
+        Args:
+            batch: What to learn from.
+            rewards: (B, signals) of its steps.
+        """
+        for parameter, gradient in zip(self._parameters, self._gradients, strict=True):
+            parameter.grad = gradient
+        torch.cat(self._observations.normalized(batch.obs), 1, out=self._obs)
+        torch.cat([self._obs, batch.continuous], 1, out=self._taken)
+        torch.cat(self._observations.normalized(batch.next_obs), 1, out=self._next_obs)
+        log_alpha, weight = self._coefficients.log_alpha, self._coefficients.weight
+        worth = log_alpha.exp() * weight  # (parts,)
+
+        acting = self._act(batch)
+        bonus = acting.entropy @ worth  # (B,)
+        goes_on = ~(batch.terminated.unsqueeze(1) & self._respects_end)
+        q_target = rewards + self._gamma * self._next_values() * goes_on
+        q_errors, q_policy, q_mean = self._learn_q(batch.discrete, q_target, acting.chances)
+        value_target = torch.minimum(*q_policy) + bonus.unsqueeze(1)
+        value_error, estimate = self._learn_values(value_target)
+        self._learn_policy(acting, q_mean, worth / self.n_rows)
+        surplus = acting.entropy.mean(0) - self._coefficients.target
+        torch.mul(weight, surplus, out=self._by_log_alpha)
+
+        *q_losses, value_loss = 0.5 * torch.stack([*q_errors, value_error]).square().mean((1, 2))
+        return Losses(
+            policy=-(q_policy[0].mean() + bonus.mean()),
+            q=torch.stack(q_losses),
+            value=value_loss,
+            entropy=(log_alpha * self._by_log_alpha).sum(),
+            estimate=estimate,
+        )
+
+    def _act(self, batch: Minibatch) -> Acting:
+        self._heads.join()
+        self._actor.forward()
+        self._actor_head.forward()
+        sizes = (self._n_actions, self._n_actions, sum(self._branches))
+        mean, log_std, logits = self._actor_head.y.split(sizes, 1)
+        entropies = []
+        deviation = is_free = mean  # empty, as are the next, where there are no such actions
+        chances = log_chances = logits
+        if self._n_actions:
+            clamped = log_std.clamp(*LOG_STD_LIMITS)
+            is_free = clamped == log_std
+            deviation = clamped.exp() * batch.noise
+            before = mean + deviation
+            self._tried[:, : -self._n_actions] = self._obs
+            torch.tanh(before, out=self._tried[:, -self._n_actions :])
+            density = clamped + log_slope_of_tanh(before) + 0.5 * batch.noise.square()
+            entropies.append((density + HALF_LOG_TAU).sum(1, keepdim=True))
+        if self._branches:
+            logits = logits.masked_fill(batch.action_mask, MASKED_LOGIT)
+            branches = [branch.log_softmax(1) for branch in logits.split(self._branches, 1)]
+            log_chances = torch.cat(branches, 1)
+            chances = log_chances.exp()
+            entropies.append(-(chances * log_chances) @ self._belongs)
+        return Acting(torch.cat(entropies, 1), deviation, is_free, chances, log_chances)
+
+    def _next_values(self) -> Tensor:
+        self._target.forward()
+        self._target_head.forward()
+        return self._target_head.y
+
+    def _learn_q(
+        self, discrete: Tensor, target: Tensor, chances: Tensor
+    ) -> tuple[list[Tensor], list[Tensor], Tensor]:
+        """Let both networks learn from the actions taken, and look at those that are tried.
+
+        Returns:
+            Errors (B, signals) and Q of what the policy would do (B, signals), of each network, and
+            of the first Q of everything, (B, outputs), in the mean over signals.
+        """
+        n_branches, n_mean = len(self._branches), target.numel()
+        chosen = wanted = None
+        if self._branches:
+            wanted = chances / n_branches
+            choices = discrete + self._branch_starts
+            chosen = torch.zeros_like(wanted).scatter_(1, choices, 1 / n_branches)
+        errors, q_policy = [], []
+        for i, head in enumerate(self._q_head):
+            self._q_tried[i].forward()
+            head.forward()
+            q_policy.append(_valued(self._q, wanted))
+            if i == 0:
+                q_mean = self._q.mean(1)
+            if self._n_actions:
+                if i == 0:
+                    self._q.copy_(_spread(torch.full_like(target, -1 / n_mean), wanted))
+                    head.back()
+                    self._q_tried[i].back(learn=False)
+                    self._back_to_actions()
+                self._q_taken[i].forward()
+                head.forward()
+            errors.append(_valued(self._q, chosen) - target)
+            self._q.copy_(_spread(errors[i] / n_mean, chosen))
+            head.learn()
+            head.back()
+            self._q_taken[i].back()
+        return errors, q_policy, q_mean
+
+    def _learn_values(self, target: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the errors (B, signals), and the mean (signals,) of what was thought."""
+        self._value.forward()
+        head = self._value_head
+        head.forward()
+        estimate, error = head.y.mean(0), head.y - target
+        torch.div(error, target.numel(), out=head.y)
+        head.learn()
+        head.back()
+        self._value.back()
+        return error, estimate
+
+    def _learn_policy(self, acting: Acting, q_mean: Tensor, worth: Tensor) -> None:
+        """Let the actor learn.
+
+        Args:
+            acting: What it would do.
+            q_mean: (B, outputs) what the first Q network says of it.
+            worth: (parts,) of entropy, as a share of the loss.
+        """
+        sizes = (self._n_actions, self._n_actions, sum(self._branches))
+        by_mean, by_log_std, by_logits = self._actor_head.y.split(sizes, 1)
+        if self._n_actions:
+            actions, by_actions = self._tried[:, -self._n_actions :], self._by_actions
+            torch.add(by_actions, actions * (2 * worth[0] - by_actions * actions), out=by_mean)
+            torch.mul(by_mean * acting.deviation - worth[0], acting.is_free, out=by_log_std)
+        if self._branches:
+            worth_of_choices = self._belongs @ worth[-len(self._branches) :]
+            share = q_mean / (len(self._branches) * self.n_rows)
+            v = share - worth_of_choices * acting.log_chances
+            expected = (acting.chances * v) @ self._belongs @ self._belongs.t()
+            torch.mul(acting.chances, expected - v, out=by_logits)
+        self._actor_head.learn()
+        self._actor_head.back()
+        self._actor.back()
+
+
+class _Heads:
+    """The heads of an actor as one layer, whose gradients are those of the heads, side by side."""
+
+    def __init__(self, heads: ActionHeads) -> None:
+        layers = (*(() if heads.mean is None else (heads.mean, heads.log_std)), heads.logits)
+        self._layers = [layer for layer in layers if isinstance(layer, nn.Linear)]
+        weight = torch.cat([layer.weight.detach() for layer in self._layers])
+        self.bias = torch.cat([layer.bias.detach() for layer in self._layers])
+        self._weight = weight
+        by_weight, by_bias = torch.zeros_like(weight), torch.zeros_like(self.bias)
+        self.weights = Weights(weight.t(), self.bias, by_weight.t(), by_bias)
+        sizes = [layer.out_features for layer in self._layers]
+        for layer, of_weight, of_bias in zip(
+            self._layers, by_weight.split(sizes), by_bias.split(sizes), strict=True
+        ):
+            layer.weight.grad, layer.bias.grad = of_weight, of_bias
+
+    def join(self) -> None:
+        """Look at what has been learned."""
+        torch.cat([layer.weight for layer in self._layers], out=self._weight)
+        torch.cat([layer.bias for layer in self._layers], out=self.bias)
+
+
+def _dense_layers(network: Actor | Critic) -> list[Weights]:
+    return [weights_of(layer) for layer in network.body.dense if isinstance(layer, nn.Linear)]
+
+
+def _one_of(layer: nn.Module, i: int) -> Weights:
+    """View one of two layers that lie side by side."""
+    assert isinstance(layer, StackedLinear)
+    weight, bias = layer.weight, layer.bias
+    assert weight.grad is not None and bias.grad is not None
+    return Weights(weight.detach()[i], bias.detach()[i, 0], weight.grad[i], bias.grad[i, 0])
+
+
+def _valued(q: Tensor, shares: Tensor | None) -> Tensor:
+    """(B, signals) of the outputs (B, signals, outputs), each of which counts by its share."""
+    return (q if shares is None else q * shares.unsqueeze(1)).sum(2)
+
+
+def _spread(gradient: Tensor, shares: Tensor | None) -> Tensor:
+    """Return the gradient by the outputs of `_valued`, (B, signals, outputs), from that by it."""
+    spread = gradient.unsqueeze(2)
+    return spread if shares is None else spread * shares.unsqueeze(1)
