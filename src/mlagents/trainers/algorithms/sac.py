@@ -199,7 +199,10 @@ class SAC:
         }
 
     def _differentiate(self, batch: Minibatch, rewards: Tensor) -> Losses:
-        """Compute the losses of one gradient step and, in `grad`, their gradients."""
+        """Compute the losses of one gradient step and, in `grad`, their gradients.
+
+        What is differentiated by hand is the same but for rounding, and takes half the time.
+        """
         body = self.actor.body
         if body.is_dense and body.precision is None and self.losses == self._losses:
             return self._step_of(len(rewards))(batch, rewards)
