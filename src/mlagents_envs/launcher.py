@@ -24,6 +24,7 @@ _TAIL_LINES = 20
 _READ_BYTES = 65536
 _TERMINATE_TIMEOUT_S = 3.0
 _KILL_TIMEOUT_S = 3.0
+_MOMENT_S = 1.0
 
 
 def find_executable(name: str, *, platform: str = sys.platform) -> Path:
@@ -313,13 +314,18 @@ class SharedPlayer:
     def stop(self, timeout_s: float) -> None:
         """Let go of the player, and make sure that it has ended if nobody else holds it.
 
+        Else this waits for a moment: who lets go of it often does so because it has just ended, and
+        is to be told how.
+
         Args:
-            timeout_s: How long it may take to exit on its own then; 0 ends it for all.
+            timeout_s: How long it may take to exit on its own; 0 ends it for all.
         """
         self._alarm.close()
         self._holders.discard(self)
         if timeout_s == 0 or not self._holders:
             self._player.stop(timeout_s)
+        else:
+            self._player.wait(min(timeout_s, _MOMENT_S))
 
 
 def _signal_name(number: int) -> str:

@@ -72,11 +72,9 @@ def serve_several(
             selector.register(client.fileno(), selectors.EVENT_READ, session)
         while selector.get_map():
             ready = wait(selector, None)
-            # All speak at the same time, so that the trainer can decide for all at once.
-            for do in (_Session.listen, _Session.speak):
-                for key in [key for key in ready if not do(key.data)]:
+            for key in ready:
+                if not (key.data.listen() and key.data.speak()):
                     selector.unregister(key.fd)
-                    ready.remove(key)
     logger.info("The trainer ended %s.", "the session" if len(makers) == 1 else "all sessions")
 
 

@@ -338,6 +338,14 @@ def test_a_shared_player_ends_with_the_last_who_holds_it():
     assert last.exit_code == -signal.SIGTERM
 
 
+def test_who_lets_go_of_a_shared_player_that_is_about_to_end_hears_how():
+    player = Player(script("import time; time.sleep(0.2); raise SystemExit(3)"))
+    first, last = shares(player, 2)
+    first.stop(DEADLINE_S)
+    assert first.exit_description().startswith("exited with code 3")
+    last.stop(DEADLINE_S)
+
+
 def test_the_last_who_holds_a_shared_player_waits_for_its_end():
     player = Player(script("import time; time.sleep(0.5)"))
     first, last = shares(player, 2)

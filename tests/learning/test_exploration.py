@@ -32,7 +32,8 @@ SAC = {
         "buffer_init_steps": 500,
         "learning_rate": 3e-3,
         "steps_per_update": 4,
-        "init_entcoef": 0.1,
+        "init_entcoef": 0.02,
+        "tau": 0.02,
     },
 }
 
@@ -73,18 +74,25 @@ def test_the_tasks_reward_alone_is_not_found(seed: int) -> None:
         assert_reaches(0.1, corridor(), settings(PPO, {}), seed=seed)
 
 
-# SAC alone finds the end of a corridor of 8 places with some seeds; with seed 2 it does not, not in
-# 40,000 steps either.
+# SAC alone finds the end of a corridor of 8 places with seed 1; with seeds 2 and 3 it does not.
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
-def test_what_is_new_leads_sac_to_the_reward(seed: int) -> None:
-    curiosity = {"strength": 1.0, "learning_rate": 3e-4, "network_settings": SMALL}
-    assert_reaches(SOLVED, corridor(8), settings(SAC, {"curiosity": curiosity}), seed=seed)
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize(
+    "signals",
+    [
+        {"curiosity": {"strength": 0.1, "learning_rate": 3e-4, "network_settings": SMALL}},
+        {"rnd": {"strength": 0.03, "learning_rate": 1e-3, "network_settings": SMALL}},
+    ],
+    ids=["curiosity", "rnd"],
+)
+def test_what_is_new_leads_sac_to_the_reward(signals: dict[str, Any], seed: int) -> None:
+    assert_reaches(SOLVED, corridor(8), settings(SAC, signals), seed=seed)
 
 
 @pytest.mark.slow
-def test_sac_may_miss_what_only_the_task_pays_for() -> None:
+@pytest.mark.parametrize("seed", [2, 3])
+def test_sac_may_miss_what_only_the_task_pays_for(seed: int) -> None:
     with pytest.raises(AssertionError, match="mean reward"):
-        assert_reaches(0.1, corridor(8), settings(SAC, {}), seed=2)
+        assert_reaches(0.1, corridor(8), settings(SAC, {}), seed=seed)
