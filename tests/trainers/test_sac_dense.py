@@ -10,6 +10,7 @@ from torch import Tensor
 
 from actors import CASES
 from mlagents.trainers.algorithms import sac as sac_module
+from mlagents.trainers.algorithms import sac_dense
 from mlagents.trainers.algorithms.acceleration import accelerate
 from mlagents.trainers.algorithms.reward_signals import ExtrinsicReward
 from mlagents.trainers.algorithms.sac import SAC
@@ -207,19 +208,68 @@ def taken_by_hand(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     return taken
 
 
-def test_only_steps_of_dense_networks_as_they_are_are_taken_by_hand(
+def test_only_steps_of_dense_networks_that_nobody_compiles_are_taken_by_hand(
     taken_by_hand: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     actions = ACTIONS["continuous"]
     batch = minibatch(actions, 16, torch.float32)
-    by_hand(make(actions), batch)
-    assert taken_by_hand == [16]
     monkeypatch.setattr(torch, "compile", lambda function, **_options: function)
-    for way in (TorchSettings(mixed_precision=True), TorchSettings(compile=True)):
+    for way in (TorchSettings(), TorchSettings(mixed_precision=True), TorchSettings(compile=True)):
         sac = make(actions)
         accelerate(sac, way, CPU)
         by_hand(sac, batch)
-    assert taken_by_hand == [16]
+    assert taken_by_hand == [16, 16]
+
+
+def in_lower_precision(actions: ActionSpec, **network: Any) -> SAC:
+    sac = make(actions, **network)
+    accelerate(sac, TorchSettings(mixed_precision=True), CPU)
+    return sac
+
+
+@every_action
+@pytest.mark.parametrize("layers", [1, 3])
+def test_lower_precision_is_that_of_autograd(
+    actions: ActionSpec, layers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sac_dense, "LARGE", 0)
+    batch = minibatch(actions, 256, torch.float32)
+    network = {"layers": layers, "hidden_units": 64}
+    exact = by_hand(make(actions, **network), batch)[1]
+    sac = in_lower_precision(actions, **network)
+    (losses, wanted), (found_losses, found) = by_autograd(sac, batch), by_hand(sac, batch)
+    for name, loss in losses._asdict().items():
+        torch.testing.assert_close(getattr(found_losses, name), loss.detach(), msg=name)
+    for ours, theirs, without in zip(found, wanted, exact, strict=True):
+        assert ours.dtype is torch.float32
+        assert (ours - theirs).norm() < 0.005 * theirs.norm()
+        assert not torch.equal(ours, without)
+
+
+def test_what_is_learned_in_lower_precision_counts_at_the_next_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sac_dense, "LARGE", 0)
+    actions = ACTIONS["hybrid"]
+    batch = minibatch(actions, 16, torch.float32)
+    sac, other = in_lower_precision(actions), in_lower_precision(actions)
+    before = by_hand(sac, batch)[1]
+    sac.optimizer.step()
+    for name, module in other.modules().items():
+        if isinstance(module, torch.nn.Module):
+            module.load_state_dict(sac.modules()[name].state_dict())
+    after, wanted = by_hand(sac, batch)[1], by_hand(other, batch)[1]
+    for each, ours, theirs in zip(before, after, wanted, strict=True):
+        assert torch.equal(ours, theirs)
+        assert not torch.equal(ours, each)
+
+
+def test_small_networks_gain_nothing_by_lower_precision() -> None:
+    actions = ACTIONS["hybrid"]
+    batch = minibatch(actions, 16, torch.float32)
+    found = by_hand(in_lower_precision(actions), batch)[1]
+    for ours, theirs in zip(found, by_hand(make(actions), batch)[1], strict=True):
+        assert torch.equal(ours, theirs)
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())

@@ -203,8 +203,7 @@ class SAC:
 
         What is differentiated by hand is the same but for rounding, and takes half the time.
         """
-        body = self.actor.body
-        if body.is_dense and body.precision is None and self.losses == self._losses:
+        if self.actor.body.is_dense and self.losses == self._losses:
             return self._step_of(len(rewards))(batch, rewards)
         losses = self.losses(batch, rewards)
         self.optimizer.zero_grad()
@@ -222,6 +221,7 @@ class SAC:
                 gamma=self._gamma,
                 respects_end=self._respects_end,
                 n_rows=n_rows,
+                precision=self.actor.body.precision,
             )
         return self._dense_step
 

@@ -13,6 +13,7 @@ signals, K branches, and of the entropy's parts c = alpha * weight:
 
 import itertools
 import math
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import torch
@@ -26,18 +27,19 @@ from mlagents.trainers.networks.actions import (
     log_slope_of_tanh,
 )
 from mlagents.trainers.networks.actor_critic import Actor, Critic
-from mlagents.trainers.networks.dense import Layer, Stack, Weights, weights_of
-from mlagents.trainers.networks.products import prepared_product
+from mlagents.trainers.networks.dense import Copies, Layer, Space, Stack, Weights, weights_of
+from mlagents.trainers.networks.products import LARGE, prepared_product
 from mlagents.trainers.networks.twin_q import StackedLinear, TwinQ
 
 HALF_LOG_TAU = 0.5 * math.log(2 * math.pi)
 
 
 class Acting(NamedTuple):
-    """What a policy would do in B states; continuous actions are where Q looks for them.
+    """What a policy would do in B states.
 
     Attributes:
         entropy: (B, parts).
+        actions: (B, A).
         deviation: (B, A) by which a sample is off its mean.
         is_free: (B, A) whether the deviation is not clamped.
         chances: (B, sum of branches).
@@ -45,6 +47,7 @@ class Acting(NamedTuple):
     """
 
     entropy: Tensor
+    actions: Tensor
     deviation: Tensor
     is_free: Tensor
     chances: Tensor
@@ -63,6 +66,7 @@ class DenseStep:
         gamma: (signals,) discount per step.
         respects_end: (signals,) whether nothing can be gained after an end.
         n_rows: Of a minibatch.
+        precision: Of dense layers that are large enough to gain by it; None is that of weights.
     """
 
     def __init__(
@@ -76,6 +80,7 @@ class DenseStep:
         gamma: Tensor,
         respects_end: Tensor,
         n_rows: int,
+        precision: torch.dtype | None = None,
     ) -> None:
         self.n_rows = n_rows
         self._gamma, self._respects_end = gamma, respects_end
@@ -89,36 +94,47 @@ class DenseStep:
         self._gradients = [p.grad for p in self._parameters if p.grad is not None]
         self._by_log_alpha = self._gradients[-1]
 
-        def space(*shape: int) -> Tensor:
-            return torch.zeros(n_rows, *shape).to(coefficients.log_alpha.detach())
+        log_alpha = coefficients.log_alpha.detach()
+        layers = _dense_layers(actor)
+        largest = n_rows * max(weights.weight.numel() for weights in layers)
+        if precision is None or (largest <= LARGE and log_alpha.device.type == "cpu"):
+            precision = log_alpha.dtype
+        self._copies = Copies(precision)
+
+        def space(*shape: int, dtype: torch.dtype | None = None) -> Tensor:
+            return log_alpha.new_zeros(n_rows, *shape, dtype=dtype)
+
+        def stack(layers: Iterable[Weights], x: Tensor, space: Space) -> Stack:
+            return Stack([self._copies.of(weights) for weights in layers], x, space)
 
         # All networks have layers of the same widths; all but the actor take turns in one space.
-        layers = _dense_layers(actor)
         widths = [len(weights.bias) for weights in layers]
-        of_actor, shared = ([(space(n), space(n)) for n in widths] for _ in range(2))
-        encoding, hidden = of_actor[-1][1], shared[-1][1]
+        of_actor, shared = (Space(n_rows, widths, precision, log_alpha) for _ in range(2))
         n_observed, n_signals = self._observations.output_size, len(gamma)
         actions = actor.heads.spec
         self._n_actions, self._branches = actions.continuous_size, actions.discrete_branches
 
-        self._taken = space(n_observed + self._n_actions)  # observations beside actions
+        # Observations beside actions, those that were taken and those that are tried.
+        self._taken = space(n_observed + self._n_actions, dtype=precision)
         self._tried = torch.zeros_like(self._taken) if self._n_actions else self._taken
-        self._obs, self._next_obs = space(n_observed), space(n_observed)
-        self._actor = Stack(layers, self._obs, of_actor)
-        self._actor_head = Layer(self._heads.weights, encoding, space(len(self._heads.bias)))
-        self._value = Stack(_dense_layers(value), self._obs, shared)
-        self._value_head = Layer(weights_of(value.values), hidden, space(n_signals))
-        self._target = Stack(_dense_layers(target_value), self._next_obs, shared)
-        self._target_head = Layer(weights_of(target_value.values), hidden, space(n_signals))
+        self._obs, self._next_obs = (space(n_observed, dtype=precision) for _ in range(2))
+        self._actor = stack(layers, self._obs, of_actor)
+        self._actor_head = Layer(self._heads.weights, of_actor.out, space(len(self._heads.bias)))
+        self._value = stack(_dense_layers(value), self._obs, shared)
+        self._value_head = Layer(weights_of(value.values), shared.out, space(n_signals))
+        self._target = stack(_dense_layers(target_value), self._next_obs, shared)
+        self._target_head = Layer(weights_of(target_value.values), shared.out, space(n_signals))
 
-        of_q = [[_one_of(layer, i) for layer in (*q.dense, q.heads)] for i in range(2)]
         self._q = space(n_signals, q.n_outputs)
-        self._q_taken = [Stack(layers[:-1], self._taken, shared) for layers in of_q]
-        self._q_tried = [Stack(layers[:-1], self._tried, shared) for layers in of_q]
-        self._q_head = [Layer(layers[-1], hidden, self._q.view(n_rows, -1)) for layers in of_q]
-        self._by_actions = space(self._n_actions)
+        of_q = [[self._copies.of(_one_of(layer, i)) for layer in q.dense] for i in range(2)]
+        self._q_taken = [Stack(layers, self._taken, shared) for layers in of_q]
+        self._q_tried = [Stack(layers, self._tried, shared) for layers in of_q]
+        self._q_head = [
+            Layer(_one_of(q.heads, i), shared.out, self._q.view(n_rows, -1)) for i in range(2)
+        ]
+        self._by_actions = space(self._n_actions, dtype=precision)
         self._back_to_actions = prepared_product(
-            shared[0][0], of_q[0][0].weight[n_observed:].t(), self._by_actions
+            shared.layers[0][0], of_q[0][0].weight[n_observed:].t(), self._by_actions
         )
 
         device, n_branches = gamma.device, len(self._branches)
@@ -140,6 +156,7 @@ class DenseStep:
         torch.cat(self._observations.normalized(batch.obs), 1, out=self._obs)
         torch.cat([self._obs, batch.continuous], 1, out=self._taken)
         torch.cat(self._observations.normalized(batch.next_obs), 1, out=self._next_obs)
+        self._copies.take_weights()
         log_alpha, weight = self._coefficients.log_alpha, self._coefficients.weight
         worth = log_alpha.exp() * weight  # (parts,)
 
@@ -151,6 +168,7 @@ class DenseStep:
         value_target = torch.minimum(*q_policy) + bonus.unsqueeze(1)
         value_error, estimate = self._learn_values(value_target)
         self._learn_policy(acting, q_mean, worth / self.n_rows)
+        self._copies.give_gradients()
         surplus = acting.entropy.mean(0) - self._coefficients.target
         torch.mul(weight, surplus, out=self._by_log_alpha)
 
@@ -170,15 +188,15 @@ class DenseStep:
         sizes = (self._n_actions, self._n_actions, sum(self._branches))
         mean, log_std, logits = self._actor_head.y.split(sizes, 1)
         entropies = []
-        deviation = is_free = mean  # empty, as are the next, where there are no such actions
+        actions = deviation = is_free = mean  # empty, as the next, where there are no such actions
         chances = log_chances = logits
         if self._n_actions:
             clamped = log_std.clamp(*LOG_STD_LIMITS)
             is_free = clamped == log_std
             deviation = clamped.exp() * batch.noise
             before = mean + deviation
-            self._tried[:, : -self._n_actions] = self._obs
-            torch.tanh(before, out=self._tried[:, -self._n_actions :])
+            actions = before.tanh()
+            torch.cat([self._obs, actions], 1, out=self._tried)
             density = clamped + log_slope_of_tanh(before) + 0.5 * batch.noise.square()
             entropies.append((density + HALF_LOG_TAU).sum(1, keepdim=True))
         if self._branches:
@@ -187,7 +205,8 @@ class DenseStep:
             log_chances = torch.cat(branches, 1)
             chances = log_chances.exp()
             entropies.append(-(chances * log_chances) @ self._belongs)
-        return Acting(torch.cat(entropies, 1), deviation, is_free, chances, log_chances)
+        entropy = torch.cat(entropies, 1)
+        return Acting(entropy, actions, deviation, is_free, chances, log_chances)
 
     def _next_values(self) -> Tensor:
         self._target.forward()
@@ -254,7 +273,7 @@ class DenseStep:
         sizes = (self._n_actions, self._n_actions, sum(self._branches))
         by_mean, by_log_std, by_logits = self._actor_head.y.split(sizes, 1)
         if self._n_actions:
-            actions, by_actions = self._tried[:, -self._n_actions :], self._by_actions
+            actions, by_actions = acting.actions, self._by_actions
             torch.add(by_actions, actions * (2 * worth[0] - by_actions * actions), out=by_mean)
             torch.mul(by_mean * acting.deviation - worth[0], acting.is_free, out=by_log_std)
         if self._branches:

@@ -43,6 +43,76 @@ def weights_of(layer: nn.Linear) -> Weights:
     )
 
 
+class Copies:
+    """Weights in the precision of products, where that is not the one they are kept and learn in.
+
+    Args:
+        precision: That of products.
+    """
+
+    def __init__(self, precision: torch.dtype) -> None:
+        self._precision = precision
+        self._weights: list[Tensor] = []
+        self._copied_weights: list[Tensor] = []
+        self._gradients: list[Tensor] = []
+        self._copied_gradients: list[Tensor] = []
+
+    def of(self, kept: Weights) -> Weights:
+        """Return the weights to multiply with, which are the same if the precision is."""
+        if kept.weight.dtype is self._precision:
+            return kept
+        weight = self._copy(kept.weight, self._weights, self._copied_weights)
+        bias = self._copy(kept.bias, self._weights, self._copied_weights)
+        by_weight, by_bias = kept.by_weight, kept.by_bias
+        if by_weight is not None and by_bias is not None:
+            by_weight = self._copy(by_weight, self._gradients, self._copied_gradients)
+            by_bias = self._copy(by_bias, self._gradients, self._copied_gradients)
+        return Weights(weight, bias, by_weight, by_bias)
+
+    def take_weights(self) -> None:
+        """Look at what has been learned."""
+        if self._weights:
+            torch._foreach_copy_(self._copied_weights, self._weights)
+
+    def give_gradients(self) -> None:
+        """Bring gradients to where they belong."""
+        if self._gradients:
+            torch._foreach_copy_(self._gradients, self._copied_gradients)
+
+    def _copy(self, kept: Tensor, kept_ones: list[Tensor], copies: list[Tensor]) -> Tensor:
+        kept_ones.append(kept)
+        copies.append(torch.zeros_like(kept, dtype=self._precision))
+        return copies[-1]
+
+
+class Space:
+    """Room for what a stack of layers makes of a minibatch.
+
+    Args:
+        n_rows: Of the minibatch.
+        widths: Of every layer.
+        precision: Of products.
+        like: What has the device and precision of everything else.
+
+    Attributes:
+        layers: What every layer makes before and after swish, (B, width) each.
+        out: (B, width) what comes out, for those who are not of the stack.
+    """
+
+    def __init__(
+        self, n_rows: int, widths: Sequence[int], precision: torch.dtype, like: Tensor
+    ) -> None:
+        self.layers = [
+            (
+                like.new_zeros(n_rows, width, dtype=precision),
+                like.new_zeros(n_rows, width, dtype=precision),
+            )
+            for width in widths
+        ]
+        last = self.layers[-1][1]
+        self.out = last if last.dtype is like.dtype else torch.zeros_like(last, dtype=like.dtype)
+
+
 class Layer:
     """y = x W + b. Of a gradient g by y the share of W is x' g, that of b the sum of g, of x g W'.
 
@@ -53,18 +123,13 @@ class Layer:
     """
 
     def __init__(self, weights: Weights, x: Tensor, y: Tensor) -> None:
-        weight, self._bias, by_weight, by_bias = weights
+        weight, bias, by_weight, by_bias = weights
         self.y = y
-        self._multiply = prepared_product(x, weight, y)
+        self.forward = prepared_product(x, weight, y, bias)
         self.back = prepared_product(y, weight.t(), x)
         if by_weight is not None:
             self._by_bias = by_bias
             self._weigh = prepared_product(x.t(), y, by_weight)
-
-    def forward(self) -> None:
-        """Write y."""
-        self._multiply()
-        self.y.add_(self._bias)
 
     def learn(self) -> None:
         """Write the gradients of weight and bias."""
@@ -77,25 +142,25 @@ class Stack:
 
     Args:
         layers: From the first to the last.
-        x: (B, n_in) what comes in; is only read.
-        space: For every layer what it makes before and after swish, (B, width) each; may be shared
-            by stacks that do not need it at the same time.
+        x: (B, n_in) what comes in, in the precision of the layers; is only read.
+        space: May be shared by stacks that do not need it at the same time.
     """
 
-    def __init__(
-        self, layers: Sequence[Weights], x: Tensor, space: Sequence[tuple[Tensor, Tensor]]
-    ) -> None:
-        inputs = [x, *(after for _, after in space)]
+    def __init__(self, layers: Sequence[Weights], x: Tensor, space: Space) -> None:
+        inputs = [x, *(after for _, after in space.layers)]
         self._layers = [
             (Layer(weights, x, before), before, after)
-            for weights, x, (before, after) in zip(layers, inputs, space, strict=False)
+            for weights, x, (before, after) in zip(layers, inputs, space.layers, strict=False)
         ]
+        self._last, self._out = inputs[-1], space.out
 
     def forward(self) -> None:
         """Fill the space."""
         for layer, before, after in self._layers:
             layer.forward()
             torch.ops.aten.silu.out(before, out=after)
+        if self._out is not self._last:
+            self._out.copy_(self._last)
 
     def back(self, *, learn: bool = True) -> None:
         """Go from the gradient by the output, in its place, to that before the first swish.
@@ -103,6 +168,8 @@ class Stack:
         Args:
             learn: Whether weights are given gradients.
         """
+        if self._out is not self._last:
+            self._last.copy_(self._out)
         for i in range(len(self._layers) - 1, -1, -1):
             layer, before, after = self._layers[i]
             silu_backward(after, before, grad_input=before)

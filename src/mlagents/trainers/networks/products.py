@@ -18,6 +18,8 @@ from torch import Tensor
 LARGE = 2**21
 """Multiplications of numbers in a product from which on oneDNN takes less time."""
 
+OF_NUMPY = torch.float32, torch.float64
+
 
 def _one_dnn() -> Any:
     """Return oneDNN's x @ weight.T + bias, None where it would not be faster."""
@@ -54,28 +56,34 @@ def product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return x @ weight if bias is None else torch.addmm(bias, x, weight)
 
 
-def prepared_product(x: Tensor, weight: Tensor, out: Tensor) -> Callable[[], object]:
-    """Prepare (B, n_in) @ (n_in, n_out), in the fastest way, of what they will hold when called.
+def prepared_product(
+    x: Tensor, weight: Tensor, out: Tensor, bias: Tensor | None = None
+) -> Callable[[], object]:
+    """Prepare (B, n_in) @ (n_in, n_out) + (n_out,), in the fastest way, of what they will hold.
 
     Args:
-        x: (B, n_in), any of the three may be a view.
+        x: (B, n_in), any of these may be a view.
         weight: (n_in, n_out).
         out: (B, n_out), to be written.
+        bias: (n_out,).
     """
-    if not out.is_contiguous() and out.t().is_contiguous():
+    if bias is None and not out.is_contiguous() and out.t().is_contiguous():
         x, weight, out = weight.t(), x.t(), out.t()
     n_in, n_out = weight.shape
     is_cheap = len(x) * n_in * n_out <= LARGE
     # OpenBLAS uses one thread, see `torch_utils`, and is slow where sums have one term.
     suits_numpy = is_cheap or (torch.get_num_threads() == 1 and _numpy_has_avx512())
-    if x.device.type == "cpu" and suits_numpy and n_in > 1:
-        return partial(np.matmul, x.numpy(), weight.numpy(), out=out.numpy())
+    if x.device.type == "cpu" and x.dtype in OF_NUMPY and suits_numpy and n_in > 1:
+        multiply = partial(np.matmul, x.numpy(), weight.numpy(), out=out.numpy())
+        return multiply if bias is None else lambda: (multiply(), out.add_(bias))
     # oneDNN is very slow with parts of the columns of a matrix.
     if is_large(x, weight) and all(
         each.is_contiguous() or each.t().is_contiguous() for each in (x, weight)
     ):
-        return lambda: out.copy_(_ONE_DNN(x, weight.t(), None, "none", [], ""))
-    return partial(torch.mm, x, weight, out=out)
+        return lambda: out.copy_(_ONE_DNN(x, weight.t(), bias, "none", [], ""))
+    if bias is None:
+        return partial(torch.mm, x, weight, out=out)
+    return partial(torch.addmm, bias, x, weight, out=out)
 
 
 @cache
