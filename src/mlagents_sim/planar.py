@@ -411,6 +411,13 @@ def gap_to_point(position: Array, heading: Array, half: Array, point: Array) -> 
     return gap
 
 
+def way_to_point(position: Array, heading: Array, half: Array, point: Array) -> Array:
+    """Return the ways from where boxes are nearest to points; all (2, ...), broadcast."""
+    seen = in_frame(heading, point - position)
+    right, ahead = seen - np.minimum(np.maximum(seen, -half), half)
+    return along(heading, ahead, right)
+
+
 class Rays(NamedTuple):
     """Spheres sent off from where agents are, seen from above.
 

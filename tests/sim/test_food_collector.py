@@ -165,17 +165,80 @@ def test_the_laser_freezes_what_it_hits_first(other, food, is_hit: bool):
     assert np.count_nonzero(env.frozen) == is_hit
 
 
-def test_who_is_frozen_rests_for_four_seconds():
+@pytest.mark.parametrize(("beside_wall_m", "is_hit"), [(3.0, True), (1.0, False)])
+def test_a_wall_in_its_way_stops_the_laser(beside_wall_m: float, is_hit: bool):
     env = started()
-    env.frozen[0, 0] = 200
+    slope = np.arctan2(1.0, 10.0)  # 1 m nearer to the wall at the other's
+    env.bodies.heading[:, 0, 0] = np.sin(slope), np.cos(slope)
+    env.bodies.position[:, 0, 0] = 50.0 - beside_wall_m - 1.0, 0.0
+    env.bodies.position[:, 3, 0] = 50.0 - beside_wall_m, 10.0
+    do(env, shoot=1)
+    assert (env.frozen[3, 0] > 0) == is_hit
+
+
+def test_who_is_hit_rests_for_four_seconds():
+    env = started()
+    victim = env.bodies.position[:, 3, 0]
+    victim[:] = 0.0, 20.0
+    place = victim.copy()
+    continuous, shoot = np.zeros((env.n_agents, 3)), np.zeros((env.n_agents, 1))
+    continuous[3, 0], shoot[0] = 1.0, 1.0
+    env.act()  # a step without a command
+    env._command(np.array([0]), *np.zeros((3, 1)), np.array([1], np.int32))
+    env.act()
+    env._command(np.array([0, 3]), np.array([0.0, 1.0]), *np.zeros((2, 2)), np.zeros(2, np.int32))
+    for _ in range(200):
+        env.act()
+        env.physics()
+        np.testing.assert_array_equal(env.bodies.position[:, 3, 0], place)
+    env.act()
+    env.physics()
+    assert env.bodies.position[Z, 3, 0] > place[Z]
+
+
+def test_who_is_frozen_neither_pushes_nor_turns_nor_shoots():
+    env = started()
+    env.frozen[0, 0] = 100
     place = env.bodies.position[:, 0, 0].copy()
-    for _ in range(39):
+    for _ in range(19):
         do(env, ahead=1.0, left_turn=1.0, shoot=1)
         assert not env.is_shooting[0, 0]
     np.testing.assert_array_equal(env.bodies.position[:, 0, 0], place)
-    for _ in range(2):
-        do(env, ahead=1.0)
-    assert (env.bodies.position[:, 0, 0] != place).any()
+    np.testing.assert_array_equal(env.bodies.heading[:, 0, 0], [0.0, 1.0])
+
+
+def test_food_slows_who_runs_into_it():
+    # It is 5 kg, the agent 10: who meets it head on keeps two thirds. An edge that passes it at
+    # 45 degrees loses half of that third in its way, and as much aside.
+    for place, kept, aside in (((0.0, 1.2), 2 / 3, 0.0), ((0.99, 0.99), 5 / 6, -1 / 6)):
+        env = started()
+        env.food[:, GOOD, 0] = place
+        env.bodies.velocity[Z, 0, 0] = 3.0
+        speed = 3.0 * 0.99 - 0.11772
+        env.act()
+        env.physics()
+        assert env.reward[0] == 1.0
+        np.testing.assert_allclose(env.bodies.velocity[Z, 0, 0], kept * speed, rtol=0.03)
+        np.testing.assert_allclose(env.bodies.velocity[X, 0, 0], aside * speed, rtol=0.06)
+
+
+def test_who_leaves_food_behind_is_not_held():
+    env = started()
+    env.food[:, GOOD, 0] = 0.0, 1.2
+    env.bodies.velocity[Z, 0, 0] = -1.0
+    env.act()
+    env.physics()
+    assert env.reward[0] == 1.0
+    np.testing.assert_allclose(env.bodies.velocity[Z, 0, 0], -(0.99 - 0.11772), rtol=1e-6)
+
+
+@pytest.mark.parametrize(("scale", "reach"), [(1.0, 0.75), (0.5, np.sqrt(0.75**2 - 0.25**2))])
+def test_food_bulges_over_small_agents(scale: float, reach: float):
+    env = started(parameters={"agent_scale": scale})
+    for beyond, reward in ((0.05, 0.0), (0.01, 1.0)):
+        env.food[:, GOOD, 0] = 0.0, 0.5 * scale + reach + beyond
+        env.physics()
+        assert env.reward[0] == reward
 
 
 def test_starts_are_spread_and_food_outlives_episodes():
@@ -260,6 +323,21 @@ def test_rays_by_hand():
         rays.reshape(7, 7)[0], [0, 0, 0, 1, 0, 0, (12 - np.sqrt(1.5)) / 50], rtol=1e-6
     )
     np.testing.assert_allclose(own, [0, 0, 0, 1])
+
+
+def test_rays_are_as_large_as_the_agent():
+    # Those of an agent of 2 m are 100 m long and 1 m thick: they see a wall 95 m away.
+    def ahead() -> np.ndarray:
+        set_discrete(env, 0, 0, 0, 0)
+        return env.get_steps(env.behavior_name)[0].obs[0][0][:7]
+
+    env = started(RayFoodCollector, parameters={"agent_scale": 2.0})
+    env.bodies.position[:, 0, 0] = 0.0, -45.0
+    np.testing.assert_allclose(ahead(), [0, 0, 1, 0, 0, 0, 0.94], rtol=1e-6)
+    env.bodies.position[:, 2, 0] = 0.0
+    np.testing.assert_allclose(ahead(), [0, 1, 0, 0, 0, 0, 0.43], rtol=1e-6)
+    env.food[:, BAD] = [[0.0], [-25.0]]  # spheres of 1 and 0.75 touch at sqrt(1.75^2 - 0.25^2)
+    np.testing.assert_allclose(ahead(), [0, 0, 0, 1, 0, 0, (20 - np.sqrt(3)) / 100], rtol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -103,11 +103,22 @@ def test_the_goal_pays_by_its_symbol_and_ends(is_x: bool, reward: float):
 
 
 def test_steps_are_observed_by_their_limit():
+    # They are counted from 1 in every episode, whether it begins with all others or by itself.
     env = started()
-    for _ in range(3):
-        set_discrete(env, NOTHING)
-    steps = env.get_steps(NAME)[0].obs[1]
-    np.testing.assert_allclose(steps, [[6 / 3000, 12 / 3000, 18 / 3000]] * 16)
+    for _ in range(2):
+        ended = 0
+        for k in range(3):
+            steps = env.get_steps(NAME)[0].obs[1]
+            np.testing.assert_allclose(steps[:, -1] * 3000, 1 + 6 * k, rtol=1e-6)
+            set_discrete(env, NOTHING)
+        np.testing.assert_allclose(env.get_steps(NAME)[0].obs[1] * 3000, [[7, 13, 19]] * 16)
+        while not ended:
+            set_discrete(env, NOTHING)
+            ended = len(env.get_steps(NAME)[1])
+        last = env.get_steps(NAME)[1].obs[1]
+        np.testing.assert_allclose(last * 3000, [[2989, 2995, 3000]] * 16, rtol=1e-6)
+        while not len(env.get_steps(NAME)[0]):
+            env.step()
 
 
 def test_starts_are_as_published():

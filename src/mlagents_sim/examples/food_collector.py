@@ -29,6 +29,7 @@ from mlagents_sim.planar import (
     in_frame,
     number,
     radius_at_edge,
+    way_to_point,
 )
 from mlagents_sim.sensors import GridSensor, Marks, RaySensor
 from mlagents_sim.top_view import TopView
@@ -50,7 +51,9 @@ START_M = 45.0
 GRAVITY_M_S2 = 9.81
 AGENT_HALF_M = 0.5
 FOOD_RADIUS_M = 0.75
-TOUCH_M = FOOD_RADIUS_M + 0.02
+TOUCH_M = 0.02
+BUMP = 5.0 / (10.0 + 5.0)
+"""Part of the speed towards food that an agent loses to it, by their masses."""
 FALL_STEPS = 34
 """Steps that a piece of food takes to drop from 3 m, of which nobody sees or eats it."""
 
@@ -64,7 +67,8 @@ SPEED_BY_FAST = np.array([1.0, 0.95])
 """Whoever's squared speed is above the first keeps less."""
 LASER_M, LASER_RADIUS_M = 25.0, 2.0
 LASER, ZERO, DIAGONAL = number(LASER_M), number(0.0), number(np.sqrt(2.0))
-FROZEN_STEPS = 200
+FROZEN_STEPS = 201
+"""Steps from the one in which an agent is hit to that in which it pushes again, after 4 s."""
 
 STRAIGHT_AHEAD = np.array([[0.0], [1.0]])
 SIDES = np.array([[-1.0, 1.0, 0.0, 0.0], [0.0, 0.0, -1.0, 1.0]])
@@ -120,6 +124,7 @@ class FoodCollector(World):
         # Of each agent and each piece of food in its area: where the agent is in (M, areas).
         floors = np.arange(FOODS * n_areas) % n_areas
         self._eater = np.arange(self.n_members)[:, None] * n_areas + floors
+        self._touch_m = np.zeros((self.n_members, n_areas))  # from an edge to a piece's middle
         self._laser_m = np.zeros((self.n_members, n_areas))  # as drawn
         self._right = np.zeros((self.n_members, n_areas))  # parts of a push
         self._ahead = np.zeros((self.n_members, n_areas))
@@ -143,7 +148,11 @@ class FoodCollector(World):
         bodies.velocity[:, member, area] = 0.0
         yaw = np.radians(self.rng.integers(0, 360, n))
         bodies.heading[:, member, area] = np.sin(yaw), np.cos(yaw)
-        bodies.half[:, member, area] = AGENT_HALF_M * self.parameters.draw("agent_scale", n)
+        half = AGENT_HALF_M * self.parameters.draw("agent_scale", n)
+        bodies.half[:, member, area] = half
+        self._touch_m[member, area] = TOUCH_M + radius_at_edge(
+            FOOD_RADIUS_M, FOOD_RADIUS_M - 2.0 * half
+        )
         self._laser_m[member, area] = LASER_M * self.parameters.draw("laser_length", n)
         self.frozen[member, area] = 0
         self.is_shooting[member, area] = False
@@ -197,20 +206,25 @@ class FoodCollector(World):
         is_near: Mask = self.falling.reshape(-1) == 0
         for foods, place, reach in zip(self.food, bodies.position, bodies.reach, strict=True):
             apart = np.abs(foods.reshape(-1) - place.reshape(-1)[self._eater])
-            is_near = is_near & (apart < (reach + TOUCH_M).reshape(-1)[self._eater])
+            is_near = is_near & (apart < (reach + self._touch_m).reshape(-1)[self._eater])
         if not np.count_nonzero(is_near):
             return
         member, food = is_near.nonzero()
         food, area = np.divmod(food, bodies.position.shape[2])
-        gap = gap_to_point(
+        way = way_to_point(
             bodies.position[:, member, area],
             bodies.heading[:, member, area],
             bodies.half[:, member, area],
             self.food[:, food, area],
         )
-        is_eaten = gap < TOUCH_M
+        gap = np.hypot(*way)
+        is_eaten = gap < self._touch_m[member, area]
         member, food, area = member[is_eaten], food[is_eaten], area[is_eaten]
         np.add.at(self.reward, area * self.n_members + member, np.where(GOOD[food], 1.0, -1.0))
+        ahead = way[:, is_eaten] / np.maximum(gap[is_eaten], 1e-9)
+        lost = BUMP * np.maximum(dot(bodies.velocity[:, member, area], ahead), 0.0) * ahead
+        for velocity, of_it in zip(bodies.velocity, lost, strict=True):
+            np.subtract.at(velocity, (member, area), of_it)
         self.food[:, food, area] = self.rng.uniform(-START_M, START_M, (2, len(food)))
         self.falling[food, area] = FALL_STEPS
 
@@ -245,13 +259,14 @@ class FoodCollector(World):
         if not np.count_nonzero(is_hit):
             return
         other, member, area = other[is_hit], member[is_hit], area[is_hit]
-        # Food stops a shot.
+        # Walls and food stop a shot.
         rays = Rays.cast(position[:, is_hit], heading[:, is_hit], STRAIGHT_AHEAD)
+        (to_wall,) = rays.to_room((-WALLS_M, -WALLS_M), (WALLS_M, WALLS_M), LASER_RADIUS_M)
         above = np.abs(bodies.half[X, member, area] - FOOD_RADIUS_M)
         together = radius_at_edge(LASER_RADIUS_M + FOOD_RADIUS_M, above)
         to_food = rays.to_discs(self.food[:, :, area], together)[:, 0]
         to_food[self.falling[:, area] > 0] = np.inf
-        is_frozen = nearest[member, area] <= to_food.min(axis=0)
+        is_frozen = nearest[member, area] <= np.minimum(to_wall, to_food.min(axis=0))
         self.frozen[other[is_frozen], area[is_frozen]] = FROZEN_STEPS
 
     def render(self) -> NDArray[np.uint8]:
@@ -298,8 +313,9 @@ class GridFoodCollector(FoodCollector):
     A good policy reaches 10 and more.
 
     A laser of 25 m freezes the agent that it hits first, for 4 s: a frozen agent neither pushes
-    nor turns nor shoots, but slides and eats. Who shoots pushes half as much and is slower. What is
-    eaten comes back somewhere else, after a fall of 0.7 s.
+    nor turns nor shoots, but slides and eats. Who shoots pushes half as much and is slower. Food
+    costs who runs into it a third of that speed, and comes back somewhere else, at rest, after a
+    fall of 0.7 s.
 
     Source: example environments, section 2, task 10.
     """
@@ -367,8 +383,8 @@ class RayFoodCollector(FoodCollector):
 
     Observations: two sensors.
         1. 49 numbers: 7 rays, straight ahead and up to 70 degrees to the right and left, by turns.
-           A ray is 50 m long and has 7 numbers: good food, agent, wall, bad food, frozen agent,
-           nothing, distance by length.
+           A ray is 50 m long, times `agent_scale`, and has 7 numbers: good food, agent, wall, bad
+           food, frozen agent, nothing, distance by length.
         2. 4 numbers: velocity to the right and ahead in m/s; 1 if frozen, 1 if shooting, else 0.
     Actions: four branches: nothing, forward, back; nothing, right, left, which takes the place of
         forward and back; nothing, turn left, turn right; nothing, shoot.
@@ -387,22 +403,26 @@ class RayFoodCollector(FoodCollector):
         """Return what the class describes."""
         area, member = self._area[agents], self._member[agents]
         bodies = self.bodies
-        position, heading = bodies.position[:, member, area], bodies.heading[:, member, area]
+        heading = bodies.heading[:, member, area]
+        # Rays are as large as the agent: by its measure, everything else is smaller.
+        scale = bodies.half[X, member, area] / AGENT_HALF_M
+        position = bodies.position[:, member, area] / scale
         rays = Rays.cast(position, heading, RAYS.directions)
-        above = np.abs(bodies.half[X, member, area] - FOOD_RADIUS_M)
-        together = radius_at_edge(RAY_RADIUS_M + FOOD_RADIUS_M, above)
-        to_food = rays.to_discs(self.food[:, :, area], together)  # (foods, rays, n)
+        above = np.abs(AGENT_HALF_M - FOOD_RADIUS_M / scale)
+        together = radius_at_edge(RAY_RADIUS_M + FOOD_RADIUS_M / scale, above)
+        to_food = rays.to_discs(self.food[:, :, area] / scale, together)  # (foods, rays, n)
         food, agent = self.falling[:, area].nonzero()
         to_food[food, :, agent] = np.inf
+        walls = np.broadcast_to(WALLS_M / scale, (2, len(scale)))
         travels = [
-            rays.to_room((-WALLS_M, -WALLS_M), (WALLS_M, WALLS_M), RAY_RADIUS_M),
+            rays.to_room(-walls, walls, RAY_RADIUS_M),
             to_food[GOOD].min(axis=0),
             to_food[~GOOD].min(axis=0),
         ]
         # All agents of the area, as seen along the same rays.
         n = len(area)
-        seen = rays.seen_from(bodies.position[:, :, area], bodies.heading[:, :, area])
-        halves = bodies.half[:, :, area].reshape(2, 1, -1)
+        seen = rays.seen_from(bodies.position[:, :, area] / scale, bodies.heading[:, :, area])
+        halves = (bodies.half[:, :, area] / scale).reshape(2, 1, -1)
         (to_agents,) = seen.to_boxes(np.zeros((2, 1, 1)), halves, RAY_RADIUS_M)
         to_agents = to_agents.reshape(-1, self.n_members, n)
         to_agents[:, member, np.arange(n)] = np.inf  # itself

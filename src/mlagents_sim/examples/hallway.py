@@ -63,7 +63,7 @@ class Hallway(World):
         1. 105 numbers: a frame has 5 rays 0.5 m above the floor, straight ahead, 35 and 70 degrees
            to the right and left, by turns. A ray is 12 m long and has 7 numbers: O goal, X goal,
            O symbol, X symbol, wall, nothing, distance by length.
-        2. 3 numbers: a frame is the number of steps by 3000.
+        2. 3 numbers: a frame is the number of the step, from 1, by 3000.
     Actions: one branch of 5: nothing, forward, back, turn right, turn left. A push is 1.5 m/s each
         step, a turn 3 degrees.
     Decisions: every 6 steps of 0.02 s.
@@ -138,7 +138,8 @@ class Hallway(World):
         bodies.heading[:, AGENT, agents] = np.sin(yaw), np.cos(yaw)
         bodies.braking[AGENT, agents] = FRICTION * self.parameters.draw("gravity", n)
         self.is_x[agents] = is_x
-        self._age[agents] = 0.0
+        # The first step is number 1, which those who begin within a step come to at its end.
+        self._age[agents] = float(self.step_count == 0)
         self._seen.clear(agents)
         self._steps.clear(agents)
 
