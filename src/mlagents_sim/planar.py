@@ -82,6 +82,16 @@ def dot(one: Array, other: Array) -> Array:
     return product
 
 
+def floor_braking(gravity: ArrayLike, drag: float) -> Array:
+    """Return the speed that friction takes, in a second, of who stands on the floor, in m/s2.
+
+    Args:
+        gravity: In m/s2.
+        drag: Part of a velocity that is lost in a second, also of that which presses them down.
+    """
+    return np.multiply(gravity, FRICTION * (1.0 - drag * STEP_S))
+
+
 class Body(NamedTuple):
     """A box that stands upright and turns only when it is told to.
 
@@ -209,7 +219,7 @@ class Bodies:
         self.touching_walls = gaps < _TOUCH
         if not np.count_nonzero(self.touching_walls):
             return None
-        return np.where(self.touching_walls, -_least_speeds(gaps), np.inf)
+        return np.where(self.touching_walls, -least_speeds(gaps), np.inf)
 
     def _contacts(self, extent: Array) -> "_Contacts | None":
         """Find which pairs touch, of bodies that reach (2, B, N) so far in x and z."""
@@ -262,7 +272,7 @@ class Bodies:
         values = np.empty((6, near.size))
         np.multiply(x[:4].reshape(-1)[widest], side, out=values[:2])
         np.multiply(z[:4].reshape(-1)[widest], side, out=values[2:4])
-        values[4:] = _least_speeds(gap)
+        values[4:] = least_speeds(gap)
         return _Contacts(near, values)
 
     def _settle_all(self, contacts: "_Contacts", limits: Array | None, velocities: Array) -> None:
@@ -397,7 +407,7 @@ class _Tables(NamedTuple):
         )
 
 
-def _least_speeds(gap: Array) -> Array:
+def least_speeds(gap: Array) -> Array:
     """Return (2, ...) speeds at which surfaces must part at least: in this step, and after it."""
     in_step = np.minimum(gap * _CLOSING_PER_S, _PUSH_OUT)
     speeds: Array = np.array([in_step, np.minimum(in_step, _ZERO)])

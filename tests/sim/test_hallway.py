@@ -78,13 +78,13 @@ def test_turning_right_by_three_degrees_a_step():
 
 
 def test_a_push_moves_against_drag_and_friction():
-    # v = (v + 1.5) (1 - 2 * 0.02) - 0.6 * 19.62 * 0.02: 1.20456, ...
+    # v = (v + 1.5 - 0.6 * 19.62 * 0.02) (1 - 2 * 0.02): friction is by what presses, less drag.
     env = started()
     env.bodies.velocity[:] = 0.0
     set_discrete(env, FORWARD)
     speed = place = 0.0
     for _ in range(6):
-        speed = (speed + 1.5) * 0.96 - 0.23544
+        speed = (speed + 1.5 - 0.23544) * 0.96
         place += speed * 0.02
     np.testing.assert_allclose(env.bodies.position[Z, AGENT], place)
 

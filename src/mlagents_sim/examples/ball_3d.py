@@ -36,6 +36,7 @@ FALLEN_BELOW_M = 2.0
 HALF_EDGE_M = 2.5
 RADIUS_M = 0.5
 ANGULAR_DRAG = 0.05
+"""Not the 0.01 that is written elsewhere, with which recorded balls are missed by 13 mm, not 1."""
 MAX_SPIN_RAD_S = 7.0
 FRICTION = 0.6
 CONTACT_OFFSET_M = 0.02

@@ -16,7 +16,6 @@ from mlagents_envs.base_env import (
 )
 from mlagents_sim import top_view
 from mlagents_sim.planar import (
-    FRICTION,
     Array,
     Bodies,
     Body,
@@ -25,6 +24,7 @@ from mlagents_sim.planar import (
     X,
     dot,
     enter_boxes,
+    floor_braking,
     gap_to_point,
     in_frame,
     number,
@@ -48,8 +48,9 @@ RAY_RADIUS_M = 0.5
 
 WALLS_M, WALL_THICKNESS_M = 50.0, 1.0
 START_M = 45.0
-GRAVITY_M_S2 = 9.81
 AGENT_HALF_M = 0.5
+AGENT_DRAG = 0.5
+BRAKING_M_S2 = float(floor_braking(9.81, AGENT_DRAG))
 FOOD_RADIUS_M = 0.75
 TOUCH_M = 0.02
 BUMP = 5.0 / (10.0 + 5.0)
@@ -98,9 +99,7 @@ class FoodCollector(World):
     ) -> None:
         super().__init__(num_areas=num_areas, seed=seed, parameters=parameters)
         n_areas = self.n_agents // self.n_members
-        agent = Body(
-            (AGENT_HALF_M, AGENT_HALF_M), mass=10.0, drag=0.5, braking=FRICTION * GRAVITY_M_S2
-        )
+        agent = Body((AGENT_HALF_M, AGENT_HALF_M), mass=10.0, drag=AGENT_DRAG, braking=BRAKING_M_S2)
         self.bodies = Bodies(
             n_areas,
             [agent] * self.n_members,

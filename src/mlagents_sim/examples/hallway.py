@@ -16,12 +16,12 @@ from mlagents_envs.base_env import (
 from mlagents_sim import top_view
 from mlagents_sim.frame_stack import FrameStack, stacked
 from mlagents_sim.planar import (
-    FRICTION,
     Bodies,
     Body,
     Rays,
     X,
     Z,
+    floor_braking,
     radius_at_edge,
     turned,
 )
@@ -38,6 +38,7 @@ TURN_SINE, TURN_COSINE = np.sin(TURN_RAD), np.cos(TURN_RAD)
 
 ROOM_LOW, ROOM_HIGH = (-9.5, -24.75), (9.5, 24.75)
 AGENT_HALF_M = 0.5
+AGENT_DRAG = 2.0
 SYMBOL_HALF = (2.0, 0.5)
 GOAL_HALF = (2.0, 2.0)
 GOAL_X_M, GOAL_Z_M = 7.0, 22.29
@@ -101,7 +102,7 @@ class Hallway(World):
         self.bodies = Bodies(
             n,
             [
-                Body((AGENT_HALF_M, AGENT_HALF_M), mass=25.0, drag=2.0),
+                Body((AGENT_HALF_M, AGENT_HALF_M), mass=25.0, drag=AGENT_DRAG),
                 Body(SYMBOL_HALF),
                 Body(GOAL_HALF),
                 Body(GOAL_HALF),
@@ -136,7 +137,9 @@ class Hallway(World):
         bodies.position[:, :, agents] = position
         bodies.velocity[:, AGENT, agents] = 0.0
         bodies.heading[:, AGENT, agents] = np.sin(yaw), np.cos(yaw)
-        bodies.braking[AGENT, agents] = FRICTION * self.parameters.draw("gravity", n)
+        bodies.braking[AGENT, agents] = floor_braking(
+            self.parameters.draw("gravity", n), AGENT_DRAG
+        )
         self.is_x[agents] = is_x
         # The first step is number 1, which those who begin within a step come to at its end.
         self._age[agents] = float(self.step_count == 0)

@@ -14,7 +14,21 @@ from mlagents_envs.base_env import (
 )
 from mlagents_sim import top_view
 from mlagents_sim.frame_stack import FrameStack, stacked
-from mlagents_sim.planar import LOW, Bodies, Body, Rays, X, Z, along, turned
+from mlagents_sim.planar import (
+    CONTACT_OFFSET_M,
+    LOW,
+    STEP_S,
+    Array,
+    Bodies,
+    Body,
+    Rays,
+    X,
+    Z,
+    along,
+    least_speeds,
+    radius_at_edge,
+    turned,
+)
 from mlagents_sim.sensors import RaySensor
 from mlagents_sim.top_view import TopView
 from mlagents_sim.world import Agents, World
@@ -37,14 +51,17 @@ CLEAR_M = 2.5
 """Half the edge of the square in which nothing else may stand where a body is put."""
 BLOCK_SCALES = 0.5, 4.0
 """Smallest and largest; beside much larger blocks there would be no room."""
-SETTLED_STEPS = 23
-"""Until then an agent that was put down has not quite come to rest, and its raised rays pass over
-the walls, whose edge they graze from then on; counted in `ExpertPushBlock.demo`."""
-
-# The agent has no friction of its own. Where two surfaces meet, their mean counts.
-AGENT_FRICTION, BLOCK_FRICTION = 0.0, 0.6
+DROP_M = np.array([[0.5], [0.625]])
+"""How far above the floor agent and block are put down."""
+AGENT_DRAG = 4.0
+# Where two surfaces meet, their mean counts.
+FRICTIONS = np.array([[0.6], [0.6]])
+"""Of agent and block."""
 
 RAY_RADIUS_M = 0.5
+GRAZE_M = 1e-6
+"""Heights so close touch, as they are computed in Unity: the lowest points of raised rays and the
+upper edges of the walls, once the agent stands."""
 BLOCK_TAG, GOAL_TAG, WALL_TAG = range(3)
 RAYS = RaySensor(per_side=3, max_degrees=90.0, length=12.0, n_tags=3)
 STACKED = 3
@@ -56,8 +73,8 @@ class PushBlock(World):
     Observations: two ray sensors, three frames each, oldest first: 105 numbers each. A frame has
         7 rays, straight ahead and up to 90 degrees to the right and left, by turns. A ray is 12 m
         long and has 5 numbers: block, goal, wall, nothing, distance by length.
-        1. Rays 2 m above the floor: they graze the walls and pass over all else. In the first 23
-           steps of an episode, while the agent comes to rest, they pass over the walls as well.
+        1. Rays 2 m above the floor: they graze the walls and pass over all else. At the beginning
+           of an episode, while the agent drops to the floor, they pass over the walls as well.
         2. Rays 0.5 m above the floor.
     Actions: one branch of 7: nothing, forward, back, turn right, turn left, left, right. A push is
         3 m/s each step, 2.25 m/s sideways; a turn is 4 degrees a step.
@@ -68,8 +85,9 @@ class PushBlock(World):
     Parameters: `block_scale` length and width of the block 2 m, at least 0.5 and at most 4;
         `dynamic_friction` and `static_friction` of the floor 0 (0 to 1); `block_drag` 0.5 (0 to
         2000); `gravity` 24.525 m/s2.
-    Start: block and agent, at rest, anywhere in the middle half of the room such that 2.5 m around
-        there is nothing else. The agent keeps its heading.
+    Start: block and agent, half a metre above the floor, anywhere in the middle half of the room
+        such that 2.5 m around there is nothing else. The agent keeps its heading; its first one is
+        towards the goal.
     A good policy reaches 4.5 and more; 5 is all there is.
 
     Source: example environments, section 2, task 5, and `ExpertPushBlock.demo`, recorded in Unity.
@@ -103,17 +121,24 @@ class PushBlock(World):
         n = self.n_agents
         self.bodies = Bodies(
             n,
-            [Body((AGENT_HALF_M, AGENT_HALF_M), mass=10.0, drag=4.0), Body((1.0, 1.0), mass=10.0)],
+            [
+                Body((AGENT_HALF_M, AGENT_HALF_M), mass=10.0, drag=AGENT_DRAG),
+                Body((1.0, 1.0), mass=10.0),
+            ],
             low=(ROOM_LOW[X], GOAL_FRONT_M),
             high=ROOM_HIGH,
             pairs=[(AGENT, BLOCK)],
-            friction=(AGENT_FRICTION + BLOCK_FRICTION) / 2,
+            friction=float(FRICTIONS.mean()),
         )
+        self.bodies.heading[Z, AGENT] = -1.0
         self._raised, self._level = (FrameStack(RAYS.spec(""), STACKED, n) for _ in range(2))
         self._action = np.zeros(n, np.intp)
-        self._age_steps = np.zeros(n, np.intp)
-        self._static_braking = np.zeros((2, n))  # of agent and block, in m/s2
-        self._dynamic_braking = np.zeros((2, n))
+        # Of agent and block: heights above the floor, speeds at which they rise, frictions.
+        self._above_m = np.zeros((2, n))
+        self._climb = np.zeros((2, n))
+        self._static_friction = np.zeros((2, n))
+        self._dynamic_friction = np.zeros((2, n))
+        self._fall = np.zeros(n)  # speed by which gravity makes them fall faster with a step
 
     # The task.
 
@@ -124,13 +149,13 @@ class PushBlock(World):
         bodies.velocity[:, :, agents] = 0.0
         bodies.half[:, BLOCK, agents] = np.clip(draw("block_scale", n), *BLOCK_SCALES) / 2.0
         bodies.drag[BLOCK, agents] = draw("block_drag", n)
-        own = np.array([[AGENT_FRICTION], [BLOCK_FRICTION]])
-        weight = draw("gravity", n) / 2.0
-        self._static_braking[:, agents] = (own + draw("static_friction", n)) * weight
-        self._dynamic_braking[:, agents] = (own + draw("dynamic_friction", n)) * weight
+        self._static_friction[:, agents] = (FRICTIONS + draw("static_friction", n)) / 2.0
+        self._dynamic_friction[:, agents] = (FRICTIONS + draw("dynamic_friction", n)) / 2.0
+        self._fall[agents] = draw("gravity", n) * STEP_S
+        self._above_m[:, agents] = DROP_M
+        self._climb[:, agents] = 0.0
         for body in (BLOCK, AGENT):
             self._place(body, agents)
-        self._age_steps[agents] = 0
         self._raised.clear(agents)
         self._level.clear(agents)
 
@@ -139,9 +164,11 @@ class PushBlock(World):
         position = self.bodies.position[:, :, agents]
         heading = self.bodies.heading[:, AGENT, agents]
         rays = Rays.cast(position[:, AGENT], heading, RAYS.directions)
-        to_wall = rays.to_room(ROOM_LOW, ROOM_HIGH, 0.0)
-        is_settled = self._age_steps[agents] >= SETTLED_STEPS
-        raised = RAYS.observe([np.where(is_settled, to_wall, np.inf)], [WALL_TAG])
+        above = self._above_m[AGENT, agents]
+        to_wall = rays.to_room(
+            ROOM_LOW, ROOM_HIGH, radius_at_edge(RAY_RADIUS_M, RAY_RADIUS_M + above)
+        )
+        raised = RAYS.observe([np.where(above < GRAZE_M, to_wall, np.inf)], [WALL_TAG])
 
         half = self.bodies.half[:, BLOCK, agents]
         goal, goal_half = (
@@ -169,10 +196,10 @@ class PushBlock(World):
 
     def physics(self) -> None:
         """Let agents and blocks move; see which block is in the goal."""
-        self._age_steps += 1
         bodies = self.bodies
         is_moving = bodies.velocity.any(axis=0)
-        bodies.braking = np.where(is_moving, self._dynamic_braking, self._static_braking)
+        friction = np.where(is_moving, self._dynamic_friction, self._static_friction)
+        bodies.braking = friction * self._drop() / STEP_S
         heading = bodies.heading[:, AGENT]
         bodies.velocity[:, AGENT] += along(
             heading, FORWARD_M_S[self._action], RIGHT_M_S[self._action]
@@ -181,6 +208,16 @@ class PushBlock(World):
         scored = bodies.touching_walls[LOW, Z, BLOCK].nonzero()[0]  # for it, the goal is a wall
         self.reward[scored] += 5.0
         self.end(scored)
+
+    def _drop(self) -> Array:
+        """Let agents and blocks fall; return the speed, (2, N), that the floor takes of them."""
+        above = self._above_m
+        climb = (self._climb - self._fall) * np.maximum(1.0 - self.bodies.drag * STEP_S, 0.0)
+        least_now, least_then = np.where(above < CONTACT_OFFSET_M, least_speeds(above), -np.inf)
+        pressed: Array = np.maximum(least_now - climb, 0.0)
+        above += (climb + pressed) * STEP_S
+        self._climb = np.maximum(climb, least_then)
+        return pressed
 
     def _place(self, body: int, agents: Agents) -> None:
         """Put these agents' agent or block where there is room beside the other of the two."""

@@ -17,7 +17,7 @@ from mlagents_envs.base_env import (
 )
 from mlagents_sim import top_view
 from mlagents_sim.frame_stack import FrameStack, stacked
-from mlagents_sim.planar import FRICTION, Bodies, Body, Z, along, in_frame, turned
+from mlagents_sim.planar import Bodies, Body, Z, along, floor_braking, in_frame, turned
 from mlagents_sim.top_view import TopView
 from mlagents_sim.world import Agents, World
 
@@ -39,6 +39,7 @@ TILE_HALF = (1.75, 0.76)
 WALL_HALF = (3.0, 1.0)
 """Of the piece of wall next to an agent."""
 AGENT_HALF_M = 0.5
+AGENT_DRAG = 4.0
 SCALE_M = 20.0
 """By which places are divided where they are observed."""
 FAR_M = 1e3
@@ -111,7 +112,7 @@ class Sorter(World):
         self.bodies = Bodies(
             n,
             [
-                Body((AGENT_HALF_M, AGENT_HALF_M), mass=10.0, drag=4.0),
+                Body((AGENT_HALF_M, AGENT_HALF_M), mass=10.0, drag=AGENT_DRAG),
                 Body(WALL_HALF),
                 Body(TILE_HALF),
             ],
@@ -149,7 +150,9 @@ class Sorter(World):
 
         self.bodies.position[:, AGENT, agents] = 0.0
         self.bodies.velocity[:, AGENT, agents] = 0.0
-        self.bodies.braking[AGENT, agents] = FRICTION * self.parameters.draw("gravity", n)
+        self.bodies.braking[AGENT, agents] = floor_braking(
+            self.parameters.draw("gravity", n), AGENT_DRAG
+        )
 
     def observe(self, agents: Agents) -> list[FloatArray]:
         """Return what the class describes."""
