@@ -1,9 +1,9 @@
 """Device and threads of torch: set when a run starts, never on import."""
 
-import os
-
 import torch
 from threadpoolctl import threadpool_limits
+
+from mlagents_envs.cpus import n_cpus
 
 
 def choose_device(name: str | None) -> torch.device:
@@ -29,8 +29,5 @@ def set_threads(threads: int | None = None) -> None:
     need the other CPUs. NumPy's linear algebra, which acts, gets one: its threads spin while they
     wait for each other, which costs up to eightfold where simulations need the CPUs too.
     """
-    available = (
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
-    torch.set_num_threads(threads or max(1, min(4, available // 2)))
+    torch.set_num_threads(threads or max(1, min(4, n_cpus() // 2)))
     threadpool_limits(1, user_api="blas")

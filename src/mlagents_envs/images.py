@@ -23,6 +23,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from mlagents_envs.cpus import n_cpus
 from mlagents_envs.exception import (
     UnityCommunicationException,
     UnityEnvironmentException,
@@ -346,7 +347,7 @@ def for_each_image(work: Callable[[int], None], rows: Sequence[int], *, n_pixels
         As `work`.
     """
     is_worth_it = n_pixels >= _MIN_PIXELS_FOR_THREADS and len(rows) > 1
-    n_shares = min(_n_processors(), len(rows)) if is_worth_it else 1
+    n_shares = min(n_cpus(), len(rows)) if is_worth_it else 1
 
     def do(first: int) -> None:
         for row in rows[first::n_shares]:
@@ -362,14 +363,7 @@ def for_each_image(work: Callable[[int], None], rows: Sequence[int], *, n_pixels
             raise error
 
 
-def _n_processors() -> int:
-    """Return how many processors this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 @cache
 def _threads(process_id: int) -> ThreadPoolExecutor:
     """Return the threads of this process: those of its parent do not run after a fork."""
-    return ThreadPoolExecutor(max(_n_processors() - 1, 1), f"images-{process_id}")
+    return ThreadPoolExecutor(max(n_cpus() - 1, 1), f"images-{process_id}")

@@ -356,7 +356,7 @@ def test_layouts_move_axes_there_and_back():
 
 @pytest.mark.parametrize("n_processors", [1, 2, 5])
 def test_every_image_is_done_once_whatever_the_processors(monkeypatch, n_processors):
-    monkeypatch.setattr(images, "_n_processors", lambda: n_processors)
+    monkeypatch.setattr(images, "n_cpus", lambda: n_processors)
     for n_images in (0, 1, 2, 7, 100):
         rows = range(10, 10 + n_images)
         done: list[int] = []
@@ -365,7 +365,7 @@ def test_every_image_is_done_once_whatever_the_processors(monkeypatch, n_process
 
 
 def test_small_images_stay_in_one_thread(monkeypatch):
-    monkeypatch.setattr(images, "_n_processors", lambda: 4)
+    monkeypatch.setattr(images, "n_cpus", lambda: 4)
     threads: set[int] = set()
     for_each_image(lambda _: threads.add(threading.get_ident()), range(20), n_pixels=16)
     assert threads == {threading.get_ident()}
@@ -373,7 +373,7 @@ def test_small_images_stay_in_one_thread(monkeypatch):
 
 @pytest.mark.parametrize("bad", [0, 1, 6, 7])
 def test_an_error_in_any_thread_is_raised_after_all_have_finished(monkeypatch, bad):
-    monkeypatch.setattr(images, "_n_processors", lambda: 3)
+    monkeypatch.setattr(images, "n_cpus", lambda: 3)
     begun, finished = [], []
 
     def work(row: int) -> None:
@@ -396,6 +396,6 @@ def test_results_do_not_depend_on_threads(n_images, n_processors):
         found[row] = row + 1
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(images, "_n_processors", lambda: n_processors)
+        patch.setattr(images, "n_cpus", lambda: n_processors)
         for_each_image(work, range(n_images), n_pixels=10_000)
     assert found.tolist() == [*range(1, n_images + 1)]

@@ -108,7 +108,7 @@ class Agent:
     def close(self, reward: float, group_reward: float) -> None:
         self.open.rewards = reward, group_reward
         self.steps.append(self.open)
-        self.episode_return += reward + group_reward
+        self.episode_return += reward
         self.episode_length += 1
 
 
@@ -348,8 +348,11 @@ def test_the_reward_of_a_step_is_what_came_with_the_next_report() -> None:
     assert segments.terminated.tolist() == [True]
     assert segments.interrupted.tolist() == [False]
     # The reward that came with the first report belongs to nothing the agent did.
-    rewards = [second.reward, second.group_reward, terminals.reward, terminals.group_reward]
-    assert segments.episode_return[0] == sum(reward[0] for reward in rewards)
+    # What came for the group is kept beside it, and is no part of the agent's own return.
+    assert segments.episode_return[0] == second.reward[0] + terminals.reward[0]
+    np.testing.assert_array_equal(
+        segments.group_reward, [second.group_reward[0], terminals.group_reward[0]]
+    )
     assert collector.take() is None
 
 

@@ -171,7 +171,7 @@ def test_a_slow_player_does_not_hold_up_a_fast_one(trouble: Callable[[str], None
 def test_a_world_plays_anywhere_what_it_plays_alone(
     n_cores: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(environments, "n_cores", lambda: n_cores)
+    monkeypatch.setattr(environments, "n_cpus", lambda: n_cores)
     rng = np.random.default_rng(3)
     with managed("--num-areas", "2", "--num-envs", "4", env="3DBall") as several:
         alone = [SimpleEnvManager(Ball3D(seed=7 + k, num_areas=2)) for k in range(4)]
@@ -640,7 +640,7 @@ def test_a_stopped_process_is_found_out_by_all_who_share_it() -> None:
 def test_worlds_take_as_many_processes_as_there_are_cores(
     n_cores: int, logs: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(environments, "n_cores", lambda: n_cores)
+    monkeypatch.setattr(environments, "n_cpus", lambda: n_cores)
     with managed("--num-envs", "5", env="Basic") as manager:
         manager.reset()
         play(manager, lambda reports: any(r.player == 4 and not r.is_new for r in reports))
@@ -650,7 +650,7 @@ def test_worlds_take_as_many_processes_as_there_are_cores(
 def test_players_in_this_process_go_on_while_a_killed_one_comes_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(environments, "n_cores", lambda: 2)
+    monkeypatch.setattr(environments, "n_cpus", lambda: 2)
     with managed("--num-envs", "2", env="Basic") as manager:
         manager.reset()
         play(manager, lambda reports: any(r.player == 1 and not r.is_new for r in reports))
@@ -693,7 +693,7 @@ def test_players_end_by_themselves_when_the_trainer_is_killed() -> None:
 def test_a_run_with_two_players(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(environments, "n_cores", lambda: 8)
+    monkeypatch.setattr(environments, "n_cpus", lambda: 8)
     Path("basic.yaml").write_text(
         "behaviors: {Basic: {trainer_type: ppo, max_steps: 500, summary_freq: 250, "
         "hyperparameters: {batch_size: 32, buffer_size: 128}}}"

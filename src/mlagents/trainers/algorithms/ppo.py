@@ -178,7 +178,7 @@ class PPO:
                 if s.max_grad_norm is not None:
                     nn.utils.clip_grad_norm_(self.network.parameters(), s.max_grad_norm)
                 self.optimizer.step()
-                losses += [policy_loss.detach(), value_loss.detach()]
+                losses += [policy_loss.detach().abs(), value_loss.detach()]
                 if steps is not None:
                     of_signals = steps.take(rows)
                     plots += [signal.update(of_signals) for signal in self.signals]
@@ -192,7 +192,7 @@ class PPO:
             estimates
             | means(plots)
             | {
-                "Losses/Policy Loss": abs(mean_policy_loss),
+                "Losses/Policy Loss": mean_policy_loss,
                 "Losses/Value Loss": mean_value_loss,
                 "Policy/Learning Rate": learning_rate,
                 "Policy/Epsilon": epsilon,

@@ -35,7 +35,7 @@ class Segments:
         terminated: (S,) bool, the episode ended there because the task said so.
         interrupted: (S,) bool, the episode ended there because a clock ran out.
         episode: (S,) int, the same number for all segments of one episode.
-        episode_return: (S,) sum of the episode's rewards up to the end of the segment.
+        episode_return: (S,) sum of the agent's rewards in the episode up to the end of the segment.
         episode_length: (S,) int, steps of the episode up to the end of the segment.
     """
 

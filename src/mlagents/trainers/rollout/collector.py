@@ -217,10 +217,10 @@ class Collector:
         """Write the rewards of `rows` of `steps`; return which of `lanes` are full now."""
         columns = self._columns
         length = columns.length[lanes]
-        reward, group_reward = steps.reward[rows], steps.group_reward[rows]
+        reward = steps.reward[rows]
         columns.reward[lanes, length] = reward
-        columns.group_reward[lanes, length] = group_reward
-        columns.episode_return[lanes] += reward.astype(np.float64) + group_reward
+        columns.group_reward[lanes, length] = steps.group_reward[rows]
+        columns.episode_return[lanes] += reward
         columns.episode_length[lanes] += 1
         length += 1
         columns.length[lanes] = length

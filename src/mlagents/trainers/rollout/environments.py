@@ -11,12 +11,13 @@ from mlagents.trainers.exception import TrainerConfigError, UnityTrainerExceptio
 from mlagents.trainers.rollout.env_manager import EnvManager
 from mlagents.trainers.rollout.mixed_env_manager import MixedEnvManager
 from mlagents.trainers.rollout.offline_env_manager import OfflineEnvManager
-from mlagents.trainers.rollout.sim_players import SimPlayers, n_cores
+from mlagents.trainers.rollout.sim_players import SimPlayers
 from mlagents.trainers.rollout.simple_env_manager import SimpleEnvManager
 from mlagents.trainers.rollout.subprocess_env_manager import RestartBudget, SubprocessEnvManager
 from mlagents.trainers.settings.parameters import ConstantParameters
 from mlagents.trainers.settings.run_options import EngineSettings, RunOptions
 from mlagents_envs.base_env import BehaviorName, BehaviorSpec
+from mlagents_envs.cpus import n_cpus
 from mlagents_envs.environment import UnityEnvironment
 from mlagents_envs.exception import UnityEnvironmentException
 from mlagents_envs.factories import (
@@ -114,7 +115,7 @@ def _shared_out(n_players: int) -> tuple[int, int]:
     To decide for a player takes about a third of the time that it takes to play. On two cores that
     leaves time to play half of them here; on more there is enough to do to decide for all.
     """
-    cores = n_cores()
+    cores = n_cpus()
     n_here = {1: n_players, 2: n_players // 2}.get(cores, 0)
     return n_here, min(n_players, cores) - (n_here > 0)
 

@@ -1,6 +1,5 @@
 """Players that `python -m mlagents_sim` plays: each its own process, or several to a process."""
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -8,14 +7,6 @@ from typing import Any
 from mlagents_envs.environment import UnityEnvironment
 from mlagents_envs.launcher import Player, SharedPlayer, player_arguments
 from mlagents_envs.rpc_communicator import RpcCommunicator
-
-
-def n_cores() -> int:
-    """Return how many cores this process may run on."""
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # not on every system
-        return os.cpu_count() or 1
 
 
 class SimPlayers:

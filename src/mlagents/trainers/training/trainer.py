@@ -28,8 +28,11 @@ from mlagents.trainers.stats import CUMULATIVE_REWARD, StatsReporter
 from mlagents.trainers.training.background import in_background
 from mlagents.trainers.training.export import export_onnx
 from mlagents_envs.base_env import ActionTuple, BehaviorSpec, DecisionSteps, TerminalSteps
+from mlagents_envs.logging_util import get_logger
 from mlagents_envs.side_channel.stats_side_channel import StatsAggregationMethod
 from mlagents_envs.timers import TimerNode, get_timer_root, hierarchical_timer
+
+logger = get_logger(__name__)
 
 FloatArray = NDArray[np.float32]
 
@@ -127,7 +130,7 @@ class Trainer(ABC):
         self.stats = stats
         self.step = 0
         self.recent_returns: deque[float] = deque(maxlen=max(n_returns, N_RETURNS))
-        """Returns of the episodes that ended last, the newest last."""
+        """What agents themselves earned, not their groups, in the episodes that ended last."""
         self._inference = inference
         self._on_summary = on_summary
         self._on_checkpoint = on_checkpoint
@@ -145,6 +148,7 @@ class Trainer(ABC):
         )
         self._requests: list[_Request] = []
         self._extrinsic = EpisodeRewards([ExtrinsicReward.name])
+        self._has_warned_of_groups = False
         self._update: Future[tuple[dict[str, float], TimerNode]] | None = None
         self._is_closed = False
         for module in self.algorithm.modules().values():
@@ -245,13 +249,11 @@ class Trainer(ABC):
         """Take in finished segments; learn when it is time, also from those that are the last."""
         if self._update is not None and self._update.done():
             self.finish_update()
-        if self._inference:
-            self._take_segments()
-        elif self.is_learning:
+        if self.is_learning:
             self._take_segments()
             self.learn()
-        else:
-            self._collector.take()  # of agents that go on beside others that learn
+        else:  # who has learned enough goes on beside others that learn
+            self._take_segments(keep=False)
 
     def decide(self) -> list[ActionTuple]:
         """Return the actions for every `observe` since the last call, in order."""
@@ -329,12 +331,13 @@ class Trainer(ABC):
         for key, value in results.items():
             self.stats.add_stat(key, value)
 
-    def _take_segments(self) -> None:
+    def _take_segments(self, *, keep: bool = True) -> None:
+        """Count finished segments and, unless nothing more is learned, keep them."""
         segments = self._collector.take()
         if segments is None:
             return
         self._record_episodes(segments)
-        if not self._inference:
+        if keep:
             self.add_experience(segments)
         self._count(segments.n_steps)
 
@@ -355,6 +358,13 @@ class Trainer(ABC):
 
     def _record_episodes(self, segments: Segments) -> None:
         """Add what the episodes that ended brought to the statistics."""
+        if not self._has_warned_of_groups and segments.group_reward.any():
+            self._has_warned_of_groups = True
+            logger.warning(
+                f"{self.name}: a group reward came. trainer_type {self.settings.trainer_type} adds "
+                "it to what each agent earns, and learns for each agent alone. The cumulative "
+                "reward counts what agents earn themselves."
+            )
         if ExtrinsicReward.name in self.settings.reward_signals:
             strength = self.settings.reward_signals[ExtrinsicReward.name].strength
             rewards = strength * (segments.reward + segments.group_reward)

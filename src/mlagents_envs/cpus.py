@@ -1,0 +1,43 @@
+"""How many CPUs there are to compute with."""
+
+import os
+from pathlib import Path
+
+CONTROL_GROUPS = Path("/sys/fs/cgroup")
+
+
+def n_cpus() -> int:
+    """Return how many CPUs this process may use, whole ones, at least one.
+
+    A container may have a share of many CPUs' time rather than a few CPUs: then as many as that
+    share is worth.
+    """
+    try:
+        n = len(os.sched_getaffinity(0))
+    except AttributeError:  # not on every system
+        n = os.cpu_count() or 1
+    quota = _quota()
+    return n if quota is None else max(1, min(n, int(quota)))
+
+
+def _quota() -> float | None:
+    """Return the CPUs that a container's share of time is worth, None without a limit.
+
+    Source: the Linux kernel's documentation of control groups, version 2 (`cpu.max`) and 1
+    (`cpu.cfs_quota_us` and `cpu.cfs_period_us`).
+    """
+    try:
+        quota, period = (CONTROL_GROUPS / "cpu.max").read_text().split()
+    except (OSError, ValueError):
+        try:
+            quota, period = (
+                (CONTROL_GROUPS / "cpu" / f"cpu.cfs_{name}_us").read_text().strip()
+                for name in ("quota", "period")
+            )
+        except OSError:
+            return None
+    try:
+        share = int(quota) / int(period)
+    except (ValueError, ZeroDivisionError):  # "max": no limit
+        return None
+    return share if share > 0 else None
