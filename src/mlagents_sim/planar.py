@@ -517,35 +517,32 @@ class Rays(NamedTuple):
             high: (K, N) heights of the upper edges.
             radius: Of the spheres.
             flights: F heights, (N,), at which the spheres start, and by how much they rise in a
-                metre. Those that start below a box miss it.
+                metre.
         """
         near, solid, approaches = self._near(centre, half, radius)
         low, high = low.reshape(-1)[solid], high.reshape(-1)[solid]
         area = solid % centre.shape[2]
         starts = np.array([height[area] for height, _ in flights])  # (F, n)
-        besides = np.maximum(low - starts, starts - high)
-        flight, which = (besides < radius).nonzero()
-        approaches = approaches.only(which)
-        found = approaches.enter(radius_at_edge(radius, besides[flight, which]))
+        slopes = np.array([slope for _, slope in flights])
+        above, below = starts - high, low - starts
+        passes_over = (above >= radius) & (slopes >= _ZERO)[:, None]
+        passes_under = (below >= radius) & (slopes <= _ZERO)[:, None]
+        flight, which = (~(passes_over | passes_under)).nonzero()
+        slope = slopes[flight]
+        (level,), (rising,) = (slope == _ZERO).nonzero(), slope.nonzero()
 
-        slope = np.array([slope for _, slope in flights])[flight]
-        (rising,) = slope.nonzero()
+        found = np.empty(len(which))
+        beside = np.maximum(below, above)[flight[level], which[level]]
+        found[level] = approaches.only(which[level]).enter(radius_at_edge(radius, beside))
         if rising.size:
-            # Farther on, a sphere is higher, and what it meets is narrower. As slopes are small,
-            # two more looks find where.
-            which_rises, slope, travel = which[rising], slope[rising], found[rising]
-            start, low, high = (
-                starts[flight[rising], which_rises],
-                low[which_rises],
-                high[which_rises],
+            which_rise = which[rising]
+            low, high = low[which_rise], high[which_rise]
+            found[rising] = approaches.only(which_rise).enter_rising(
+                starts[flight[rising], which_rise] - (low + high) / 2.0,
+                slope[rising],
+                (high - low) / 2.0,
+                radius,
             )
-            approaches = approaches.only(rising)
-            for _ in range(2):
-                at = start + slope * travel
-                beside = np.maximum(low - at, at - high)
-                travel = approaches.enter(radius_at_edge(radius, beside))
-                np.copyto(travel, _NEVER, where=beside >= radius)
-            found[rising] = travel
 
         travels = np.empty((len(flights), centre.shape[1], *self.direction.shape[1:]))
         travels.fill(np.inf)
@@ -648,6 +645,60 @@ class _Approaches(NamedTuple):
             travel[corner] = start[corner] + to_arc
             is_met[corner] = (square >= _ZERO) & (to_arc >= _ZERO)
         np.copyto(travel, _NEVER, where=~(is_met & is_not_passed))
+        return travel
+
+    def enter_rising(
+        self, height: Array, slope: Array, half_height: Array, radius: float | Array
+    ) -> Array:
+        """Return (n,) how far spheres on slopes travel until they meet boxes that have a height.
+
+        With p(t) for a sphere's centre, seen from the box's, and D for its distance from the box,
+
+            D^2 = sum over x, z and y of max(|p| - half, 0)^2
+
+        bends where p comes beside the box in one of these, or leaves it, six times at most; between
+        those it is a quadratic. As the box is convex, so is D^2: where p is outside and comes
+        nearer, it has yet to meet the box, if ever. So the last bend at which that is so begins
+        the quadratic that says where D = radius.
+
+        Args:
+            height: (n,) at which they start, seen from the centres of the boxes.
+            slope: (n,) by how much they rise in a metre; not 0.
+            half_height: (n,) of the boxes.
+            radius: Of the spheres; more than 0.
+
+        Returns:
+            In metres along the floor, infinite where they never meet.
+        """
+        rise = _inverse(slope)
+        offset = np.array([*self.offset, height])  # (3, n), and so on
+        half = np.array([*self.half, half_height])
+        direction = np.array([*self.direction, slope])
+        middle = np.array([*self.middle, -height * rise])
+        span = half * np.array([*self.steepness, np.abs(rise)])
+
+        bends = np.zeros((7, len(height)))  # the start counts as one
+        comes, leaves = bends[1:4], bends[4:]
+        np.maximum(middle - span, _ZERO, out=comes)
+        np.maximum(middle + span, _ZERO, out=leaves)
+        point = offset[:, None] + direction[:, None] * bends  # (3, 7, n)
+        beyond = np.maximum(np.abs(point) - half[:, None], _ZERO)
+        outside = np.square(beyond).sum(axis=0) - np.square(radius)  # D^2 - radius^2
+        nearing = -(np.copysign(beyond, point) * direction[:, None]).sum(axis=0)  # -dD^2/2dt
+        is_before = (outside >= _ZERO) & (nearing > _ZERO)
+
+        last = np.where(is_before, bends, -_ONE).argmax(axis=0)
+        bend = last * len(height) + np.arange(len(height))
+        start, outside, nearing, is_before = (
+            values.reshape(-1)[bend] for values in (bends, outside, nearing, is_before)
+        )
+        is_beyond = (start < comes) | (start >= leaves)
+        bending = (np.square(direction) * is_beyond).sum(axis=0)
+        square = np.square(nearing) - bending * outside
+        travel: Array = np.full(len(height), _NEVER)
+        nearing += np.sqrt(np.maximum(square, _ZERO))
+        np.divide(outside, nearing, out=travel, where=is_before & (square >= _ZERO))
+        travel += start
         return travel
 
 

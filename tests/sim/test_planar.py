@@ -396,9 +396,34 @@ def test_rays_meet_boxes_where_one_comes_who_feels_the_way(
     assert earliest - 1e-4 <= found <= latest + 1e-4
 
 
+# Ahead from the origin, a sphere of 0.5 m rises by 3 m in every 4 m of floor, which are 5 m of way.
+# The first box's edge is 0.4 m off the way, at right angles down from its point (4, 3) (ahead, up):
+# at (4, 3) + 0.4 * (0.6, -0.8) = (4.24, 2.68). The sphere meets it sqrt(0.25 - 0.16) = 0.3 m before
+# that point, which are 0.24 m of floor. The second's is 0.51 m off.
+@pytest.mark.parametrize(
+    ("face", "low", "high", "expected"),
+    [
+        (4.24, 0.0, 2.68, 3.76),
+        (4.306, 0.0, 2.592, math.inf),
+        (4.24, 0.0, 9.0, 3.74),  # high: met with its face, 0.5 m before that
+        (1.0, 3.5, 4.0, 4.0),  # overhead: met with its bottom, where the sphere's centre is at 3 m
+        (1.0, 3.5, 3.5, 4.0),  # a plate
+        (-1.0, 0.1, 9.0, math.inf),  # overlaps it where it starts
+        (-1.0, -9.0, -0.6, math.inf),  # below
+    ],
+)
+def test_a_rising_sphere_to_a_box_by_hand(face, low, high, expected):
+    edges = np.full((1, 1), low), np.full((1, 1), high)
+    half = box((3.0, 5.0))
+    travel = one_ray((0, 0), 0.0).to_solids(
+        box((0.0, face + 5.0)), half, *edges, 0.5, [(np.zeros(1), 0.75)]
+    )
+    assert travel.item() == pytest.approx(expected)
+
+
 @settings(max_examples=100)
-@given(places, angles, places, halves, st.floats(0.0, 4.0), st.floats(0.0, 0.3))
-def test_rising_spheres_meet_boxes_of_a_height_where_one_comes_who_feels_the_way(
+@given(places, angles, places, halves, st.floats(-2.0, 4.0), st.floats(-1.0, 1.0))
+def test_spheres_on_slopes_meet_boxes_of_a_height_where_they_touch(
     origin, yaw, centre, half, height, slope
 ):
     low, high, radius = 0.0, 2.0, 0.5
@@ -411,17 +436,78 @@ def test_rising_spheres_meet_boxes_of_a_height_where_one_comes_who_feels_the_way
     def distance(travel: float) -> float:
         x, z = origin[X] + travel * math.sin(yaw), origin[Z] + travel * math.cos(yaw)
         y = height + slope * travel
-        aside = abs(x - centre[X]) - half[X], abs(z - centre[Z]) - half[Z], y - high
+        aside = abs(x - centre[X]) - half[X], abs(z - centre[Z]) - half[Z], y - high, low - y
         return math.hypot(*(max(value, 0.0) for value in aside))
 
     if math.isinf(found):
-        # Nowhere does it come clearly nearer than its radius, unless it was there to begin with.
+        # Nowhere does it come nearer than its radius, unless it was there to begin with.
         nearest = min(distance(travel) for travel in np.linspace(0.0, 20.0, 2001))
-        assert nearest > radius - 0.05 or distance(0.0) < radius + 0.05
+        assert nearest > radius - 1e-6 or distance(0.0) < radius + 1e-6
     else:
-        # It touches there, but for the last of the looks it takes, and was farther off before.
-        assert distance(found) == pytest.approx(radius, abs=0.05)
-        assert all(distance(part * found) > radius - 0.05 for part in np.linspace(0.0, 1.0, 50))
+        assert distance(found) == pytest.approx(radius, abs=1e-9)
+        assert all(distance(part * found) > radius - 1e-9 for part in np.linspace(0.0, 1.0, 50))
+
+
+def march_in_space(offset, way, half, reach: float) -> np.ndarray:
+    """Walk from offsets by unit vectors, as `march` does, until boxes are as near as `reach`.
+
+    All but the result are (3, n).
+    """
+
+    def distance(walkers: np.ndarray) -> np.ndarray:
+        point = offset[:, walkers] + travel[walkers] * way[:, walkers]
+        return np.linalg.norm(np.maximum(np.abs(point) - half[:, walkers], 0.0), axis=0)
+
+    travel = np.zeros(offset.shape[1])
+    walkers = np.arange(len(travel))
+    is_inside = distance(walkers) <= reach
+    travel[is_inside] = np.inf
+    walkers = walkers[~is_inside]
+    while walkers.size:
+        step = distance(walkers) - reach
+        walkers, step = walkers[step > 1e-9], step[step > 1e-9]
+        travel[walkers] += step
+        is_away = travel[walkers] > 50.0
+        travel[walkers[is_away]] = np.inf
+        walkers = walkers[~is_away]
+    return travel
+
+
+def test_spheres_meet_boxes_of_a_height_where_those_come_who_feel_the_way():
+    rng = np.random.default_rng(0)
+    n_areas, n_rays, radius = 1000, 7, 0.5
+    slopes = [0.0, 0.125, 0.6, -0.2]
+    centre = rng.uniform(-8.0, 8.0, (2, 3, n_areas))
+    half = rng.uniform(0.1, 3.0, (2, 3, n_areas))
+    # A tall, a low and a floating one; spheres start beside, above and below them.
+    low = np.array([np.zeros(n_areas), np.zeros(n_areas), rng.uniform(2.0, 5.0, n_areas)])
+    high = low + rng.uniform([[3.0], [0.1], [0.1]], [[8.0], [2.0], [3.0]], (3, n_areas))
+    origin = rng.uniform(-8.0, 8.0, (2, n_areas))
+    heights = rng.uniform(0.0, 6.0, (4, n_areas))
+    yaw = rng.uniform(-math.pi, math.pi, (n_rays, n_areas))
+    yaw[0] = 0.0  # along the boxes
+    rays = Rays.of(origin[:, None], np.array([np.sin(yaw), np.cos(yaw)]))
+    found = rays.to_solids(centre, half, low, high, radius, list(zip(heights, slopes, strict=True)))
+
+    def in_space(x_and_z: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """Return (3, F K R N) of what is (2, ...) and (...)."""
+        return np.reshape([np.broadcast_to(axis, found.shape) for axis in (*x_and_z, y)], (3, -1))
+
+    above = heights[:, None, None] - ((low + high) / 2.0)[:, None]
+    offset = in_space((origin[:, None] - centre)[:, :, None], above)
+    halves = in_space(half[:, :, None], ((high - low) / 2.0)[:, None])
+    way = in_space(rays.direction, np.reshape(slopes, (-1, 1, 1, 1)))
+    length = np.linalg.norm(way, axis=0)  # of way, in a metre of floor
+    # A smaller sphere meets a box later, or never; where it grazes, much later.
+    latest, earliest = (
+        march_in_space(offset, way / length, halves, radius + error) / length
+        for error in (-1e-7, 1e-7)
+    )
+    travel = found.reshape(-1)
+    assert (earliest <= travel).all()
+    assert (travel <= latest).all()
+    assert np.mean((latest < earliest + 2e-6)[np.isfinite(travel)]) > 0.98
+    assert (np.isfinite(found).sum(axis=(2, 3)) > 10).all()  # of every flight and box
 
 
 @settings(max_examples=300)
