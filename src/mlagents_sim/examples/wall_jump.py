@@ -46,7 +46,9 @@ PUSH_M_S = number(3.0)
 PUSH_BY_GROUND = np.array([0.5, 1.0])
 """Part of a push that is left in the air, and on the ground."""
 
-JUMP_STEPS = number(10)
+JUMP_STEPS = number(11)
+"""A jump lasts 0.2 s, counted down in 32-bit floats by 0.02 s a step: after ten steps 3e-8 s are
+left, enough for an eleventh."""
 JUMP_HEIGHT_M = 2.75
 JUMP_SPEED_PER_M = number(15.54)
 """Speed that a jump aims at, by the distance to where it goes."""
@@ -410,15 +412,15 @@ class SmallWallJump(_OverWalls):
            and ahead, by 20 m; and 1 where ground is right below, else 0.
     Actions: four branches: nothing, forward, back; nothing, turn left, turn right; nothing, left,
         right, which takes the place of forward and back; nothing, jump. A push is 3 m/s each step,
-        1.8 m/s sideways, and half of that in the air; a turn is 6 degrees a step. A jump lasts 0.2
-        s and rises nearly 2.75 m; it begins only on the ground.
+        1.8 m/s sideways, and half of that in the air; a turn is 6 degrees a step. A jump lasts 11
+        steps and rises 2.62 m; it begins only on the ground.
     Decisions: every 5 steps of 0.02 s.
     Reward: -0.0005 per step; in place of what has accrued since the last decision, +1 in the goal
         with ground right below, -1 when the agent or the block is off the platform.
     Ends: with either of these.
     Interrupts: after 2000 steps, that is 400 decisions.
-    Parameters: `no_wall_height` 0 m and `small_wall_height` 4 m, of which half is above the ground;
-        `gravity` 26.98 m/s2.
+    Parameters: `no_wall_height` 0 m and `small_wall_height` 4 m, of which half, less 0.45 m, is
+        above the ground; `gravity` 26.98 m/s2.
     Start: a wall of either height; the agent at the near end, with the heading it had; the block
         anywhere before the wall.
     A good policy reaches 0.8 and more.
@@ -444,7 +446,8 @@ class BigWallJump(_OverWalls):
     """Agents before walls too high to jump over, except from the block.
 
     Observations, actions, decisions, rewards, ends and start are those of `SmallWallJump`.
-    Parameters: `big_wall_height` 8 m, of which half is above the ground; `gravity` 26.98 m/s2.
+    Parameters: `big_wall_height` 8 m, of which half, less 0.45 m, is above the ground; `gravity`
+        26.98 m/s2.
     A good policy reaches 0.8 and more.
 
     Source: example environments, section 2, task 6.
