@@ -211,6 +211,26 @@ def test_off_the_platform_costs_and_ends(agent: tuple[float, float], block: tupl
     assert not terminals.interrupted[0]
 
 
+@pytest.mark.parametrize(
+    ("agent_x", "block_x", "height", "is_off"),
+    [
+        (11.2, 10.0, 3.0, False),  # beyond the edge at 10.5, on the block
+        (11.2, 10.0, 5.0, False),  # in the air above it
+        (11.6, 10.0, 3.0, True),  # on the block, but not by its centre
+        (11.2, 10.6, 3.0, True),  # on the block, which is off
+        (11.2, 10.0, 2.4, True),  # not above its top
+    ],
+)
+def test_who_is_above_the_block_is_not_off(
+    agent_x: float, block_x: float, height: float, is_off: bool
+):
+    env = started()
+    put(env, (agent_x, -8.0), (block_x, -8.0), height)
+    set_discrete(env, *STAY)
+    _, terminals = env.get_steps(env.behavior_name)
+    assert terminals.reward.tolist() == [-1.0] * 24 * is_off
+
+
 def test_the_goal_pays_those_who_have_ground_below():
     env = started()
     put(env, (6.0, 2.0), (0.0, -7.0), height=3.0)

@@ -286,7 +286,9 @@ class _OverWalls(World):
         # All bodies are looked at, as they lie together; the wall never is off.
         is_off = np.abs(bodies.position - self._platform_at) > PLATFORM_REACH
         if np.count_nonzero(is_off):
-            fallen = np.flatnonzero(is_off.any(axis=(0, 1)))
+            is_out: BoolArray = np.logical_or.reduce(is_off)  # (3, N)
+            is_out[AGENT] &= ~(self._centre_is_over[BLOCK] & (self.height > BLOCK_HIGH_M))
+            fallen = np.flatnonzero(is_out.any(axis=0))
             self.reward[fallen] = -1.0
             self.end(fallen)
 
@@ -416,7 +418,8 @@ class SmallWallJump(_OverWalls):
         steps and rises 2.62 m; it begins only on the ground.
     Decisions: every 5 steps of 0.02 s.
     Reward: -0.0005 per step; in place of what has accrued since the last decision, +1 in the goal
-        with ground right below, -1 when the agent or the block is off the platform.
+        with ground right below, -1 when the block is off the platform, or the agent but not over
+        the block.
     Ends: with either of these.
     Interrupts: after 2000 steps, that is 400 decisions.
     Parameters: `no_wall_height` 0 m and `small_wall_height` 4 m, of which half, less 0.45 m, is
