@@ -72,7 +72,9 @@ STAND_HALVES = np.transpose([[PLATFORM_HALF_M] * 2, BLOCK_HALF, WALL_HALF])[...,
 """Of platform, block and wall."""
 AGENT_HALF_M = 0.5
 AGENT_KG, BLOCK_KG = 25.0, 10.0
-AGENT_DRAG = 2.0
+AGENT_DRAG, BLOCK_DRAG = 2.0, 1.0
+BLOCK_GAIN = number(AGENT_KG / BLOCK_KG)
+"""Speed that a block gains by what the agent on it loses."""
 START_Y_M = 1.0
 START_CENTRES = np.array([[[0.0], [0.0]], [[-12.0], [-6.27]]])
 """Of agent and block, in x and in z."""
@@ -99,7 +101,9 @@ RUB = number(FRICTION)
 GOAL_X, GOAL_Z, GOAL_REACH = number(GOAL_CENTRE[X]), number(GOAL_CENTRE[Z]), number(GOAL_HALF[X])
 BLOCK_STEP_M = number(BLOCK_HIGH_M - STEP_UP_M)
 COST = np.array(0.0005, np.float32)
-STEP, AGENT_KEPT = number(STEP_S), number(1.0 - AGENT_DRAG * STEP_S)
+STEP = number(STEP_S)
+AGENT_KEPT, BLOCK_KEPT = (number(1.0 - drag * STEP_S) for drag in (AGENT_DRAG, BLOCK_DRAG))
+TINY = number(1e-30)
 
 RAYS = RaySensor(per_side=3, max_degrees=90.0, length=20.0, n_tags=3)
 RAY_RADIUS_M = number(0.5)
@@ -122,8 +126,9 @@ class _OverWalls(World):
     """What these worlds share: everything but how high the wall is.
 
     Bodies move in the plane as `Bodies` do; those of which one is above the other do not touch.
-    Besides, the agent moves up and down and stands on whatever is below its edges. Who stands on
-    the block drags it along as far as friction goes.
+    Besides, the agent moves up and down and stands on whatever is below its edges, where it rubs
+    by its weight and, when it lands, by the fall that ends there. Who rubs on the block drags it
+    along.
 
     Attributes:
         bodies: Agent, block and wall of every area.
@@ -144,7 +149,7 @@ class _OverWalls(World):
             n,
             [
                 Body((AGENT_HALF_M, AGENT_HALF_M), mass=AGENT_KG, drag=AGENT_DRAG),
-                Body(BLOCK_HALF, mass=BLOCK_KG, drag=1.0),
+                Body(BLOCK_HALF, mass=BLOCK_KG, drag=BLOCK_DRAG),
                 Body(WALL_HALF),
             ],
             low=(-np.inf, -np.inf),
@@ -169,7 +174,8 @@ class _OverWalls(World):
         self._platform_at = np.empty((2, 3, n))  # of the shape of the bodies' positions
         self._platform_at[:] = PLATFORM_AT[:, None]
         self._fall = np.zeros(n)  # speed by which gravity makes agents fall faster with a step
-        self._grip = np.zeros(n)  # most deceleration by friction, in m/s2
+        self._grip = np.zeros(n)  # most deceleration by friction but for drag, in m/s2
+        self._stood = np.zeros(n, np.bool_)  # whether on anything when the step began
         self._jump_to = np.zeros(n)  # heights
         self._jump_steps = np.zeros(n)  # left of a jump
         self._forward = np.zeros(n)
@@ -255,7 +261,8 @@ class _OverWalls(World):
         bodies = self.bodies
         on_platform, on_block, on_wall = self._carries()
         is_braked = on_platform | on_wall
-        is_on_ground = is_braked | on_block
+        is_on_ground: BoolArray = is_braked | on_block
+        self._stood = is_on_ground
         begins = self._wants_to_jump & (self._jump_steps <= ZERO)
         if np.count_nonzero(begins):
             begins &= self._feels_ground()
@@ -300,13 +307,21 @@ class _OverWalls(World):
         np.less(bottom, self.wall_top - STEP_UP_M, out=bodies.is_solid[AGENT_ON_WALL])
         bodies.move()
         self._look_down()
-        self.climb = (self.climb - self._fall) * AGENT_KEPT
+        before = self.climb
+        self.climb = (before - self._fall) * AGENT_KEPT
         self.height += self.climb * STEP
         is_below = self._feet_are_over & (self._tops < bottom + STEP_UP_M)
         ground = np.maximum.reduce(np.where(is_below, self._tops, NOWHERE))
         lands = self.height - HALF < ground
         np.copyto(self.height, ground + HALF, where=lands)
         np.copyto(self.climb, ZERO, where=lands)
+        (arriving,) = (lands & (before < ZERO)).nonzero()
+        if arriving.size:
+            # Who stood has rubbed by its weight.
+            fall = np.where(self._stood[arriving], ZERO, self._fall[arriving])
+            stopped = (fall - before[arriving]) * AGENT_KEPT
+            is_on = is_below[:, arriving] & (self._tops[:, arriving] == ground[arriving])
+            self._rub_landing(arriving, stopped, is_on)
 
         arrived = self._in_goal()
         if arrived.size:
@@ -338,13 +353,27 @@ class _OverWalls(World):
 
     def _drag_blocks(self, agents: NDArray[np.intp]) -> None:
         """Let the blocks that these agents stand on go along with them."""
-        bodies = self.bodies
-        # What friction takes off the slip in a step, or all of it.
-        slip = bodies.velocity[:, AGENT, agents] - bodies.velocity[:, BLOCK, agents]
-        most = self._grip[agents] * STEP_S * (1.0 + AGENT_KG / BLOCK_KG)
-        lost = slip * most / np.maximum(np.hypot(*slip), most)
-        bodies.velocity[:, AGENT, agents] -= lost * (BLOCK_KG / (AGENT_KG + BLOCK_KG))
-        bodies.velocity[:, BLOCK, agents] += lost * (AGENT_KG / (AGENT_KG + BLOCK_KG))
+        velocity = self.bodies.velocity
+        # Friction comes after drag, which is yet to come.
+        slip = velocity[:, AGENT, agents] * AGENT_KEPT - velocity[:, BLOCK, agents] * BLOCK_KEPT
+        lost = _rubbed_off(slip, self._fall[agents] * AGENT_KEPT, BLOCK_GAIN)
+        velocity[:, AGENT, agents] -= lost / AGENT_KEPT
+        velocity[:, BLOCK, agents] += lost * BLOCK_GAIN / BLOCK_KEPT
+
+    def _rub_landing(self, agents: NDArray[np.intp], stopped: Array, is_on: BoolArray) -> None:
+        """Let n agents rub on what they land on.
+
+        Args:
+            agents: (n,) indices.
+            stopped: (n,) speeds at which they would still fall.
+            is_on: (3, n) whether they are on platform, block and wall.
+        """
+        velocity = self.bodies.velocity
+        gain = np.where(is_on[BLOCK] & ~is_on[0] & ~is_on[WALL], BLOCK_GAIN, ZERO)
+        slip = velocity[:, AGENT, agents] - velocity[:, BLOCK, agents] * (gain > ZERO)
+        lost = _rubbed_off(slip, stopped, gain)
+        velocity[:, AGENT, agents] -= lost
+        velocity[:, BLOCK, agents] += lost * gain
 
     def _look_down(self) -> None:
         """Note what is below the agents' feet and centres, after a move."""
@@ -400,6 +429,21 @@ class _OverWalls(World):
         view.box(position[:, BLOCK], BLOCK_HALF, top_view.BLOCK)
         view.agent(position[:, AGENT], self.bodies.heading[:, AGENT], AGENT_HALF_M)
         return view.picture()
+
+
+def _rubbed_off(slip: Array, pressed: Array, gain: Array) -> Array:
+    """Return (2, n) what friction takes of the velocities of n agents.
+
+    It is `FRICTION` of what presses them to what is below, or what ends the slip.
+
+    Args:
+        slip: (2, n) velocities relative to what is below.
+        pressed: (n,) speeds downward that what is below has stopped.
+        gain: Speeds that what is below gains by what agents lose, by the masses; 0 if it is fixed.
+    """
+    most = RUB * pressed
+    lost: Array = slip * (most / np.maximum(np.hypot(*slip), most * (ONE + gain) + TINY))
+    return lost
 
 
 class SmallWallJump(_OverWalls):
