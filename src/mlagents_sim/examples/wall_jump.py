@@ -26,6 +26,7 @@ from mlagents_sim.planar import (
     Rays,
     X,
     Z,
+    floor_braking,
     number,
 )
 from mlagents_sim.sensors import RaySensor
@@ -174,7 +175,7 @@ class _OverWalls(World):
         self._platform_at = np.empty((2, 3, n))  # of the shape of the bodies' positions
         self._platform_at[:] = PLATFORM_AT[:, None]
         self._fall = np.zeros(n)  # speed by which gravity makes agents fall faster with a step
-        self._grip = np.zeros(n)  # most deceleration by friction but for drag, in m/s2
+        self._grip = np.zeros(n)  # most deceleration by friction, in m/s2
         self._stood = np.zeros(n, np.bool_)  # whether on anything when the step began
         self._jump_to = np.zeros(n)  # heights
         self._jump_steps = np.zeros(n)  # left of a jump
@@ -205,7 +206,7 @@ class _OverWalls(World):
         bodies.is_solid[BLOCK_ON_WALL][agents] = wall_top > BLOCK_LOW_M
         gravity = self.parameters.draw("gravity", n)
         self._fall[agents] = gravity * STEP
-        self._grip[agents] = RUB * gravity
+        self._grip[agents] = floor_braking(gravity, AGENT_DRAG)
         self._jump_steps[agents] = ZERO
         drawn = self.rng.uniform(-1.0, 1.0, (3, n)).take(START_DRAWN, axis=0)
         bodies.position[:, :WALL, agents] = START_CENTRES + drawn * START_HALVES
