@@ -1,6 +1,7 @@
 """How many CPUs there are to compute with."""
 
 import os
+from functools import cache
 from pathlib import Path
 
 CONTROL_GROUPS = Path("/sys/fs/cgroup")
@@ -20,6 +21,7 @@ def n_cpus() -> int:
     return n if quota is None else max(1, min(n, int(quota)))
 
 
+@cache
 def _quota() -> float | None:
     """Return the CPUs that a container's share of time is worth, None without a limit.
 

@@ -1,6 +1,7 @@
 """As many CPUs as the process may use, and no more than its container is worth."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,9 +10,12 @@ from mlagents_envs import cpus
 
 
 @pytest.fixture(autouse=True)
-def eight_cpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def eight_cpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(8)), raising=False)
     monkeypatch.setattr(cpus, "CONTROL_GROUPS", tmp_path)
+    cpus._quota.cache_clear()
+    yield
+    cpus._quota.cache_clear()
 
 
 def test_without_a_limit_there_are_all() -> None:

@@ -392,6 +392,21 @@ def test_the_losses_with_memory_are_those_of_steps_taken_one_by_one(
     assert plotted["Losses/Value Loss"] == pytest.approx(((values - returns) ** 2).mean(), rel=1e-4)
 
 
+def test_losses_of_either_sign_do_not_cancel_in_what_is_plotted() -> None:
+    segments = experience(np.random.default_rng(0))
+    ppo = PPO(SPEC, settings(num_epoch=2), device=CPU, seed=1)
+    losses, policy_losses = ppo.losses, iter((0.3, -0.1))
+
+    def shifted(*arguments: Any) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        policy_loss, value_loss, entropy = losses(*arguments)
+        return policy_loss - policy_loss.detach() + next(policy_losses), value_loss, entropy
+
+    ppo.losses = shifted
+    plotted = ppo.update(segments, ppo.score(segments), step=0)
+
+    assert plotted["Losses/Policy Loss"] == pytest.approx(0.2)
+
+
 def test_room_that_is_left_in_sequences_changes_nothing() -> None:
     segments = remembering(experience(np.random.default_rng(0)))
     after = []

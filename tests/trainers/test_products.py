@@ -109,7 +109,9 @@ def test_a_prepared_product_is_of_what_its_matrices_hold_now(
     n_held = n_in + 2 if part else n_in  # columns of which n_in are multiplied
     x, weight = torch.zeros(n_rows, n_held, dtype=dtype), torch.zeros(n_in, N_OUT, dtype=dtype)
     out, turned = torch.zeros(n_rows, N_OUT, dtype=dtype), torch.zeros(N_OUT, n_rows, dtype=dtype)
+    bias, biased = torch.ones(N_OUT, dtype=dtype), torch.zeros_like(out)
     there = prepared_product(x[:, :n_in], weight, out)
+    there_and_more = prepared_product(x[:, :n_in], weight, biased, bias)
     turned_there = prepared_product(x[:, :n_in], weight, turned.t())
     back = prepared_product(out, weight.t(), x[:, :n_in])
     generator = torch.Generator().manual_seed(0)
@@ -117,9 +119,11 @@ def test_a_prepared_product_is_of_what_its_matrices_hold_now(
         for each in (x, weight):
             each.copy_(torch.randn(each.shape, generator=generator))
         there()
+        there_and_more()
         turned_there()
         near(out, x[:, :n_in].double() @ weight.double())
         near(turned, out.t())
+        near(biased, out + 1)
         beside = x[:, n_in:].clone()
         back()
         torch.testing.assert_close(

@@ -12,7 +12,7 @@ from mlagents.trainers.data.segments import SegmentBuffer, Segments
 from mlagents.trainers.exception import UnityTrainerException
 from mlagents.trainers.settings.behavior import BehaviorSettings
 from mlagents.trainers.training.trainer import OnPolicyTrainer
-from mlagents_envs.base_env import ActionSpec, ActionTuple
+from mlagents_envs.base_env import ActionSpec, ActionTuple, DecisionSteps, TerminalSteps
 from training_loop import make_trainer, train_while
 
 
@@ -164,6 +164,39 @@ def test_a_trainer_that_does_not_learn_holds_nothing_back(arguments: dict[str, b
     assert not updates
     assert trainer._buffer.n_steps <= 64
     assert trainer.step == 1592 // 32 * 32, "what its agents do is counted and shown"
+
+
+class InGroups(GuessEnvironment):
+    """Every report of an agent brings 3 for its group, beside what it earns itself."""
+
+    def get_steps(self, behavior_name: str) -> tuple[DecisionSteps, TerminalSteps]:
+        steps = super().get_steps(behavior_name)
+        for of_kind in steps:
+            of_kind.group_reward = np.full(len(of_kind), 3, np.float32)
+        return steps
+
+
+def test_what_comes_for_a_group_is_learned_from_and_no_part_of_returns(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    returns, earned = [], []
+    for env in (GuessEnvironment(), InGroups()):
+        trainer = make_trainer(env, settings())
+        rewards: list[float] = []
+
+        def note(tag: str, values: Any, *_how: Any, rewards: list[float] = rewards) -> None:
+            if tag == "Policy/Extrinsic Reward":
+                rewards.extend(values)
+
+        trainer.stats.add_stats = note  # type: ignore[method-assign]
+        roll(trainer, env, 12)
+        returns.append(list(trainer.recent_returns))
+        earned.append(np.array(rewards))
+
+    assert len(returns[0]) > 0
+    assert returns[1] == returns[0]
+    np.testing.assert_allclose(earned[1], earned[0] + 4 * 3, rtol=1e-5)  # episodes of four steps
+    assert caplog.text.count("a group reward came") == 1
 
 
 def test_a_restored_trainer_goes_on_as_the_saved_one_would() -> None:

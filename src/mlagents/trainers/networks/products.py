@@ -75,7 +75,14 @@ def prepared_product(
     suits_numpy = is_cheap or (torch.get_num_threads() == 1 and _numpy_has_avx512())
     if x.device.type == "cpu" and x.dtype in OF_NUMPY and suits_numpy and n_in > 1:
         multiply = partial(np.matmul, x.numpy(), weight.numpy(), out=out.numpy())
-        return multiply if bias is None else lambda: (multiply(), out.add_(bias))
+        if bias is None:
+            return multiply
+
+        def multiply_and_add() -> None:
+            multiply()
+            out.add_(bias)
+
+        return multiply_and_add
     # oneDNN is very slow with parts of the columns of a matrix.
     if is_large(x, weight) and all(
         each.is_contiguous() or each.t().is_contiguous() for each in (x, weight)
