@@ -149,9 +149,19 @@ def test_behaviors_take_what_they_do_not_write(file: Path) -> None:
     assert b == options.default_settings
 
 
-def test_only_written_reward_signals_are_inherited(file: Path) -> None:
-    text = "default_settings: {max_steps: 5}\nbehaviors: {A: {reward_signals: {curiosity: {}}}}\n"
-    assert list(load(file, text).behaviors["A"].reward_signals) == ["curiosity"]
+@pytest.mark.parametrize(
+    ("defaults", "signals"),
+    [
+        ("", ["curiosity"]),
+        ("default_settings: null\n", ["curiosity"]),
+        ("default_settings: {}\n", ["extrinsic", "curiosity"]),
+        ("default_settings: {max_steps: 5}\n", ["extrinsic", "curiosity"]),
+        ("default_settings: {reward_signals: {rnd: {}}}\n", ["curiosity", "rnd"]),
+    ],
+)
+def test_reward_signals_of_the_defaults_stay(file: Path, defaults: str, signals: list[str]) -> None:
+    text = f"{defaults}behaviors: {{A: {{reward_signals: {{curiosity: {{}}}}}}}}\n"
+    assert list(load(file, text).behaviors["A"].reward_signals) == signals
 
 
 def test_another_trainer_does_not_take_foreign_hyperparameters(file: Path) -> None:

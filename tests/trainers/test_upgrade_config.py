@@ -196,6 +196,10 @@ def test_a_file_of_samplers() -> None:
             "A: {reward_signals: {extrinsic: {}}}",
             "behaviors.A.reward_signals: default_settings now adds 'curiosity'",
         ),
+        (
+            "default: {trainer: ppo}\nA: {reward_signals: {curiosity: {}}}",
+            "behaviors.A.reward_signals: default_settings now adds 'extrinsic'",
+        ),
     ],
 )
 def test_what_is_not_carried_over_is_named(

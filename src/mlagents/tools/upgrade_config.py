@@ -270,12 +270,13 @@ def _drop(path: str, key: object, *, why: str = "") -> None:
 
 
 def _warn_of_inherited_signals(path: str, own: Written, default: Written) -> None:
-    if own.get("reward_signals") and default.get("reward_signals"):
-        added = default["reward_signals"].keys() - own["reward_signals"].keys()
+    if own.get("reward_signals") and default:
+        inherited = default.get("reward_signals") or {"extrinsic": {}}
+        added = inherited.keys() - own["reward_signals"].keys()
         for name in sorted(added - {*_AMONG_SIGNALS}, key=str):
             logger.warning(
                 "%s.reward_signals: default_settings now adds %r; where that is not wanted, write "
-                "default_settings without it.",
+                "reward_signals without it there.",
                 path,
                 name,
             )

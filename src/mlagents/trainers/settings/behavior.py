@@ -173,7 +173,8 @@ class BehaviorSettings(Settings):
     reward_signals: dict[str, SerializeAsAny[RewardSignalSettings]] = Field(
         default_factory=_extrinsic_only
     )
-    """What is learned from, by name; writing it replaces the default, so name `extrinsic` too."""
+    """What is learned from, by name. Without `default_settings`, what is written replaces the
+    default, so name `extrinsic` too."""
     init_path: str | None = None
     """Checkpoint to start from: a path, or a file name in the run of `--initialize-from`."""
     keep_checkpoints: Int = 5

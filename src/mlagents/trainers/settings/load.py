@@ -82,10 +82,6 @@ def check_run_options(written: Written, command_line: CommandLine) -> RunOptions
 def dump_configuration(options: RunOptions) -> str:
     """Return `options` as YAML with every value explicit; it can be loaded again."""
     written = options.model_dump(mode="json")
-    defaults, behaviors = options.default_settings, options.behaviors.values()
-    if defaults and any(defaults.reward_signals.keys() - b.reward_signals for b in behaviors):
-        # A behavior lacks only signals that the defaults do not write; written, it would take them.
-        del written["default_settings"]["reward_signals"]
     return yaml.safe_dump(written, sort_keys=False, allow_unicode=True)
 
 
@@ -220,6 +216,10 @@ def _put_defaults_under_behaviors(written: Written) -> None:
     defaults, behaviors = _mapping(written.get("default_settings")), written.get("behaviors")
     if not isinstance(behaviors, dict):
         return
+    if isinstance(written.get("default_settings"), dict):
+        # They count with all that they mean, as in the original; extrinsic alone is in the way of
+        # what a behavior writes itself.
+        defaults = {"reward_signals": {"extrinsic": {}}} | defaults
     written["behaviors"] = {
         str(name): _merge(_defaults_for(behavior, defaults), behavior)
         if isinstance(behavior, dict)
