@@ -88,6 +88,10 @@ def dump_configuration(options: RunOptions) -> str:
 # Reading
 
 
+_PLAIN_TAGS = {f"tag:yaml.org,2002:{kind}" for kind in ("bool", "int", "float", "null")}
+"""What keys may be besides text."""
+
+
 class _Loader(yaml.SafeLoader):
     """Safe YAML that refuses to let a second key of the same name win unnoticed."""
 
@@ -101,12 +105,25 @@ class _Loader(yaml.SafeLoader):
         node = super().compose_mapping_node(anchor)
         names = set()
         for key, _ in node.value:
-            if key.value in names:
-                says = f"the key {key.value!r} appears a second time"
+            if not isinstance(key, yaml.ScalarNode):
+                kind = "mapping" if isinstance(key, yaml.MappingNode) else "list"
+                says = (
+                    f"a key must be text, got a {kind}; quote it, or fill in what a template "
+                    "such as {{ name }} has left open"
+                )
                 raise yaml.MarkedYAMLError(problem=says, problem_mark=key.start_mark)
-            if isinstance(key, yaml.ScalarNode):
-                names.add(key.value)
+            name = self._name(key)
+            if name in names:
+                says = f"the key {name!r} appears a second time"
+                raise yaml.MarkedYAMLError(problem=says, problem_mark=key.start_mark)
+            names.add(name)
         return node
+
+    def _name(self, key: yaml.ScalarNode) -> str:
+        """Return what a key is called once read: 16 and 0x10, true and "True" are the same."""
+        if key.tag in _PLAIN_TAGS:
+            return str(self.construct_object(key))
+        return str(key.value)
 
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> Written:
