@@ -795,7 +795,8 @@ BEHAVIORS = st.fixed_dictionaries(
             "default_settings": BEHAVIORS,
             "behaviors": st.dictionaries(NAMES, BEHAVIORS, max_size=3),
             "environment_parameters": st.dictionaries(
-                st.text("abc", min_size=1), st.floats(allow_nan=False, allow_infinity=False)
+                st.text("abc", min_size=1),
+                st.floats(width=32, allow_nan=False, allow_infinity=False),
             ),
         },
     )

@@ -297,7 +297,11 @@ def test_a_whole_number_is_the_same_in_every_notation(number: int) -> None:
         (EnvironmentSettings, {"env_args": "-x 1"}, "env_args"),
         (EnvironmentSettings, {"num_envs": -1}, "num_envs"),
         (EnvironmentSettings, {"seed": -2}, "seed"),
+        (EnvironmentSettings, {"seed": 2**31}, "seed"),
+        (EnvironmentSettings, {"seed": 2**31 - 2, "num_envs": 3, "env_path": "x"}, "seed"),
+        (EnvironmentSettings, {"num_areas": 2**31}, "num_areas"),
         (EnvironmentSettings, {"timeout_wait": 0}, "timeout_wait"),
+        (EnvironmentSettings, {"timeout_wait": 2**31 // 1000 + 1}, "timeout_wait"),
         (EnvironmentSettings, {"max_lifetime_restarts": -2}, "max_lifetime_restarts"),
         (EnvironmentSettings, {"restarts_rate_limit_n": -2}, "restarts_rate_limit_n"),
         (EnvironmentSettings, {"restarts_rate_limit_period_s": 0}, "restarts_rate_limit_period_s"),
@@ -307,6 +311,12 @@ def test_a_whole_number_is_the_same_in_every_notation(number: int) -> None:
         (EngineSettings, {"time_scale": 0}, "time_scale"),
         (EngineSettings, {"target_frame_rate": -2}, "target_frame_rate"),
         (EngineSettings, {"capture_frame_rate": -1}, "capture_frame_rate"),
+        (EngineSettings, {"width": 2**31}, "width"),
+        (EngineSettings, {"height": 2**31}, "height"),
+        (EngineSettings, {"quality_level": 2**31}, "quality_level"),
+        (EngineSettings, {"time_scale": 3.5e38}, "time_scale"),
+        (EngineSettings, {"target_frame_rate": 2**31}, "target_frame_rate"),
+        (EngineSettings, {"capture_frame_rate": 2**31}, "capture_frame_rate"),
         (TorchSettings, {"threads": 0}, "threads"),
         (CheckpointSettings, {"run_id": ""}, "run_id"),
         (BehaviorSettings, {"even_checkpoints": True, "keep_checkpoints": 0}, "keep_checkpoints"),
@@ -466,6 +476,8 @@ LESSON = {"name": "a", "value": 1, "completion_criteria": {"behavior": "B"}}
     ("written", "key", "says"),
     [
         ("fast", "", "must be a number or a sampler"),
+        (3.5e38, "", "at most 3.4e+38 in size"),
+        (float("nan"), "", "must be a finite number, got nan"),
         (True, "", "must be a number or a sampler"),
         (None, "", "must be a number or a sampler"),
         ({}, "", "sampler_type and sampler_parameters, or curriculum"),
@@ -489,6 +501,16 @@ LESSON = {"name": "a", "value": 1, "completion_criteria": {"behavior": "B"}}
             {"sampler_type": "uniform", "sampler_parameters": {"min_value": 2}},
             ".sampler_parameters.min_value",
             "at most max_value (1.0), got 2.0",
+        ),
+        (
+            {"sampler_type": "uniform", "sampler_parameters": {"seed": 5e9}},
+            ".sampler_parameters.seed",
+            "less than or equal to 2147483647",
+        ),
+        (
+            {"sampler_type": "multirangeuniform", "sampler_parameters": {"intervals": [[0, 1e39]]}},
+            ".sampler_parameters.intervals.0.1",
+            "at most 3.4e+38 in size",
         ),
         (
             {"sampler_type": "gaussian", "sampler_parameters": {"st_dev": -1}},
@@ -587,6 +609,24 @@ def test_a_seed_reaches_the_samplers_that_have_none() -> None:
         for lesson in parameter.curriculum
     ] == [100, 101, 102, 3, 104]
     assert RunOptions().with_seed(5).environment_parameters is None
+
+
+def test_the_seeds_of_all_players_and_lessons_can_be_sent() -> None:
+    # Three players have seed, seed + 1 and seed + 2, of which the largest is 2**31 - 1.
+    players = {"env_settings": {"seed": 2**31 - 3, "num_envs": 3, "env_path": "x"}}
+    lessons = {"environment_parameters": {"p": {"curriculum": [LESSON] * 3}, "q": 1.0}}
+    written = {"default_settings": {}, **lessons}
+    assert RunOptions.model_validate(players).env_settings.seed == 2**31 - 3
+    assert RunOptions.model_validate(written | {"env_settings": {"seed": 2**31 - 4}})
+    players["env_settings"]["seed"] += 1
+    assert message(RunOptions, players) == {
+        "env_settings.seed": "must be at most 2147483645: 3 environments (num_envs) are seeded "
+        "with it and the numbers that follow; got 2147483646"
+    }
+    assert message(RunOptions, written | {"env_settings": {"seed": 2**31 - 3}}) == {
+        "env_settings.seed": "must be at most 2147483644: 4 lessons of environment_parameters are "
+        "seeded with it and the numbers that follow; got 2147483645"
+    }
 
 
 def test_settings_are_frozen() -> None:

@@ -10,7 +10,7 @@ import reprlib
 from collections.abc import Callable, Collection, Mapping
 from typing import Annotated, Any, Self, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ValidationError, model_validator
 from pydantic.functional_validators import ModelWrapValidatorHandler
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
@@ -154,3 +154,16 @@ Int = Annotated[int, BeforeValidator(_whole_number)]
 
 Float = Annotated[float, BeforeValidator(_no_truth_value)]
 """A number, also as text like `3e-4`, which YAML 1.1 does not take for one; never a truth value."""
+
+
+def _sendable(value: float) -> float:
+    if abs(value) > LARGEST_FLOAT32:
+        raise ValueError(f"must be at most {LARGEST_FLOAT32:.2g} in size, the largest of 32 bits")
+    return value
+
+
+LARGEST_INT32 = 2**31 - 1
+LARGEST_FLOAT32 = (2.0 - 2.0**-23) * 2.0**127
+
+Float32 = Annotated[Float, AfterValidator(_sendable)]
+"""A number that is sent to simulations."""

@@ -19,7 +19,9 @@ from pydantic import (
 )
 
 from mlagents.trainers.settings.base import (
+    LARGEST_INT32,
     Float,
+    Float32,
     Int,
     Settings,
     did_you_mean,
@@ -32,23 +34,23 @@ from mlagents.trainers.settings.base import (
 class SamplerParameters(Settings):
     """What every sampler has."""
 
-    seed: Int = Field(-1, ge=-1)
+    seed: Int = Field(-1, ge=-1, le=LARGEST_INT32)
     """Seed of the sampler; -1 derives one from the seed of the run."""
 
 
 class ConstantParameters(SamplerParameters):
     """Always the same value."""
 
-    value: Float = 0.0
+    value: Float32 = 0.0
     """The value."""
 
 
 class UniformParameters(SamplerParameters):
     """Every value of a range equally likely."""
 
-    min_value: Float = 0.0
+    min_value: Float32 = 0.0
     """Lower end of the range."""
-    max_value: Float = 1.0
+    max_value: Float32 = 1.0
     """Upper end of the range."""
 
     @model_validator(mode="after")
@@ -62,16 +64,16 @@ class UniformParameters(SamplerParameters):
 class GaussianParameters(SamplerParameters):
     """The normal distribution."""
 
-    mean: Float = 1.0
+    mean: Float32 = 1.0
     """Its mean."""
-    st_dev: Float = Field(1.0, ge=0.0)
+    st_dev: Float32 = Field(1.0, ge=0.0)
     """Its standard deviation."""
 
 
 class MultiRangeUniformParameters(SamplerParameters):
     """One of several ranges, by its length, then any value of it equally likely."""
 
-    intervals: tuple[tuple[Float, Float], ...] = ((0.0, 1.0),)
+    intervals: tuple[tuple[Float32, Float32], ...] = ((0.0, 1.0),)
     """The ranges, as pairs `[lower, upper]`."""
 
     @field_validator("intervals")
@@ -122,7 +124,10 @@ def _constant_or_sampler(written: Any) -> Any:
         return written
     try:
         value = ConstantParameters.model_validate({"value": written})
-    except ValidationError:
+    except ValidationError as error:
+        (found,) = error.errors(include_url=False)
+        if isinstance(written, int | float) and not isinstance(written, bool):
+            refuse([problem(says=found["msg"])])
         says = f"must be a number or a sampler (sampler_type, sampler_parameters), got {written!r}"
         refuse([problem(says=says)])
     return Sampler(sampler_type="constant", sampler_parameters=value)

@@ -4,9 +4,18 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 from pydantic import Field, field_validator, model_validator
+from pydantic_core import InitErrorDetails
 
 from mlagents.trainers.exception import TrainerConfigError
-from mlagents.trainers.settings.base import Float, Int, Settings, did_you_mean, problem, refuse
+from mlagents.trainers.settings.base import (
+    LARGEST_INT32,
+    Float32,
+    Int,
+    Settings,
+    did_you_mean,
+    problem,
+    refuse,
+)
 from mlagents.trainers.settings.behavior import BehaviorSettings
 from mlagents.trainers.settings.parameters import (
     EnvironmentParameter,
@@ -28,12 +37,13 @@ class EnvironmentSettings(Settings):
     any free one. The Editor uses 5004."""
     num_envs: Int = Field(1, ge=1)
     """Environments that run at once."""
-    num_areas: Int = Field(1, ge=1)
+    num_areas: Int = Field(1, ge=1, le=LARGEST_INT32)
     """Copies of the training area inside each environment."""
-    timeout_wait: Int = Field(60, ge=1)
+    timeout_wait: Int = Field(60, ge=1, le=LARGEST_INT32 // 1000)
     """Seconds to wait for each message of the environment."""
-    seed: Int = Field(-1, ge=-1)
-    """Seed of everything random; -1 draws one and records it."""
+    seed: Int = Field(-1, ge=-1, le=LARGEST_INT32)
+    """Seed of everything random; -1 draws one and records it. Environments and samplers are seeded
+    with it and the numbers that follow."""
     max_lifetime_restarts: Int = Field(10, ge=-1)
     """Restarts of an environment in the whole run; -1 is no limit."""
     restarts_rate_limit_n: Int = Field(1, ge=-1)
@@ -49,23 +59,38 @@ class EnvironmentSettings(Settings):
         if self.base_port and self.base_port + self.num_envs - 1 > 65535:
             says = f"plus num_envs ({self.num_envs}) exceeds the last port, 65535"
             refuse([problem("base_port", says=says)])
+        refuse(_problem_of_seeds(self.seed, self.num_envs, "environments (num_envs)"))
         return self
+
+
+def _problem_of_seeds(
+    seed: int, number: int, of_what: str, *section: str
+) -> list[InitErrorDetails]:
+    """Find whether `seed` and those that follow it are too large to be sent, `number` of them."""
+    largest = LARGEST_INT32 - max(number - 1, 0)
+    if seed <= largest:
+        return []
+    says = (
+        f"must be at most {largest}: {number} {of_what} are seeded with it and the numbers that "
+        f"follow; got {seed}"
+    )
+    return [problem(*section, "seed", says=says)]
 
 
 class EngineSettings(Settings):
     """How the Unity engine runs."""
 
-    width: Int = Field(84, ge=1)
+    width: Int = Field(84, ge=1, le=LARGEST_INT32)
     """Width of the window in pixels."""
-    height: Int = Field(84, ge=1)
+    height: Int = Field(84, ge=1, le=LARGEST_INT32)
     """Height of the window in pixels."""
-    quality_level: Int = Field(5, ge=0)
+    quality_level: Int = Field(5, ge=0, le=LARGEST_INT32)
     """Unity's quality level."""
-    time_scale: Float = Field(20.0, gt=0.0)
+    time_scale: Float32 = Field(20.0, gt=0.0)
     """Simulated seconds per second, as far as the machine keeps up."""
-    target_frame_rate: Int = Field(-1, ge=-1)
+    target_frame_rate: Int = Field(-1, ge=-1, le=LARGEST_INT32)
     """Frames rendered per second at most; -1 is no limit."""
-    capture_frame_rate: Int = Field(60, ge=0)
+    capture_frame_rate: Int = Field(60, ge=0, le=LARGEST_INT32)
     """Frames per simulated second; 0 lets simulated time follow the clock."""
     no_graphics: bool = False
     """Run the players without graphics; cameras then see nothing."""
@@ -150,6 +175,14 @@ class RunOptions(Settings):
                 and criteria.behavior not in self.behaviors
             ]
         )
+        return self
+
+    @model_validator(mode="after")
+    def _every_lesson_has_a_seed(self) -> Self:
+        parameters = (self.environment_parameters or {}).values()
+        n_lessons = sum(len(parameter.curriculum) for parameter in parameters)
+        what = "lessons of environment_parameters"
+        refuse(_problem_of_seeds(self.env_settings.seed, n_lessons, what, "env_settings"))
         return self
 
     @property
