@@ -80,8 +80,13 @@ def check_run_options(written: Written, command_line: CommandLine) -> RunOptions
 
 
 def dump_configuration(options: RunOptions) -> str:
-    """Return `options` as YAML with every value explicit; it can be loaded again."""
+    """Return `options` as YAML with every value explicit; it can be loaded again.
+
+    Only `base_port` is left out unless it was written: without it, ports are any free ones.
+    """
     written = options.model_dump(mode="json")
+    if "base_port" not in options.env_settings.model_fields_set:
+        del written["env_settings"]["base_port"]
     return yaml.safe_dump(written, sort_keys=False, allow_unicode=True)
 
 
