@@ -11,7 +11,6 @@ from guess_environment import GuessEnvironment
 from mlagents.trainers.algorithms.curiosity import Curiosity
 from mlagents.trainers.algorithms.transitions import Transitions
 from mlagents.trainers.data.replay import Replay
-from mlagents.trainers.exception import UnityTrainerException
 from mlagents.trainers.settings.behavior import BehaviorSettings
 from mlagents.trainers.training.off_policy import LONGEST_SEGMENT, OffPolicyTrainer
 from mlagents_envs.base_env import ActionSpec
@@ -178,12 +177,6 @@ def test_normalization_counts_every_observation_once() -> None:
     trainer.state()
     (first, _) = trainer.algorithm.actor.body.observations.encoders
     assert int(first.normalizer.count) == 1 + trainer.step
-
-
-def test_a_buffer_that_no_minibatch_fits_into_is_refused() -> None:
-    env = GuessEnvironment()
-    with pytest.raises(UnityTrainerException, match=r"must be larger than batch_size \(32\).*32"):
-        make_trainer(env, settings({"buffer_size": 32}))
 
 
 def test_a_trainer_that_only_acts_keeps_nothing() -> None:

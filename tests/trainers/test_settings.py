@@ -475,11 +475,11 @@ LESSON = {"name": "a", "value": 1, "completion_criteria": {"behavior": "B"}}
 @pytest.mark.parametrize(
     ("written", "key", "says"),
     [
-        ("fast", "", "must be a number or a sampler"),
+        ("fast", "", "must be a number, a sampler"),
         (3.5e38, "", "at most 3.4e+38 in size"),
         (float("nan"), "", "must be a finite number, got nan"),
-        (True, "", "must be a number or a sampler"),
-        (None, "", "must be a number or a sampler"),
+        (True, "", "must be a number, a sampler"),
+        (None, "", "must be a number, a sampler"),
         ({}, "", "sampler_type and sampler_parameters, or curriculum"),
         ({"curiculum": []}, "", "did you mean 'curriculum'?"),
         ({"curriculum": []}, ".curriculum", "at least one lesson"),
@@ -525,7 +525,7 @@ LESSON = {"name": "a", "value": 1, "completion_criteria": {"behavior": "B"}}
         (
             {"sampler_type": "multirangeuniform", "sampler_parameters": {"intervals": [[1, 2, 3]]}},
             ".sampler_parameters.intervals.0",
-            "at most 2 items",
+            "must be a pair [lower, upper], got [1, 2, 3]",
         ),
         (
             {"sampler_type": "multirangeuniform", "sampler_parameters": {"intervals": []}},
@@ -583,8 +583,10 @@ def test_settings_of_a_behavior_found_at_run_time() -> None:
 
 def test_a_behavior_that_is_not_configured_is_refused_by_name() -> None:
     options = RunOptions(behaviors={"3DBall": BehaviorSettings()})
-    with pytest.raises(TrainerConfigError, match=r"'3DBal'.*did you mean '3DBall'\?.*'3DBall'"):
+    with pytest.raises(TrainerConfigError, match=r"'3DBal'.*did you mean '3DBall'\? C.*'3DBall'"):
         options.behavior_settings("3DBal")
+    with pytest.raises(TrainerConfigError, match=r"not configured\. Configured: '3DBall'\."):
+        options.behavior_settings("Walker")
 
 
 def test_a_seed_reaches_the_samplers_that_have_none() -> None:

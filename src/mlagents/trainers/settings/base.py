@@ -19,9 +19,20 @@ Key = str | int
 
 
 def did_you_mean(name: object, allowed: Collection[str]) -> str:
-    """Return `; did you mean 'x'?` for the nearest of `allowed`, or nothing when none is near."""
-    nearest = difflib.get_close_matches(str(name), allowed, n=1)
-    return f"; did you mean {nearest[0]!r}?" if nearest else ""
+    """Return `; did you mean 'x'?` for the nearest of `allowed`, or nothing when none is near.
+
+    Capital letters count as small ones.
+    """
+    spelled = {other.casefold(): other for other in allowed}
+    nearest = difflib.get_close_matches(str(name).casefold(), spelled, n=1)
+    return f"; did you mean {spelled[nearest[0]]!r}?" if nearest else ""
+
+
+def quoted(value: object) -> str:
+    """Return what came as it is written in a file, cut short."""
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    return reprlib.repr(value)
 
 
 def one_of(allowed: Collection[str]) -> str:
@@ -109,16 +120,36 @@ class Settings(BaseModel):
             case "missing":
                 return "is required"
             case "model_type" | "dict_type":
-                return f"must be a mapping of keys to values, got {reprlib.repr(value)}"
+                hint = "; write {} for the defaults, or remove the key" if value is None else ""
+                return f"must be a mapping of keys to values, got {quoted(value)}{hint}"
             case "literal_error":
                 expected: str = found["ctx"]["expected"]
                 hint = did_you_mean(value, re.findall("'(.*?)'", expected))
-                return f"must be {expected}, got {reprlib.repr(value)}{hint}"
+                return f"must be {expected}, got {quoted(value)}{hint}"
             case "value_error":
-                return f"{found['ctx']['error']}, got {reprlib.repr(value)}"
+                return f"{found['ctx']['error']}, got {quoted(value)}"
+            case "string_type" if isinstance(value, bool):
+                return (
+                    f"must be text, got {quoted(value)}, which YAML also reads from yes, no, on "
+                    "and off; put it in quotes"
+                )
+            case kind if kind in _MUST_BE:
+                return f"{_MUST_BE[kind]}, got {quoted(value)}"
             case _:
                 rule = found["msg"].replace("Input should be", "must be")
-                return f"{rule[0].lower()}{rule[1:]}, got {reprlib.repr(value)}"
+                return f"{rule[0].lower()}{rule[1:]}, got {quoted(value)}"
+
+
+_MUST_BE = {
+    "string_type": "must be text",
+    "string_too_short": "must not be empty",
+    "bool_type": "must be true or false",
+    "bool_parsing": "must be true or false",
+    "int_type": "must be a whole number",
+    "float_type": "must be a number",
+    "float_parsing": "must be a number",
+}
+"""Rules of pydantic in words for those who do not program, by the type of the error."""
 
 
 def _whole_number(value: Any) -> Any:
@@ -154,6 +185,17 @@ Int = Annotated[int, BeforeValidator(_whole_number)]
 
 Float = Annotated[float, BeforeValidator(_no_truth_value)]
 """A number, also as text like `3e-4`, which YAML 1.1 does not take for one; never a truth value."""
+
+
+def list_of(items: str, *, or_null: bool = False) -> BeforeValidator:
+    """Return what refuses anything but a list, and says what its `items` are."""
+
+    def check(value: Any) -> Any:
+        if isinstance(value, list | tuple) or (or_null and value is None):
+            return value
+        raise ValueError(f"must be a list of {items}")
+
+    return BeforeValidator(check)
 
 
 def _sendable(value: float) -> float:

@@ -207,7 +207,7 @@ class BehaviorSettings(Settings):
     @classmethod
     def _trainer_exists(cls, name: str) -> str:
         if name not in HYPERPARAMETERS:
-            hint = did_you_mean(name, HYPERPARAMETERS)
+            hint = did_you_mean(name, HYPERPARAMETERS) or "; no plug-in that is installed brings it"
             says = f"must be {one_of(HYPERPARAMETERS)}, got {name!r}{hint}"
             refuse([problem(says=says)])
         return name

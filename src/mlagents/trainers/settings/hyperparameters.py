@@ -3,11 +3,11 @@
 *Steps* are agent steps: one decision of one agent. *Experiences* are the same, once stored.
 """
 
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from mlagents.trainers.settings.base import Float, Int, Settings
+from mlagents.trainers.settings.base import Float, Int, Settings, problem, refuse
 
 Schedule = Literal["linear", "constant"]
 
@@ -98,6 +98,16 @@ class SACSettings(HyperparameterSettings):
     """Whether the replay buffer is saved with the checkpoints, to resume with it."""
     init_entcoef: Float = Field(1.0, gt=0.0)
     """Entropy coefficient at the start; more explores more."""
+
+    @model_validator(mode="after")
+    def _keeps_more_than_a_batch(self) -> Self:
+        if self.buffer_size <= self.batch_size:
+            says = (
+                f"must be above batch_size ({self.batch_size}), to be learned from again, "
+                f"got {self.buffer_size}"
+            )
+            refuse([problem("buffer_size", says=says)])
+        return self
 
 
 class BCSettings(HyperparameterSettings):

@@ -61,6 +61,7 @@ def check_run_options(written: Written, command_line: CommandLine) -> RunOptions
     Raises:
         TrainerConfigError: Something in either cannot be used.
     """
+    _refuse_old_form(written, command_line.config_path)
     try:
         _replace_old_spellings(written)
         _put_flags_over(written, command_line)
@@ -179,6 +180,28 @@ def read_configuration(file: Path) -> Written:
     return written
 
 
+_OF_TODAY = {"hyperparameters", "network_settings"}
+"""Keys that no behavior had before 0.18."""
+
+
+def _refuse_old_form(written: Written, file: Path | None) -> None:
+    """Refuse a file of before ML-Agents 0.18 as a whole, which has few keys in common with ours."""
+    below = {f"behaviors.{name}": each for name, each in _mapping(written.get("behaviors")).items()}
+    above = {name: each for name, each in written.items() if name not in RunOptions.model_fields}
+    old = [
+        str(key)
+        for key, each in (above | below).items()
+        if (isinstance(each, dict) and "trainer" in each and not _OF_TODAY & each.keys())
+        or key in ("curriculum", "parameter_randomization")
+        or (key == "default" and "trainer_type" not in _mapping(each))
+    ]
+    if old:
+        raise TrainerConfigError(
+            f"{file}: has the form of before ML-Agents 0.18 ({', '.join(old)}). Turn it into "
+            f"today's: python -m mlagents.trainers.upgrade_config {file} NEW.yaml"
+        )
+
+
 # Merging: each function changes what was written in place, and leaves what it cannot read as it
 # is, for the models to refuse.
 
@@ -290,9 +313,10 @@ def _report(error: ValidationError, command_line: CommandLine) -> str:
 def _origin(path: tuple[str | int, ...], command_line: CommandLine) -> str:
     """Return where the setting at `path` was written: the file, or the command line over it."""
     value: Any = command_line.settings
+    # A section is refused as a whole where it stands in the file as something else.
     for key in path:
         value = value.get(key) if isinstance(value, dict) else None
-    typed = value is not None or command_line.config_path is None
+    typed = not (value is None or isinstance(value, dict)) or command_line.config_path is None
     return "command line" if typed else str(command_line.config_path)
 
 

@@ -25,7 +25,9 @@ from mlagents.trainers.settings.base import (
     Int,
     Settings,
     did_you_mean,
+    list_of,
     problem,
+    quoted,
     read_each,
     refuse,
 )
@@ -70,10 +72,19 @@ class GaussianParameters(SamplerParameters):
     """Its standard deviation."""
 
 
+def _two(written: Any) -> Any:
+    if isinstance(written, list | tuple) and len(written) == 2:
+        return written
+    raise ValueError("must be a pair [lower, upper]")
+
+
+Interval = Annotated[tuple[Float32, Float32], BeforeValidator(_two)]
+
+
 class MultiRangeUniformParameters(SamplerParameters):
     """One of several ranges, by its length, then any value of it equally likely."""
 
-    intervals: tuple[tuple[Float32, Float32], ...] = ((0.0, 1.0),)
+    intervals: Annotated[tuple[Interval, ...], list_of("pairs [lower, upper]")] = ((0.0, 1.0),)
     """The ranges, as pairs `[lower, upper]`."""
 
     @field_validator("intervals")
@@ -118,8 +129,11 @@ class Sampler(Settings):
         return SAMPLERS[info.data["sampler_type"]].model_validate(written)
 
 
-def _constant_or_sampler(written: Any) -> Any:
-    """Read a bare number as a constant."""
+_SAMPLER_IN_WORDS = "sampler (sampler_type, sampler_parameters)"
+
+
+def _constant_or_sampler(written: Any, allowed: str = f"a number or a {_SAMPLER_IN_WORDS}") -> Any:
+    """Read a bare number as a constant; anything but what is `allowed` is refused."""
     if isinstance(written, Mapping | Sampler):
         return written
     try:
@@ -128,12 +142,11 @@ def _constant_or_sampler(written: Any) -> Any:
         (found,) = error.errors(include_url=False)
         if isinstance(written, int | float) and not isinstance(written, bool):
             refuse([problem(says=found["msg"])])
-        says = f"must be a number or a sampler (sampler_type, sampler_parameters), got {written!r}"
-        refuse([problem(says=says)])
+        refuse([problem(says=f"must be {allowed}, got {quoted(written)}")])
     return Sampler(sampler_type="constant", sampler_parameters=value)
 
 
-Value = Annotated[Sampler, BeforeValidator(_constant_or_sampler)]
+Value = Annotated[Sampler, BeforeValidator(lambda written: _constant_or_sampler(written))]
 
 
 class CompletionCriteria(Settings):
@@ -170,11 +183,22 @@ class Lesson(Settings):
     completion_criteria: CompletionCriteria | None = None
     """When the next lesson begins; required except for the last lesson."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _is_not_below_its_name(cls, written: Any) -> Any:
+        """Refuse the form of early versions as a whole, not key by key."""
+        if isinstance(written, Mapping) and len(written) == 1:
+            ((name, below),) = written.items()
+            if name not in cls.model_fields and isinstance(below, Mapping):
+                says = f"write `name: {name}` beside value, not a lesson below its name"
+                refuse([problem(says=says)])
+        return written
+
 
 class EnvironmentParameter(Settings):
     """A parameter of the environment, as a list of lessons."""
 
-    curriculum: tuple[Lesson, ...]
+    curriculum: Annotated[tuple[Lesson, ...], list_of("lessons")]
     """The lessons, in order."""
 
     @field_validator("curriculum")
@@ -212,7 +236,8 @@ def _read_parameter(name: str, written: Any) -> EnvironmentParameter:
         refuse([problem(says=f"{says}, got keys {list(written)}{hint}")])
     if isinstance(written, Mapping) and "curriculum" in written:
         return EnvironmentParameter.model_validate(written)
-    sampler = Sampler.model_validate(_constant_or_sampler(written))
+    allowed = f"a number, a {_SAMPLER_IN_WORDS} or a curriculum"
+    sampler = Sampler.model_validate(_constant_or_sampler(written, allowed))
     return EnvironmentParameter(curriculum=(Lesson(name=name, value=sampler),))
 
 

@@ -1,10 +1,10 @@
 """All settings of one run, as one frozen tree."""
 
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 from pydantic import Field, field_validator, model_validator
-from pydantic_core import InitErrorDetails
+from pydantic_core import ErrorDetails, InitErrorDetails
 
 from mlagents.trainers.exception import TrainerConfigError
 from mlagents.trainers.settings.base import (
@@ -13,6 +13,7 @@ from mlagents.trainers.settings.base import (
     Int,
     Settings,
     did_you_mean,
+    list_of,
     problem,
     refuse,
 )
@@ -30,7 +31,9 @@ class EnvironmentSettings(Settings):
     env_path: str | None = None
     """Path to an executable, a registered name (`3DBall`), `gym:` and the id of a Gymnasium
     environment, or `module:function`; without it, the Unity Editor on port 5004."""
-    env_args: tuple[str, ...] | None = None
+    env_args: Annotated[
+        tuple[str, ...] | None, list_of("texts, as in [--level, '3']", or_null=True)
+    ] = None
     """Arguments for the executable; on the command line, all that follows, so it comes last."""
     base_port: Int = Field(5005, ge=0, le=65535)
     """Port of the first player; the others take the next ones. Where it is not written, each takes
@@ -152,6 +155,15 @@ class RunOptions(Settings):
     debug: bool = False
     """Log everything, the player's own output and tracebacks of errors included."""
 
+    @classmethod
+    def _message(cls, found: ErrorDetails) -> str:
+        value = found["input"]
+        if found["type"] == "extra_forbidden" and isinstance(value, Mapping):
+            is_near = did_you_mean(found["loc"][-1], cls.model_fields)
+            if not is_near and BehaviorSettings.model_fields.keys() & value.keys():
+                return "unknown key; if it is a behavior, put it below `behaviors:`"
+        return super()._message(found)
+
     @field_validator("environment_parameters", mode="before")
     @classmethod
     def _in_any_form(cls, written: Any) -> Any:
@@ -204,7 +216,7 @@ class RunOptions(Settings):
         if settings is None:
             raise TrainerConfigError(
                 f"the environment has a behavior {name!r} that is not configured"
-                f"{did_you_mean(name, self.behaviors)} Configured: "
+                f"{did_you_mean(name, self.behaviors) or '.'} Configured: "
                 f"{', '.join(map(repr, self.behaviors)) or 'none'}. Add it below `behaviors:`, "
                 "or write `default_settings:` for all that are not listed."
             )

@@ -8,7 +8,6 @@ import torch
 from mlagents.trainers.algorithms.sac import SAC
 from mlagents.trainers.data.replay import Replay
 from mlagents.trainers.data.segments import Segments
-from mlagents.trainers.exception import UnityTrainerException
 from mlagents.trainers.settings.hyperparameters import SACSettings
 from mlagents.trainers.training.checkpoints import written_atomically
 from mlagents.trainers.training.trainer import LearnedRewards, Trainer
@@ -58,17 +57,7 @@ class OffPolicyTrainer(Trainer):
         return horizon if self.algorithm.has_memory else min(horizon, LONGEST_SEGMENT)
 
     def make_algorithm(self, *, device: torch.device, seed: int) -> SAC:
-        """Make SAC.
-
-        Raises:
-            UnityTrainerException: The replay buffer is too small to draw a minibatch from.
-        """
-        settings = self.settings.hyperparameters
-        if settings.buffer_size <= settings.batch_size:
-            raise UnityTrainerException(
-                "hyperparameters.buffer_size must be larger than batch_size "
-                f"({settings.batch_size}) to be learned from again, got {settings.buffer_size}."
-            )
+        """Make SAC."""
         return SAC(self.spec, self.settings, device=device, seed=seed, inference=self._inference)
 
     def add_experience(self, segments: Segments) -> None:
