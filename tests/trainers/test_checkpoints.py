@@ -65,8 +65,15 @@ def test_a_run_of_another_program_is_not_mixed_with_this_one(folder: RunFolder) 
 
 def test_resuming_what_is_not_there_lists_the_runs_that_are(folder: RunFolder) -> None:
     missing = RunFolder(folder.path.with_name("frist"))
+    save(CheckpointStore(folder, resume=False), 10)
+    folder.prepare(resume=False, force=True, inference=False)  # a backup, and nothing yet
+    with pytest.raises(UnityTrainerException, match=r"to start it\.$"):
+        missing.prepare(resume=True, force=False, inference=False)
+    save(CheckpointStore(folder, resume=False), 10)
 
-    with pytest.raises(UnityTrainerException, match="runs there: first"):
+    with pytest.raises(
+        UnityTrainerException, match=r"did you mean 'first'\?; runs there: first\.$"
+    ):
         missing.prepare(resume=True, force=False, inference=False)
     assert not missing.path.exists()
 

@@ -250,15 +250,72 @@ def test_initialize_from_nothing_is_refused(capsys: pytest.CaptureFixture[str]) 
     assert learn() == 0, "what failed does not stand in the way"
 
 
-def test_a_checkpoint_of_another_network_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("hidden_units: 16", "hidden_units: 8", "network_settings.hidden_units was 16, is 8. Put"),
+        (
+            "normalize: true}",
+            "normalize: true, memory: {}}",
+            "network_settings.memory.memory_size was null, is 128. Put",
+        ),
+        (
+            "ppo\n    hyperparameters: {batch_size: 64, buffer_size: 512, learning_rate: 3.0e-3}",
+            "sac",
+            "trainer_type was 'ppo', is 'sac'. Put",
+        ),
+        (
+            "    max_steps",
+            "    reward_signals: {extrinsic: {}, curiosity: {gamma: 0.5}}\n    max_steps",
+            "reward_signals was ['extrinsic'], is ['extrinsic', 'curiosity']. Put",
+        ),
+    ],
+)
+def test_a_checkpoint_of_another_network_is_refused_with_what_changed_and_the_ways_on(
+    old: str, new: str, expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     learn()
-    Path("guess.yaml").write_text(CONFIGURATION.replace("hidden_units: 16", "hidden_units: 8"))
+    assert old in CONFIGURATION
+    Path("guess.yaml").write_text(CONFIGURATION.replace(old, new))
 
     assert learn("--resume") == 1
 
     log = capsys.readouterr().out
-    assert "does not fit behavior 'Guess'" in log and "size mismatch" in log
+    assert "--resume: checkpoint results/first/Guess/checkpoint.pt does not fit behavior" in log
+    assert f"'Guess': {expected} that back, or begin another run with the layers that" in log
+    assert "--run-id NEW --initialize-from first." in log
     assert "Traceback" not in log
+
+
+def test_a_checkpoint_of_another_environment_or_an_early_one_is_refused_by_its_layers(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    learn()
+    path = Path("results/first/Guess/checkpoint.pt")
+    state = checkpoint()
+    bias = state["Policy"]["body.dense.0.bias"]
+    state["Policy"]["body.dense.0.bias"] = bias[:3]
+    torch.save(state, path)
+    assert learn("--resume") == 1
+    log = capsys.readouterr().out
+    assert "'Guess': Policy has body.dense.0.bias as (3,), not (16,). Its settings are the" in log
+
+    del state["settings"], state["Optimizer:critic"]
+    torch.save(state, path)
+    assert learn("--resume") == 1
+    log = capsys.readouterr().out
+    assert "not (16,); it has no Optimizer:critic. Its observations, actions, trainer_type, " in log
+
+
+def test_a_beginning_that_is_no_checkpoint_is_named_by_its_key(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    init_path = "init_path: guess.yaml\n    max_steps"
+    Path("guess.yaml").write_text(CONFIGURATION.replace("max_steps", init_path))
+    assert learn() == 1
+    log = capsys.readouterr().out
+    assert "behaviors.Guess.init_path, of Guess: checkpoint guess.yaml cannot be read: it is" in log
+    assert "no file that a run saved, such as checkpoint.pt (" in log
 
 
 @pytest.mark.parametrize(

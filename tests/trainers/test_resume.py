@@ -113,4 +113,5 @@ def test_a_resumed_run_gives_the_same_curve_as_one_that_was_not_stopped(
     assert len(curves("whole")["Policy/Extrinsic Reward"]) == WHOLE / 128 - 1
     halves, whole = checkpoint("halves"), checkpoint("whole")
     assert halves.pop("random_states")["samples"] == whole.pop("random_states")["samples"]
+    assert halves.pop("settings") == whole.pop("settings")
     torch.testing.assert_close(halves, whole, rtol=0, atol=0)

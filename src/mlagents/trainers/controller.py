@@ -25,9 +25,12 @@ from mlagents.trainers.summaries import Outcome, behavior_in_words, outcomes_in_
 from mlagents.trainers.training.checkpoints import (
     CheckpointStore,
     RunFolder,
+    changed_settings,
     fitted,
     initial_checkpoint,
     load_checkpoint,
+    misfits,
+    shaping_settings,
     was_written,
 )
 from mlagents.trainers.training.curriculum import BehaviorProgress, Curriculum
@@ -288,7 +291,7 @@ class Controller:
             if state.get("lessons") == self._curriculum.lesson_numbers and not self._inference:
                 trainer.recent_returns.extend(state["recent_returns"])
 
-        self._load(trainer, path, load)
+        self._load(trainer, path, load, asked_by="--resume", why_not=self._why_not_its_own)
         if not self._inference:
             trainer.load_experience(self._folder.experience(name))
         logger.info(f"Resuming {name} at step {trainer.step}.")
@@ -319,16 +322,39 @@ class Controller:
                     f"begin anew: {', '.join(unlike)}."
                 )
 
-        self._load(trainer, path, load)
+        asked_by = "--initialize-from"
+        if trainer.settings.init_path is not None:
+            is_listed = trainer.name in self._options.behaviors
+            section = f"behaviors.{trainer.name}" if is_listed else "default_settings"
+            asked_by = f"{section}.init_path"
+        self._load(trainer, path, load, asked_by=asked_by, why_not=_why_not_in_part)
         logger.info(f"Initialized {trainer.name} from {path}.")
 
-    def _load(self, trainer: Trainer, path: Path, load: Callable[[dict[str, Any]], None]) -> None:
+    def _load(
+        self,
+        trainer: Trainer,
+        path: Path,
+        load: Callable[[dict[str, Any]], None],
+        *,
+        asked_by: str,
+        why_not: Callable[[Trainer, Mapping[str, Any], Exception], str],
+    ) -> None:
         """Load a checkpoint, ours or one of the original ML-Agents, into a trainer.
+
+        Args:
+            trainer: The trainer.
+            path: The checkpoint.
+            load: Takes its content.
+            asked_by: The flag or key that named it.
+            why_not: Returns the reason from the content and what `load` raised.
 
         Raises:
             UnityTrainerException: It cannot be read, or belongs to another network.
         """
-        state = load_checkpoint(path)
+        try:
+            state = load_checkpoint(path)
+        except UnityTrainerException as error:
+            raise UnityTrainerException(f"{asked_by}, of {trainer.name}: {error}") from error
         try:
             if is_legacy(state):
                 fresh = trainer.state()
@@ -339,9 +365,32 @@ class Controller:
             load(state)
         except (KeyError, RuntimeError, TypeError, ValueError) as error:
             raise UnityTrainerException(
-                f"checkpoint {path} does not fit behavior {trainer.name!r}: {error}. Its "
-                "observations, actions and network_settings must be those it was saved with."
+                f"{asked_by}: checkpoint {path} does not fit behavior {trainer.name!r}: "
+                f"{why_not(trainer, state, error)}"
             ) from error
+
+    def _why_not_its_own(self, trainer: Trainer, state: Mapping[str, Any], error: Exception) -> str:
+        """Return why a run's own checkpoint cannot be gone on from, and the ways on."""
+        saved = state.get("settings", {})
+        changed = changed_settings(saved, shaping_settings(trainer.settings)) if saved else []
+        found = changed or misfits(state, trainer.state()) or [f"{type(error).__name__}: {error}"]
+        shown = "; ".join(found[:3]) + (f"; and {len(found) - 3} more" if len(found) > 3 else "")
+        if changed:
+            cause = "Put that back"
+        elif saved:
+            cause = (
+                "Its settings are the same, so its observations or actions are others: undo that"
+            )
+        else:
+            cause = (
+                "Its observations, actions, trainer_type, reward_signals and network_settings must "
+                "be those it was saved with: put them back"
+            )
+        run_id = self._options.checkpoint_settings.run_id
+        return (
+            f"{shown}. {cause}, or begin another run with the layers that fit: --run-id NEW "
+            f"--initialize-from {run_id}."
+        )
 
     def _summarize(self, trainer: Trainer, step: int) -> None:
         trainer.stats.set_stat(STEP, step)
@@ -373,6 +422,7 @@ class Controller:
                     step=trainer.step,
                     state={
                         **trainer.state(),
+                        "settings": shaping_settings(trainer.settings),
                         "lessons": self._curriculum.lesson_numbers,
                         "recent_returns": list(trainer.recent_returns),
                     },
@@ -416,3 +466,9 @@ class Controller:
         if outcomes:
             logger.info(outcomes_in_words(outcomes, elapsed_s=time.monotonic() - self._started_s))
         return unsaved
+
+
+def _why_not_in_part(_trainer: Trainer, _state: Mapping[str, Any], error: Exception) -> str:
+    """Return why not even a part of a checkpoint can be begun with."""
+    what = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
+    return f"{what}. Name one of the same observations, actions, trainer_type or network_settings."

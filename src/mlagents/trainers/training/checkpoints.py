@@ -21,6 +21,7 @@ there is whole.
 import io
 import json
 import os
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -33,6 +34,8 @@ import torch
 
 from mlagents import __version__
 from mlagents.trainers.exception import UnityTrainerException
+from mlagents.trainers.settings.base import did_you_mean, quoted
+from mlagents.trainers.settings.behavior import BehaviorSettings
 from mlagents.trainers.training.curriculum import ParameterState
 from mlagents_envs.logging_util import get_logger
 
@@ -171,9 +174,17 @@ class RunFolder:
         write_atomically(self.logs / "timers.json", json.dumps(tree, indent=4).encode())
 
 
+_BACKUP = re.compile(r"-backup-\d{8}-\d{6}-\d+$")
+"""How the name of a run ends that `--force` moved aside."""
+
+
 def _other_runs(path: Path) -> str:
-    found = sorted(p.parent.name for p in path.parent.glob("*/run_logs"))
-    return f"; runs there: {', '.join(found)}" if found else ""
+    """Name the runs beside `path` that have checkpoints, the nearest first."""
+    folders = {checkpoint.parent.parent.name for checkpoint in path.parent.glob("*/*/*.pt")}
+    found = sorted(name for name in folders if not _BACKUP.search(name))
+    if not found:
+        return ""
+    return f"{did_you_mean(path.name, found)}; runs there: {', '.join(found)}"
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:
@@ -190,7 +201,11 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
             "be started over, with --force."
         ) from None
     except Exception as error:  # torch raises many kinds for a broken file
-        raise UnityTrainerException(f"checkpoint {path} cannot be read: {error}") from error
+        first_line = f"{type(error).__name__}: {error}".partition("\n")[0]
+        raise UnityTrainerException(
+            f"checkpoint {path} cannot be read: it is damaged, or no file that a run saved, such "
+            f"as checkpoint.pt ({first_line:.200})."
+        ) from error
     if not isinstance(state, dict):
         raise UnityTrainerException(
             f"{path} is no checkpoint: expected a dictionary, got a {type(state).__name__}."
@@ -232,6 +247,65 @@ def fitted(state: Mapping[str, Any], fresh: Mapping[str, Any]) -> tuple[dict[str
     return fitting, unlike
 
 
+def misfits(state: Mapping[str, Any], fresh: Mapping[str, Any]) -> list[str]:
+    """Say where a checkpoint is not as a trainer needs it, of whose own state `fresh` is one."""
+    found = []
+    for name, ours in fresh.items():
+        theirs = state.get(name, {})
+        if name not in state or _is_network(theirs) != _is_network(ours):
+            found.append(f"it has no {name}")
+        elif _is_network(ours):
+            found += [f"{name} has {tensor} beside" for tensor in theirs if tensor not in ours]
+            for tensor, value in ours.items():
+                if tensor not in theirs:
+                    found.append(f"{name} lacks {tensor}")
+                elif theirs[tensor].shape != value.shape:
+                    shapes = f"{tuple(theirs[tensor].shape)}, not {tuple(value.shape)}"
+                    found.append(f"{name} has {tensor} as {shapes}")
+    return found
+
+
+_WITHOUT_SHAPE = re.compile(
+    r".*\.(deterministic|sequence_length|gamma|strength|learning_rate|demo_path)"
+    r"|reward_signals\.extrinsic\..*"
+)
+"""Settings among those of networks that change nothing in them."""
+
+
+def shaping_settings(settings: BehaviorSettings) -> dict[str, Any]:
+    """Return the settings that decide which networks a behavior has, by their dotted key."""
+    written = settings.model_dump(
+        mode="json", include={"trainer_type", "network_settings", "reward_signals"}
+    )
+    return {
+        **{key: v for key, v in _flat(written) if not _WITHOUT_SHAPE.fullmatch(key)},
+        "reward_signals": list(settings.reward_signals),
+        "behavioral_cloning": settings.behavioral_cloning is not None,
+        "hyperparameters.shared_critic": getattr(settings.hyperparameters, "shared_critic", False),
+    }
+
+
+def _flat(written: Mapping[str, Any], below: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in written.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{below}{key}.")
+        elif value is not None:
+            yield f"{below}{key}", value
+
+
+def changed_settings(saved: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Say which of the `shaping_settings` of a checkpoint are not those there are now.
+
+    Others of another trainer, and those of a reward signal that is in one of the two, follow.
+    """
+    keys = [key for key in {**saved, **now} if saved.get(key) != now.get(key)]
+    if "trainer_type" in keys:
+        keys = ["trainer_type"]
+    elif "reward_signals" in keys:
+        keys = [key for key in keys if not key.startswith("reward_signals.")]
+    return [f"{key} was {quoted(saved.get(key))}, is {quoted(now.get(key))}" for key in keys]
+
+
 def _is_network(state: object) -> bool:
     return isinstance(state, Mapping) and all(isinstance(t, torch.Tensor) for t in state.values())
 
@@ -261,7 +335,7 @@ def initial_checkpoint(
     if not path.is_file():
         raise UnityTrainerException(
             f"{behavior} cannot be initialized: there is no checkpoint {path}. "
-            f"Check --initialize-from and init_path{_other_runs(results_dir / 'any')}."
+            f"Check --initialize-from and init_path{_other_runs(results_dir / (run_id or 'any'))}."
         )
     return path
 
