@@ -275,11 +275,13 @@ def test_a_checkpoint_of_another_network_is_refused_with_what_changed_and_the_wa
     old: str, new: str, expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     learn()
+    kept = {path: path.read_bytes() for path in Path("results/first").glob("*.yaml")}
     assert old in CONFIGURATION
     Path("guess.yaml").write_text(CONFIGURATION.replace(old, new))
 
     assert learn("--resume") == 1
 
+    assert kept and all(path.read_bytes() == text for path, text in kept.items())
     log = capsys.readouterr().out
     assert "--resume: checkpoint results/first/Guess/checkpoint.pt does not fit behavior" in log
     assert f"'Guess': {expected} that back, or begin another run with the layers that" in log

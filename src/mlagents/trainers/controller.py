@@ -129,7 +129,7 @@ class Controller:
         for behavior in self._manager.behavior_specs:
             self._trainer_of(behavior)
         if not self._inference:
-            # From here on this is a run, to be resumed or replaced.
+            # From here on this is a run, to be resumed or replaced; until here it is as it was.
             was_written("the status", self._store.write_status)
             self._record_run()
         self._started_s = time.monotonic()

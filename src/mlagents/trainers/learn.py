@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from mlagents import __version__, plugins
 from mlagents.trainers.cli_args import CommandLine, parse_command_line
 from mlagents.trainers.exception import TrainerConfigError, TrainerError
-from mlagents.trainers.settings.load import dump_configuration, load_run_options, refuse_unbuilt
+from mlagents.trainers.settings.load import load_run_options, refuse_unbuilt
 from mlagents.trainers.settings.run_options import RunOptions
 from mlagents.trainers.summaries import next_commands, run_in_words
 from mlagents.trainers.training.interrupt import Interrupt, Interrupted
@@ -135,7 +135,6 @@ def _run(
     folder.prepare(resume=settings.resume, force=settings.force, inference=settings.inference)
     writers: list[StatsWriter] = [ConsoleWriter(), GaugeWriter()]
     if not settings.inference:
-        folder.write_configuration(dump_configuration(options))
         writers.append(TensorBoardWriter(folder.path, resume=settings.resume))
         writers.append(CurveWriter(folder, resume=settings.resume))
     writers += plugins.stats_writers(options)
