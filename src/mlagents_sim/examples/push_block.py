@@ -16,6 +16,7 @@ from mlagents_sim import top_view
 from mlagents_sim.frame_stack import FrameStack, stacked
 from mlagents_sim.planar import (
     CONTACT_OFFSET_M,
+    FRICTION,
     LOW,
     STEP_S,
     Array,
@@ -54,9 +55,6 @@ BLOCK_SCALES = 0.5, 4.0
 DROP_M = np.array([[0.5], [0.625]])
 """How far above the floor agent and block are put down."""
 AGENT_DRAG = 4.0
-# Where two surfaces meet, their mean counts.
-FRICTIONS = np.array([[0.6], [0.6]])
-"""Of agent and block."""
 
 RAY_RADIUS_M = 0.5
 GRAZE_M = 1e-6
@@ -128,16 +126,15 @@ class PushBlock(World):
             low=(ROOM_LOW[X], GOAL_FRONT_M),
             high=ROOM_HIGH,
             pairs=[(AGENT, BLOCK)],
-            friction=float(FRICTIONS.mean()),
         )
         self.bodies.heading[Z, AGENT] = -1.0
         self._raised, self._level = (FrameStack(RAYS.spec(""), STACKED, n) for _ in range(2))
         self._action = np.zeros(n, np.intp)
-        # Of agent and block: heights above the floor, speeds at which they rise, frictions.
+        # Of agent and block: heights above the floor, and speeds at which they rise.
         self._above_m = np.zeros((2, n))
         self._climb = np.zeros((2, n))
-        self._static_friction = np.zeros((2, n))
-        self._dynamic_friction = np.zeros((2, n))
+        self._static_friction = np.zeros(n)
+        self._dynamic_friction = np.zeros(n)
         self._fall = np.zeros(n)  # speed by which gravity makes them fall faster with a step
 
     # The task.
@@ -149,8 +146,9 @@ class PushBlock(World):
         bodies.velocity[:, :, agents] = 0.0
         bodies.half[:, BLOCK, agents] = np.clip(draw("block_scale", n), *BLOCK_SCALES) / 2.0
         bodies.drag[BLOCK, agents] = draw("block_drag", n)
-        self._static_friction[:, agents] = (FRICTIONS + draw("static_friction", n)) / 2.0
-        self._dynamic_friction[:, agents] = (FRICTIONS + draw("dynamic_friction", n)) / 2.0
+        # Where two surfaces meet, their mean counts.
+        self._static_friction[agents] = (FRICTION + draw("static_friction", n)) / 2.0
+        self._dynamic_friction[agents] = (FRICTION + draw("dynamic_friction", n)) / 2.0
         self._fall[agents] = draw("gravity", n) * STEP_S
         self._above_m[:, agents] = DROP_M
         self._climb[:, agents] = 0.0
