@@ -82,6 +82,11 @@ def dot(one: Array, other: Array) -> Array:
     return product
 
 
+def kept(drag: ArrayLike) -> Array:
+    """Return the part of a velocity that a step leaves of it, where a second loses `drag`."""
+    return np.maximum(1.0 - np.multiply(drag, STEP_S), 0.0)
+
+
 def floor_braking(gravity: ArrayLike, drag: float) -> Array:
     """Return the speed that friction takes, in a second, of who stands on the floor, in m/s2.
 
@@ -89,7 +94,7 @@ def floor_braking(gravity: ArrayLike, drag: float) -> Array:
         gravity: In m/s2.
         drag: Part of a velocity that is lost in a second, also of that which presses them down.
     """
-    return np.multiply(gravity, FRICTION * (1.0 - drag * STEP_S))
+    return np.multiply(gravity, FRICTION * kept(drag))
 
 
 class Body(NamedTuple):
@@ -130,7 +135,7 @@ class Bodies:
         heading: (2, B, N) unit vectors.
         half: (2, B, N) half lengths to the right and ahead, in m.
         reach: (2, B, N) how far they reached from their centres in x and z in the last step.
-        drag: (B, N) part of the velocity lost in a second.
+        kept: (B, N) part of the velocity that drag leaves in a step.
         braking: (B, N) deceleration by the floor's friction, in m/s2.
         is_solid: (P, N) which pairs can touch; not where one stands above the other.
         touching: (P, N) which pairs touched in the last step.
@@ -155,7 +160,7 @@ class Bodies:
         self.heading[Z] = 1.0
         self.half = np.repeat(np.transpose([body.half for body in bodies])[..., None], n_areas, 2)
         self.reach = self.extent()
-        self.drag = np.repeat(np.array([[body.drag] for body in bodies]), n_areas, 1)
+        self.kept = np.repeat(kept([[body.drag] for body in bodies]), n_areas, 1)
         self.braking = np.repeat(np.array([[body.braking] for body in bodies]), n_areas, 1)
         self.is_solid = np.ones((len(pairs), n_areas), np.bool_)
         self.touching = np.zeros((len(pairs), n_areas), np.bool_)
@@ -182,13 +187,12 @@ class Bodies:
         """Let a step pass."""
         velocity = self.velocity
         v_x, v_z = velocity[X], velocity[Z]
-        kept = np.maximum(_ONE - self.drag * _STEP, _ZERO)
-        v_x *= kept
-        v_z *= kept
+        v_x *= self.kept
+        v_z *= self.kept
         speed = np.hypot(v_x, v_z) + _TINY
-        kept = np.maximum(_ONE - self.braking * _STEP / speed, _ZERO)
-        v_x *= kept
-        v_z *= kept
+        unbraked = np.maximum(_ONE - self.braking * _STEP / speed, _ZERO)
+        v_x *= unbraked
+        v_z *= unbraked
 
         self.reach = extent = self.extent()
         limits = self._limits(extent) if self._has_walls else None
@@ -223,7 +227,7 @@ class Bodies:
 
     def _contacts(self, extent: Array) -> "_Contacts | None":
         """Find which pairs touch, of bodies that reach (2, B, N) so far in x and z."""
-        first, second = self._tables.bodies
+        first, second = self._tables.first, self._tables.second
         place, reach = self.position.reshape(-1), extent.reshape(-1)
         apart = place[second] - place[first]  # (2, P, N)
         is_near = np.abs(apart) < reach[first] + reach[second] + _TOUCH
@@ -269,10 +273,12 @@ class Bodies:
             near, gap, widest = near[touching], gap[touching], widest[touching]
         widest = np.array([widest, widest])
         side = np.copysign(_ONE, seen.reshape(-1)[widest])
-        values = np.empty((6, near.size))
+        values = np.empty((10, near.size))
         np.multiply(x[:4].reshape(-1)[widest], side, out=values[:2])
         np.multiply(z[:4].reshape(-1)[widest], side, out=values[2:4])
-        values[4:] = least_speeds(gap)
+        np.negative(values[2:4], out=values[4:6])
+        values[6:8] = values[:2]
+        values[8:] = least_speeds(gap)
         return _Contacts(near, values)
 
     def _settle_all(self, contacts: "_Contacts", limits: Array | None, velocities: Array) -> None:
@@ -312,19 +318,16 @@ class Bodies:
             velocities: Changed in place.
         """
         pair, values = contacts
-        n_x, n_z, wanted = values[:2], values[2:4], values[4:]
+        normal, aside, wanted = values[:4], values[4:8], values[8:]
         at = self._tables.velocities.take(pair, axis=1)
         velocity = velocities.reshape(-1)[at]  # (8, n)
         apart = velocity[4:] - velocity[:4]
-        x, z = apart[:2], apart[2:]
-        push = np.maximum(wanted - (x * n_x + z * n_z), _ZERO)
+        nearing, slip = apart * normal, apart * aside
+        push = np.maximum(wanted - (nearing[:2] + nearing[2:]), _ZERO)
         limit = self._friction * push
-        brake = np.minimum(np.maximum(z * n_x - x * n_z, -limit), limit)
-        change = np.empty_like(velocity)
-        np.add(push * n_x, brake * n_z, out=change[:2])
-        np.subtract(push * n_z, brake * n_x, out=change[2:4])
-        change[4:] = change[:4]
-        velocity += change * self._tables.shares.take(pair, axis=1)
+        brake = np.minimum(np.maximum(slip[:2] + slip[2:], -limit), limit)
+        change = np.concatenate((push, push)) * normal - np.concatenate((brake, brake)) * aside
+        velocity += np.concatenate((change, change)) * self._tables.shares.take(pair, axis=1)
         velocities.reshape(-1)[at] = velocity
 
     def _stop(self, velocities: Array, limits: Array) -> None:
@@ -347,8 +350,9 @@ class _Contacts(NamedTuple):
 
     Attributes:
         pair: (n,) indices among all pairs, (P, N).
-        values: (6, n): the unit vector from the first body to the second, its x twice and its z
-            twice; least speed of parting, in this step and after it.
+        values: (10, n): the unit vector from the first body to the second, its x twice and its z
+            twice; likewise that vector turned to the left, (-z, x); least speed of parting, in this
+            step and after it.
     """
 
     pair: Indices
@@ -368,7 +372,8 @@ class _Tables(NamedTuple):
     Attributes:
         area: (P N,) the area it is in.
         pair: (4, P N) itself, for each of four faces.
-        bodies: (2, 2, P, N) among (2, B, N): of the first body and of the second, x and z.
+        first: (2, P, N) among (2, B, N): x and z of the first body.
+        second: Likewise, of the second.
         faces: (16, P N) among (2, B, N), right and ahead of all bodies: the faces of both bodies
             (right and ahead of the first, then of the second), those again, the same faces of
             the respective other, and the face beside each of these.
@@ -379,7 +384,8 @@ class _Tables(NamedTuple):
 
     area: Indices
     pair: Indices
-    bodies: Indices
+    first: Indices
+    second: Indices
     faces: Indices
     velocities: Indices
     shares: Array
@@ -400,7 +406,8 @@ class _Tables(NamedTuple):
         return cls(
             area=np.arange(n_pairs) % n_areas,
             pair=np.tile(np.arange(n_pairs), (4, 1)),
-            bodies=(at[:, None] + by_axis).reshape(2, 2, -1, n_areas),
+            first=(at[0] + by_axis).reshape(2, -1, n_areas),
+            second=(at[1] + by_axis).reshape(2, -1, n_areas),
             faces=faces[[0, 1, 2, 3, 0, 1, 2, 3, 2, 3, 0, 1, 3, 2, 1, 0]],
             velocities=velocities.reshape(8, -1),
             shares=np.repeat([-shares[0], shares[1]], 4, axis=0),
@@ -535,14 +542,15 @@ class Rays(NamedTuple):
         beside = np.maximum(below, above)[flight[level], which[level]]
         found[level] = approaches.only(which[level]).enter(radius_at_edge(radius, beside))
         if rising.size:
-            which_rise = which[rising]
-            low, high = low[which_rise], high[which_rise]
-            found[rising] = approaches.only(which_rise).enter_rising(
-                starts[flight[rising], which_rise] - (low + high) / 2.0,
-                slope[rising],
-                (high - low) / 2.0,
-                radius,
-            )
+            rise, low, high = which[rising], low[which[rising]], high[which[rising]]
+            offset, direction, half = np.empty((3, 3, rising.size))
+            offset[:2] = approaches.offset.take(rise, axis=1)
+            offset[2] = starts[flight[rising], rise] - (low + high) / 2.0
+            direction[:2] = approaches.direction.take(rise, axis=1)
+            direction[2] = slope[rising]
+            half[:2] = approaches.half.take(rise, axis=1)
+            half[2] = (high - low) / 2.0
+            found[rising] = _enter_solids(offset, direction, half, radius)
 
         travels = np.empty((len(flights), centre.shape[1], *self.direction.shape[1:]))
         travels.fill(np.inf)
@@ -647,60 +655,6 @@ class _Approaches(NamedTuple):
         np.copyto(travel, _NEVER, where=~(is_met & is_not_passed))
         return travel
 
-    def enter_rising(
-        self, height: Array, slope: Array, half_height: Array, radius: float | Array
-    ) -> Array:
-        """Return (n,) how far spheres on slopes travel until they meet boxes that have a height.
-
-        With p(t) for a sphere's centre, seen from the box's, and D for its distance from the box,
-
-            D^2 = sum over x, z and y of max(|p| - half, 0)^2
-
-        bends where p comes beside the box in one of these, or leaves it, six times at most; between
-        those it is a quadratic. As the box is convex, so is D^2: where p is outside and comes
-        nearer, it has yet to meet the box, if ever. So the last bend at which that is so begins
-        the quadratic that says where D = radius.
-
-        Args:
-            height: (n,) at which they start, seen from the centres of the boxes.
-            slope: (n,) by how much they rise in a metre; not 0.
-            half_height: (n,) of the boxes.
-            radius: Of the spheres; more than 0.
-
-        Returns:
-            In metres along the floor, infinite where they never meet.
-        """
-        rise = _inverse(slope)
-        offset = np.array([*self.offset, height])  # (3, n), and so on
-        half = np.array([*self.half, half_height])
-        direction = np.array([*self.direction, slope])
-        middle = np.array([*self.middle, -height * rise])
-        span = half * np.array([*self.steepness, np.abs(rise)])
-
-        bends = np.zeros((7, len(height)))  # the start counts as one
-        comes, leaves = bends[1:4], bends[4:]
-        np.maximum(middle - span, _ZERO, out=comes)
-        np.maximum(middle + span, _ZERO, out=leaves)
-        point = offset[:, None] + direction[:, None] * bends  # (3, 7, n)
-        beyond = np.maximum(np.abs(point) - half[:, None], _ZERO)
-        outside = np.square(beyond).sum(axis=0) - np.square(radius)  # D^2 - radius^2
-        nearing = -(np.copysign(beyond, point) * direction[:, None]).sum(axis=0)  # -dD^2/2dt
-        is_before = (outside >= _ZERO) & (nearing > _ZERO)
-
-        last = np.where(is_before, bends, -_ONE).argmax(axis=0)
-        bend = last * len(height) + np.arange(len(height))
-        start, outside, nearing, is_before = (
-            values.reshape(-1)[bend] for values in (bends, outside, nearing, is_before)
-        )
-        is_beyond = (start < comes) | (start >= leaves)
-        bending = (np.square(direction) * is_beyond).sum(axis=0)
-        square = np.square(nearing) - bending * outside
-        travel: Array = np.full(len(height), _NEVER)
-        nearing += np.sqrt(np.maximum(square, _ZERO))
-        np.divide(outside, nearing, out=travel, where=is_before & (square >= _ZERO))
-        travel += start
-        return travel
-
 
 def enter_boxes(offset: Array, direction: Array, half: Array, radius: float) -> Array:
     """Return (n,) how far spheres travel until they meet boxes, infinite where they never do.
@@ -714,6 +668,58 @@ def enter_boxes(offset: Array, direction: Array, half: Array, radius: float) -> 
     inverse = _inverse(direction)
     approaches = _Approaches(offset, half, direction, -offset * inverse, np.abs(inverse))
     return approaches.enter(np.full(offset.shape[1], radius))
+
+
+def _enter_solids(offset: Array, direction: Array, half: Array, radius: float | Array) -> Array:
+    """Return (n,) how far spheres on slopes travel until they meet boxes that have a height.
+
+    With p(t) for a sphere's centre, seen from the box's, and D for its distance from the box,
+
+        D^2 = sum over x, z and y of max(|p| - half, 0)^2
+
+    bends where p comes beside the box in one of these, or leaves it, six times at most; between
+    those it is a quadratic. As the box is convex, so is D^2: where p is outside and comes nearer,
+    it has yet to meet the box, if ever. So the last bend at which that is so begins the quadratic
+    that says where D = radius.
+
+    Args:
+        offset: (3, n) where the spheres start in x, z and y, seen from the centres of the boxes.
+        direction: (3, n) how far they go in a metre of the floor; up or down, too.
+        half: (3, n) half the lengths of the boxes.
+        radius: Of the spheres; more than 0.
+
+    Returns:
+        In metres along the floor, infinite where they never meet.
+    """
+    n = offset.shape[1]
+    inverse = _inverse(direction)
+    middle, span = -offset * inverse, half * np.abs(inverse)
+    bends = np.zeros((7, n))  # the start counts as one
+    comes, leaves = bends[1:4], bends[4:]
+    np.maximum(middle - span, _ZERO, out=comes)
+    np.maximum(middle + span, _ZERO, out=leaves)
+    point = offset[:, None] + direction[:, None] * bends  # (3, 7, n)
+    beyond = np.maximum(np.abs(point) - half[:, None], _ZERO)
+    away = np.copysign(beyond, point) * direction[:, None]
+    x, z, y = beyond * beyond
+    outside = x + z + y - np.square(radius)  # D^2 - radius^2
+    x, z, y = away
+    nearing = -(x + z + y)  # -dD^2/2dt
+    is_before = (outside >= _ZERO) & (nearing > _ZERO)
+
+    last = (bends * is_before).argmax(axis=0)
+    bend = last * n + np.arange(n)
+    start, outside, nearing, is_before = (
+        values.reshape(-1)[bend] for values in (bends, outside, nearing, is_before)
+    )
+    is_beyond = (start < comes) | (start >= leaves)
+    x, z, y = direction * direction * is_beyond
+    square = nearing * nearing - (x + z + y) * outside
+    travel: Array = np.full(n, np.inf)
+    nearing += np.sqrt(np.maximum(square, _ZERO))
+    np.divide(outside, nearing, out=travel, where=is_before & (square >= _ZERO))
+    travel += start
+    return travel
 
 
 def _inverse(direction: Array) -> Array:

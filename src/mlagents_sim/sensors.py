@@ -63,15 +63,15 @@ class RaySensor:
         """
         nearest = reduce(np.minimum, travels)
         n_rays, n = nearest.shape
-        seen = np.zeros((n, n_rays, self._n_tags + 2), np.float32)
+        seen = np.zeros((self._n_tags + 2, n_rays, n), np.float32)
         is_met = nearest <= self._length
-        seen[:, :, -2] = ~is_met.T
-        seen[:, :, -1] = np.minimum(nearest / self._length, 1.0).T
+        seen[-2] = ~is_met
+        seen[-1] = np.minimum(nearest / self._length, 1.0)
         for travel, tag in zip(travels, tags, strict=True):
             is_this = is_met & (travel == nearest)
-            seen[:, :, tag] = is_this.T
+            seen[tag] = is_this
             is_met ^= is_this
-        return seen.reshape(n, -1)
+        return seen.transpose().reshape(n, -1)
 
 
 class Marks(NamedTuple):

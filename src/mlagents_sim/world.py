@@ -124,6 +124,8 @@ class World(BaseEnv):
         self._specs = BehaviorMapping(dict.fromkeys(names, self.behavior_spec))
         self._actions = ActionBuffer(self._specs)
         self._reports = {name: _Report(self.behavior_spec) for name in names}
+        self._branches = self.behavior_spec.action_spec.discrete_branches
+        self._n_choices = np.array(self._branches, np.uint32)
         self._has_begun = False
         self._is_closed = False
 
@@ -326,10 +328,6 @@ class World(BaseEnv):
 
     # The rest.
 
-    @property
-    def _branches(self) -> tuple[int, ...]:
-        return self.behavior_spec.action_spec.discrete_branches
-
     def _set_parameter(self, name: str, source: float | Sampler) -> None:
         if name in self.parameters:
             self.parameters.set(name, source)
@@ -364,22 +362,22 @@ class World(BaseEnv):
             return [(reports[0], agents, obs)]
         behavior = self.behavior[agents]
         indices = np.arange(self.n_agents)[agents]
-        rows_of = [np.flatnonzero(behavior == k) for k in range(len(reports))]
+        rows_of = [(behavior == k).nonzero()[0] for k in range(len(reports))]
         return [
-            (report, indices[rows], [batch[rows] for batch in obs])
+            (report, indices[rows], [batch.take(rows, axis=0) for batch in obs])
             for report, rows in zip(reports, rows_of, strict=True)
             if rows.size
         ]
 
     def _check_values(self, behavior_name: BehaviorName, action: ActionTuple) -> None:
         """Raise unless every action is a number or a choice that exists."""
-        if not np.isfinite(action.continuous).all():
+        values, choices = action.continuous, action.discrete
+        if values.size and np.count_nonzero(np.isfinite(values)) < values.size:
             raise UnityActionException(
-                f"behavior {behavior_name!r}: continuous actions hold NaN or infinity: "
-                f"{action.continuous}"
+                f"behavior {behavior_name!r}: continuous actions hold NaN or infinity: {values}"
             )
-        choices = action.discrete
-        if self._branches and ((choices < 0) | (choices >= self._branches)).any():
+        # As numbers without a sign, those below 0 are huge.
+        if choices.size and np.count_nonzero(choices.view(np.uint32) >= self._n_choices):
             raise UnityActionException(
                 f"behavior {behavior_name!r}: discrete actions must be from 0 up to below "
                 f"{self._branches}, got {choices.tolist()}"

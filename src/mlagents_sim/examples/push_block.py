@@ -26,6 +26,7 @@ from mlagents_sim.planar import (
     X,
     Z,
     along,
+    kept,
     least_speeds,
     radius_at_edge,
     turned,
@@ -145,7 +146,7 @@ class PushBlock(World):
         n = len(self.agent_id[agents])
         bodies.velocity[:, :, agents] = 0.0
         bodies.half[:, BLOCK, agents] = np.clip(draw("block_scale", n), *BLOCK_SCALES) / 2.0
-        bodies.drag[BLOCK, agents] = draw("block_drag", n)
+        bodies.kept[BLOCK, agents] = kept(draw("block_drag", n))
         # Where two surfaces meet, their mean counts.
         self._static_friction[agents] = (FRICTION + draw("static_friction", n)) / 2.0
         self._dynamic_friction[agents] = (FRICTION + draw("dynamic_friction", n)) / 2.0
@@ -210,7 +211,7 @@ class PushBlock(World):
     def _drop(self) -> Array:
         """Let agents and blocks fall; return the speed, (2, N), that the floor takes of them."""
         above = self._above_m
-        climb = (self._climb - self._fall) * np.maximum(1.0 - self.bodies.drag * STEP_S, 0.0)
+        climb = (self._climb - self._fall) * self.bodies.kept
         least_now, least_then = np.where(above < CONTACT_OFFSET_M, least_speeds(above), -np.inf)
         pressed: Array = np.maximum(least_now - climb, 0.0)
         above += (climb + pressed) * STEP_S

@@ -27,6 +27,7 @@ from mlagents_sim.planar import (
     X,
     Z,
     floor_braking,
+    kept,
     number,
 )
 from mlagents_sim.sensors import RaySensor
@@ -34,6 +35,8 @@ from mlagents_sim.top_view import TopView
 from mlagents_sim.world import Agents, World
 
 AGENT, BLOCK, WALL = range(3)
+PLATFORM, GOAL = 0, 3
+"""With block and wall, what agents may be over."""
 AGENT_ON_BLOCK, AGENT_ON_WALL, BLOCK_ON_WALL = range(3)
 """Pairs that may touch."""
 
@@ -41,7 +44,7 @@ AGENT_ON_BLOCK, AGENT_ON_WALL, BLOCK_ON_WALL = range(3)
 # (nothing, left, right). Pushes are in parts of the fastest.
 FORWARD = np.array([0.0, 1.0, -1.0])
 TURN_RAD = np.radians([0.0, -6.0, 6.0])
-TURN = np.array([np.sin(TURN_RAD), np.cos(TURN_RAD)])
+TURN_SINE, TURN_COSINE = np.sin(TURN_RAD), np.cos(TURN_RAD)
 RIGHT = np.array([0.0, -0.6, 0.6])
 PUSH_M_S = number(3.0)
 PUSH_BY_GROUND = np.array([0.5, 1.0])
@@ -55,8 +58,11 @@ JUMP_SPEED_PER_M = number(15.54)
 """Speed that a jump aims at, by the distance to where it goes."""
 JUMP_CHANGE_M_S = number(10.0)
 """Most that a jump changes the velocity in a step."""
-FALLING_M_S = number(111.0 * STEP_S)
-"""Speed by which who is in the air and jumps no more falls faster with a step, besides gravity."""
+CHANGE_BY_JUMP_M_S = np.array([0.0, JUMP_CHANGE_M_S])
+"""That, of who does not jump and of who does."""
+FALL_BY_HOLD_M_S = np.array([111.0 * STEP_S, 0.0])
+"""Speed by which an agent falls faster with a step, besides gravity: of who is in the air and jumps
+no more, and of who stands or jumps."""
 
 # The scene. Heights are those of the axis up, of which the platform's centre has 0.
 PLATFORM_CENTRE, PLATFORM_HALF_M = (0.0, -4.0), 10.5
@@ -69,8 +75,8 @@ BLOCK_LOW_M, BLOCK_HIGH_M = 0.5, 2.5
 PLATFORM_AT = np.reshape(PLATFORM_CENTRE, (2, 1))
 GOAL_AT = np.reshape(GOAL_CENTRE, (2, 1))
 HALVES = np.transpose([WALL_HALF, GOAL_HALF, BLOCK_HALF])[..., None]
-STAND_HALVES = np.transpose([[PLATFORM_HALF_M] * 2, BLOCK_HALF, WALL_HALF])[..., None]
-"""Of platform, block and wall."""
+BELOW_HALVES = np.transpose([[PLATFORM_HALF_M] * 2, BLOCK_HALF, WALL_HALF, GOAL_HALF])[..., None]
+"""Of what agents may be over."""
 AGENT_HALF_M = 0.5
 AGENT_KG, BLOCK_KG = 25.0, 10.0
 AGENT_DRAG, BLOCK_DRAG = 2.0, 1.0
@@ -85,9 +91,11 @@ START_DRAWN = np.array([[0, 1], [0, 2]])
 IS_OVER_AT_START = np.array([[True], [False], [False]])
 """Agents begin over the platform, and never so far ahead that they are over the block."""
 
-# How the ground is felt for: from a little below the agent's centre, in one line downward; and by
-# a box a little below the agent, slightly narrower than it.
-FEELER_M, FEELER_BELOW_M = number(1.0), number(0.05)
+# How the ground is felt for: from 0.05 m below the agent's centre, by a line of 1 m downward; and
+# by a box 0.05 m below the agent, slightly narrower than it.
+HIGHEST_FELT_M, LOWEST_FELT_M = number(0.05 - AGENT_HALF_M), number(1.05 - AGENT_HALF_M)
+"""How far feet are above the highest and above the lowest ground that the line meets."""
+FEELER_BELOW_M = number(0.05)
 NARROWER_M = number(0.025)
 STEP_UP_M = number(0.05)
 """An edge so much higher than what goes over it does not stop it."""
@@ -95,15 +103,13 @@ SINK_M = number(-STEP_UP_M)
 """So far may who stands on something have sunk into it."""
 
 # Of what is above, what every step needs, as NumPy takes it fastest.
-ZERO, ONE, NOWHERE = number(0.0), number(1.0), number(-np.inf)
+ZERO, ONE = number(0.0), number(1.0)
 HALF, PLATFORM_REACH = number(AGENT_HALF_M), number(PLATFORM_HALF_M)
 PLATFORM_X, PLATFORM_Z = number(PLATFORM_CENTRE[X]), number(PLATFORM_CENTRE[Z])
 RUB = number(FRICTION)
-GOAL_X, GOAL_Z, GOAL_REACH = number(GOAL_CENTRE[X]), number(GOAL_CENTRE[Z]), number(GOAL_HALF[X])
-BLOCK_STEP_M = number(BLOCK_HIGH_M - STEP_UP_M)
 COST = np.array(0.0005, np.float32)
 STEP = number(STEP_S)
-AGENT_KEPT, BLOCK_KEPT = (number(1.0 - drag * STEP_S) for drag in (AGENT_DRAG, BLOCK_DRAG))
+AGENT_KEPT, BLOCK_KEPT = number(kept(AGENT_DRAG)), number(kept(BLOCK_DRAG))
 TINY = number(1e-30)
 
 RAYS = RaySensor(per_side=3, max_degrees=90.0, length=20.0, n_tags=3)
@@ -160,15 +166,21 @@ class _OverWalls(World):
         self.bodies.position[:, WALL] = np.reshape(WALL_CENTRE, (2, 1))
         self.height = np.zeros(n)
         self.climb = np.zeros(n)
-        # Of platform, block and wall: where they are, heights of their tops, whether agents have
-        # their feet over them, and whether their centres.
-        self._stands_at = np.zeros((2, 3, n))
-        self._stands_at[:, 0] = PLATFORM_AT
-        self._stands_at[:, 2] = np.reshape(WALL_CENTRE, (2, 1))
-        self._stand_halves = STAND_HALVES.repeat(n, axis=2)
+        # Where is what agents may be over, and how large.
+        self._below = np.zeros((2, 4, n))
+        self._below[:, PLATFORM] = PLATFORM_AT
+        self._below[:, WALL] = np.reshape(WALL_CENTRE, (2, 1))
+        self._below[:, GOAL] = GOAL_AT
+        self._below_halves = BELOW_HALVES.repeat(n, axis=2)
+        # Of platform, block and wall: heights of their tops, whether agents have their feet over
+        # them, and whether their centres; whether feet were no lower than tops when the step began,
+        # so that they can be stood on and do not stop who goes over them.
         self._tops = np.tile([[PLATFORM_TOP_M], [BLOCK_HIGH_M], [0.0]], n)
         self._is_over = np.zeros((2, 3, n), np.bool_)
         self._feet_are_over, self._centre_is_over = self._is_over
+        self._is_cleared = np.zeros((3, n), np.bool_)
+        self._grounds = np.empty((3, n))  # heights of those that an agent can stand on
+        self._is_over_goal = np.zeros(n, np.bool_)
         # Of what rays see, in the order of the tags.
         self._seen_low = np.tile([[0.0], [GOAL_LOW_M], [BLOCK_LOW_M]], n)
         self._seen_high = np.tile([[0.0], [GOAL_HIGH_M], [BLOCK_HIGH_M]], n)
@@ -214,6 +226,7 @@ class _OverWalls(World):
         self.height[agents] = START_Y_M
         self.climb[agents] = 0.0
         self._is_over[:, :, agents] = IS_OVER_AT_START
+        self._is_cleared[:, agents] = START_Y_M - AGENT_HALF_M - self._tops[:, agents] > SINK_M
         for frames in (self._raised, self._level, self._places):
             frames.clear(agents)
 
@@ -246,9 +259,9 @@ class _OverWalls(World):
     def command(self, agents: Agents, action: ActionTuple) -> None:
         """Note what to do in each of the coming steps."""
         ahead, turn, aside, jump = action.discrete.T
-        self._forward[agents] = np.where(aside == 0, FORWARD[ahead], 0.0)
-        self._right[agents] = RIGHT[aside]
-        self._sine[agents], self._cosine[agents] = TURN[0, turn], TURN[1, turn]
+        self._forward[agents] = FORWARD.take(ahead * (aside == 0))
+        self._right[agents] = RIGHT.take(aside)
+        self._sine[agents], self._cosine[agents] = TURN_SINE.take(turn), TURN_COSINE.take(turn)
         self._wants_to_jump[agents] = jump == 1
 
     def rest(self, agents: Agents) -> None:
@@ -260,13 +273,16 @@ class _OverWalls(World):
     def act(self) -> None:
         """Turn, push and jump; time costs; see who or whose block is off the platform."""
         bodies = self.bodies
-        on_platform, on_block, on_wall = self._carries()
+        above = self._above()
+        self._is_cleared = above > SINK_M
+        carries = self._is_cleared & (above < FEELER_BELOW_M) & self._feet_are_over
+        on_platform, on_block, on_wall = carries
         is_braked = on_platform | on_wall
         is_on_ground: BoolArray = is_braked | on_block
         self._stood = is_on_ground
-        begins = self._wants_to_jump & (self._jump_steps <= ZERO)
-        if np.count_nonzero(begins):
-            begins &= self._feels_ground()
+        (begins,) = (self._wants_to_jump & (self._jump_steps <= ZERO)).nonzero()
+        if begins.size:
+            begins = begins[self._feels_ground()[begins]]
             self._jump_steps[begins] = JUMP_STEPS
             self._jump_to[begins] = self.height[begins] + JUMP_HEIGHT_M
 
@@ -276,16 +292,27 @@ class _OverWalls(World):
         push_x = (x * self._forward + z * self._right) * part
         push_z = (z * self._forward - x * self._right) * part
         sine, cosine = self._sine, self._cosine
-        x[:], z[:] = x * cosine + z * sine, z * cosine - x * sine
+        turned_x = x * cosine + z * sine
+        np.subtract(z * cosine, x * sine, out=z)
+        x[:] = turned_x
         jumps = self._jump_steps > ZERO
-        if np.count_nonzero(jumps):
-            self._jump(jumps.nonzero()[0], push_x, push_z)
         v_x, v_z = bodies.velocity[X, AGENT], bodies.velocity[Z, AGENT]
+        if np.count_nonzero(jumps):
+            # Those who jump get nearer to the velocity that a jump aims at.
+            change_x = push_x * JUMP_SPEED_PER_M - v_x
+            change_z = push_z * JUMP_SPEED_PER_M - v_z
+            change_y = (self._jump_to - self.height) * JUMP_SPEED_PER_M - self.climb
+            size = np.sqrt(change_x * change_x + change_z * change_z + change_y * change_y)
+            part = CHANGE_BY_JUMP_M_S.take(jumps) / np.maximum(size, JUMP_CHANGE_M_S)
+            v_x += change_x * part
+            v_z += change_z * part
+            self.climb += change_y * part
         v_x += push_x * PUSH_M_S
         v_z += push_z * PUSH_M_S
-        np.subtract(self.climb, FALLING_M_S, out=self.climb, where=~(jumps | is_on_ground))
+        self.climb -= FALL_BY_HOLD_M_S.take(jumps | is_on_ground)
         self._jump_steps -= ONE
-        np.multiply(self._grip, is_braked, out=bodies.braking[AGENT])
+        bodies.braking[AGENT].fill(0.0)
+        np.copyto(bodies.braking[AGENT], self._grip, where=is_braked)
         is_carried = on_block & ~is_braked
         if np.count_nonzero(is_carried):
             self._drag_blocks(is_carried.nonzero()[0])
@@ -303,18 +330,21 @@ class _OverWalls(World):
     def physics(self) -> None:
         """Let agents and blocks move; see who is in the goal."""
         bodies = self.bodies
-        bottom = self.height - HALF
-        np.less(bottom, BLOCK_STEP_M, out=bodies.is_solid[AGENT_ON_BLOCK])
-        np.less(bottom, self.wall_top - STEP_UP_M, out=bodies.is_solid[AGENT_ON_WALL])
+        meets = bodies.is_solid[AGENT_ON_BLOCK:BLOCK_ON_WALL]  # block and wall
+        np.logical_not(self._is_cleared[BLOCK:], out=meets)
         bodies.move()
         self._look_down()
         before = self.climb
         self.climb = (before - self._fall) * AGENT_KEPT
         self.height += self.climb * STEP
-        is_below = self._feet_are_over & (self._tops < bottom + STEP_UP_M)
-        ground = np.maximum.reduce(np.where(is_below, self._tops, NOWHERE))
-        lands = self.height - HALF < ground
-        np.copyto(self.height, ground + HALF, where=lands)
+        is_below = self._feet_are_over & self._is_cleared
+        grounds = self._grounds
+        grounds.fill(-np.inf)
+        np.copyto(grounds, self._tops, where=is_below)
+        ground = np.maximum(np.maximum(grounds[PLATFORM], grounds[BLOCK]), grounds[WALL])
+        least = ground + HALF
+        lands = self.height < least
+        self.height = np.maximum(self.height, least)
         np.copyto(self.climb, ZERO, where=lands)
         (arriving,) = (lands & (before < ZERO)).nonzero()
         if arriving.size:
@@ -338,20 +368,6 @@ class _OverWalls(World):
         tops: Array = self._tops[WALL]
         return tops
 
-    def _jump(self, agents: NDArray[np.intp], push_x: Array, push_z: Array) -> None:
-        """Move the velocity of these agents towards what a jump aims at; pushes are of all."""
-        v_x, v_z = self.bodies.velocity[X, AGENT], self.bodies.velocity[Z, AGENT]
-        now_x, now_z, climb = v_x[agents], v_z[agents], self.climb[agents]
-        rise = self._jump_to[agents] - self.height[agents]
-        change_x = push_x[agents] * JUMP_SPEED_PER_M - now_x
-        change_z = push_z[agents] * JUMP_SPEED_PER_M - now_z
-        change_y = rise * JUMP_SPEED_PER_M - climb
-        size = np.sqrt(change_x * change_x + change_z * change_z + change_y * change_y)
-        part = JUMP_CHANGE_M_S / np.maximum(size, JUMP_CHANGE_M_S)
-        v_x[agents] = now_x + change_x * part
-        v_z[agents] = now_z + change_z * part
-        self.climb[agents] = climb + change_y * part
-
     def _drag_blocks(self, agents: NDArray[np.intp]) -> None:
         """Let the blocks that these agents stand on go along with them."""
         velocity = self.bodies.velocity
@@ -370,48 +386,46 @@ class _OverWalls(World):
             is_on: (3, n) whether they are on platform, block and wall.
         """
         velocity = self.bodies.velocity
-        gain = np.where(is_on[BLOCK] & ~is_on[0] & ~is_on[WALL], BLOCK_GAIN, ZERO)
-        slip = velocity[:, AGENT, agents] - velocity[:, BLOCK, agents] * (gain > ZERO)
-        lost = _rubbed_off(slip, stopped, gain)
-        velocity[:, AGENT, agents] -= lost
-        velocity[:, BLOCK, agents] += lost * gain
+        slip = velocity[:, AGENT, agents]
+        drags = is_on[BLOCK] & ~(is_on[PLATFORM] | is_on[WALL])
+        gain = ZERO
+        if np.count_nonzero(drags):
+            slip -= velocity[:, BLOCK, agents] * drags
+            gain = np.where(drags, BLOCK_GAIN, ZERO)
+            velocity[:, BLOCK, agents] += _rubbed_off(slip, stopped, gain) * gain
+        velocity[:, AGENT, agents] -= _rubbed_off(slip, stopped, gain)
 
     def _look_down(self) -> None:
-        """Note what is below the agents' feet and centres, after a move."""
-        position = self.bodies.position
-        self._stands_at[:, BLOCK] = position[:, BLOCK]
-        beside = np.abs(position[:, AGENT, None] - self._stands_at)
-        beside -= self._stand_halves
+        """Note what is below the agents, after a move."""
+        position, reach = self.bodies.position, self.bodies.reach[X, AGENT]
+        self._below[:, BLOCK] = position[:, BLOCK]
+        beside = position[:, AGENT, None] - self._below
+        np.absolute(beside, out=beside)
+        beside -= self._below_halves
         farthest = np.maximum(beside[X], beside[Z])
-        # How far from its centre an agent can stand on something.
-        foot = self.bodies.reach[X, AGENT] - NARROWER_M
-        np.less(farthest, foot, out=self._feet_are_over)
-        np.less(farthest, ZERO, out=self._centre_is_over)
+        ground = farthest[:GOAL]
+        np.less(ground, reach - NARROWER_M, out=self._feet_are_over)
+        np.less(ground, ZERO, out=self._centre_is_over)
+        np.less(farthest[GOAL], reach, out=self._is_over_goal)
 
-    def _carries(self) -> BoolArray:
-        """Return (3, N) whether platform, block and wall are right below the agents."""
-        above = self.height - HALF - self._tops
-        carries: BoolArray = (above > SINK_M) & (above < FEELER_BELOW_M)
-        return carries & self._feet_are_over
+    def _above(self) -> Array:
+        """Return (3, N) how far the agents' feet are above platform, block and wall."""
+        above: Array = self.height - HALF - self._tops
+        return above
 
     def _feels_ground(self) -> BoolArray:
         """Return (N,) whether anything is a short way below the agents' centres."""
-        below = self.height - FEELER_BELOW_M - self._tops
-        is_felt: BoolArray = np.logical_or.reduce(
-            (below > ZERO) & (below <= FEELER_M) & self._centre_is_over
-        )
+        above = self._above()
+        felt = (above > HIGHEST_FELT_M) & (above <= LOWEST_FELT_M) & self._centre_is_over
+        is_felt: BoolArray = felt[PLATFORM] | felt[BLOCK] | felt[WALL]
         return is_felt
 
     def _in_goal(self) -> NDArray[np.intp]:
         """Return the indices of the agents that reach into the goal, after a move."""
-        bodies = self.bodies
-        aside = np.abs(bodies.position[X, AGENT] - GOAL_X)
-        ahead = np.abs(bodies.position[Z, AGENT] - GOAL_Z)
-        is_inside = np.maximum(aside, ahead) - GOAL_REACH < bodies.reach[X, AGENT]
-        if np.count_nonzero(is_inside):
-            is_inside &= self.height + HALF > GOAL_LOW_M
-            is_inside &= self.height - HALF < GOAL_HIGH_M
-        agents: NDArray[np.intp] = is_inside.nonzero()[0]
+        (agents,) = self._is_over_goal.nonzero()
+        if agents.size:
+            height = self.height[agents]
+            agents = agents[(height + HALF > GOAL_LOW_M) & (height - HALF < GOAL_HIGH_M)]
         return agents
 
     def render(self) -> NDArray[np.uint8]:
