@@ -12,7 +12,7 @@ Letters in shapes: N agents of this step, A continuous actions, K discrete branc
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import Enum, IntFlag
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -463,6 +463,8 @@ class BaseEnv(ABC):
     def set_actions(self, behavior_name: BehaviorName, action: ActionTuple) -> None:
         """Set the next actions of a behavior, one row per agent of its `DecisionSteps`.
 
+        The arrays are not copied: leave them as they are until the next step.
+
         Raises:
             UnityActionException: The behavior is unknown or the shapes do not fit.
         """
@@ -513,10 +515,17 @@ class ActionBuffer:
 
     Args:
         specs: The behaviors known so far; may grow.
+        check_values: Raises what there is to say against the values of a behavior's actions, whose
+            shapes are right. What is refused is not set.
     """
 
-    def __init__(self, specs: Mapping[BehaviorName, BehaviorSpec]) -> None:
+    def __init__(
+        self,
+        specs: Mapping[BehaviorName, BehaviorSpec],
+        check_values: Callable[[BehaviorName, ActionTuple], None] | None = None,
+    ) -> None:
         self._specs = specs
+        self._check_values = check_values
         self._actions: dict[BehaviorName, ActionTuple] = {}
 
     def _spec(self, behavior: BehaviorName) -> ActionSpec:
@@ -528,9 +537,17 @@ class ActionBuffer:
                 "Call reset() first: behaviors are announced with the first step."
             ) from None
 
+    def _check(self, behavior: BehaviorName, action: ActionTuple, n_agents: int) -> ActionSpec:
+        """Raise unless these are actions of so many agents; return what they have to be."""
+        spec = self._spec(behavior)
+        spec.check(action, n_agents, behavior=behavior)
+        if self._check_values is not None:
+            self._check_values(behavior, action)
+        return spec
+
     def set(self, behavior: BehaviorName, action: ActionTuple, decisions: DecisionSteps) -> None:
         """Set one row per agent of `decisions`."""
-        self._spec(behavior).check(action, len(decisions), behavior=behavior)
+        self._check(behavior, action, len(decisions))
         self._actions[behavior] = action
 
     def set_for_agent(
@@ -541,8 +558,7 @@ class ActionBuffer:
         decisions: DecisionSteps,
     ) -> None:
         """Set the row of one agent of `decisions`; rows not set yet are zero."""
-        spec = self._spec(behavior)
-        spec.check(action, 1, behavior=behavior)
+        spec = self._check(behavior, action, 1)
         row = decisions.agent_id_to_index.get(agent_id)
         if row is None:
             raise IndexError(

@@ -5,6 +5,7 @@ from importlib import import_module
 from typing import Any
 
 from mlagents_envs.base_env import BaseEnv
+from mlagents_envs.exception import UnityEnvironmentException
 from mlagents_envs.registry.base_registry_entry import BaseRegistryEntry
 
 _FOR_PLAYERS_ONLY = frozenset(
@@ -54,8 +55,17 @@ class WorldEntry(BaseRegistryEntry):
         Args:
             kwargs: `seed`, `num_areas` and `parameters`, as `mlagents_sim.world.World` takes
                 them. Arguments of `UnityEnvironment` that concern only its player are ignored,
-                so a script may hand the same ones to either.
+                and so are no `side_channels`: a script may hand the same ones to either.
+
+        Raises:
+            UnityEnvironmentException: There are side channels, of which a world has none.
         """
+        if kwargs.pop("side_channels", None):
+            raise UnityEnvironmentException(
+                f"{self.identifier} runs in this process and has no side channels; set parameters "
+                "with `parameters=` or `set_float_parameter`, and read statistics with "
+                "`get_and_reset_stats`"
+            )
         module, _, name = self._factory.partition(":")
         world = getattr(import_module(f"mlagents_sim.examples.{module}"), name)
         env: BaseEnv = world(

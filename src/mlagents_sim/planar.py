@@ -158,7 +158,8 @@ class Bodies:
         self.velocity = np.zeros((2, *shape))
         self.heading = np.zeros((2, *shape))
         self.heading[Z] = 1.0
-        self.half = np.repeat(np.transpose([body.half for body in bodies])[..., None], n_areas, 2)
+        halves = np.array([body.half for body in bodies], np.float64).T
+        self.half = np.repeat(halves[..., None], n_areas, 2)
         self.reach = self.extent()
         self.kept = np.repeat(kept([[body.drag] for body in bodies]), n_areas, 1)
         self.braking = np.repeat(np.array([[body.braking] for body in bodies]), n_areas, 1)
@@ -402,6 +403,11 @@ class _Tables(NamedTuple):
         velocities = at[:, None, None] + by_axis[:, None] + kinds
         lightness = np.array([1.0 / body.mass for body in bodies])
         shares = lightness[pairs]
+        if not shares.any(axis=0).all():
+            fixed = pairs.T[~shares.any(axis=0)].tolist()
+            raise ValueError(
+                f"of pairs that may touch one body has to move; neither does of {fixed}"
+            )
         shares = (shares / shares.sum(axis=0)).repeat(n_areas, axis=1)
         return cls(
             area=np.arange(n_pairs) % n_areas,

@@ -158,7 +158,7 @@ class GridSensor:
             normal: (2, walls, agents) unit vectors.
             distance: (walls, agents) in m.
             thickness: Of them, in m.
-            tag: Likewise.
+            tag: Of them.
         """
         spread = np.abs(normal[X]) + np.abs(normal[Z])
         wall, agent = (distance < self.reach_m * spread).nonzero()

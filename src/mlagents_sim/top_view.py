@@ -97,10 +97,13 @@ class TopView:
         """Fill discs around (2, N) or (2,) places; those at NaN are left out."""
         self._fill(np.hypot(*(self._pixels - _per_tile(centre))) <= radius, colour)
 
-    def agent(self, centre: Array, heading: Array, half: float, colour: Colour = AGENT) -> None:
-        """Draw boxes, with a dark face on the side they look to."""
-        self.box(centre, (half, half), colour, heading)
-        self.box(centre + heading * half * 0.7, (half, half * 0.3), FACE, heading)
+    def agent(
+        self, centre: Array, heading: Array, half: float | Array, colour: Colour = AGENT
+    ) -> None:
+        """Draw squares, half an edge of them long, or (N,), with a dark face where they look to."""
+        self.box(centre, np.array([half, half]), colour, heading)
+        face = np.multiply(half, 0.3)
+        self.box(centre + heading * half * 0.7, np.array([half, face]), FACE, heading)
 
     def number(self, tile: int, centre: Array, value: int) -> None:
         """Write a number into one tile."""

@@ -10,6 +10,12 @@ agents are named by what indexes such an array. A world file writes
     physics()           what moves by itself, if anything
     render()            a picture
 
+and, where what `World` has does not do,
+
+    rest(agents)        what they do until told otherwise
+    requests()          who asks for a decision in this step
+    masks(agents)       what they must not do
+
 and this class does the rest in the order of a Unity scene (example environments, section 1.2):
 
     step:  requests ─► report ─► act ─► time limit ─► physics ─► next step
@@ -35,7 +41,6 @@ from mlagents_envs.base_env import (
     BehaviorSpec,
     BoolArray,
     DecisionSteps,
-    FloatArray,
     TerminalSteps,
 )
 from mlagents_envs.exception import UnityActionException, UnityEnvironmentException
@@ -46,7 +51,7 @@ from mlagents_sim.parameters import Gaussian, Parameters, Sampler, Uniform
 logger = get_logger(__name__)
 
 Agents = slice | NDArray[np.intp]
-"""Indices of agents; a slice where it is all of them."""
+"""Indices of agents; a slice where it is all of them, or nobody."""
 
 ALL = slice(None)
 
@@ -122,7 +127,7 @@ class World(BaseEnv):
 
         names = self.behavior_names or (self.behavior_name,)
         self._specs = BehaviorMapping(dict.fromkeys(names, self.behavior_spec))
-        self._actions = ActionBuffer(self._specs)
+        self._actions = ActionBuffer(self._specs, self._check_values)
         self._reports = {name: _Report(self.behavior_spec) for name in names}
         self._branches = self.behavior_spec.action_spec.discrete_branches
         self._n_choices = np.array(self._branches, np.uint32)
@@ -136,8 +141,8 @@ class World(BaseEnv):
         """Put these agents at the start of a new episode, as `parameters` say."""
 
     @abstractmethod
-    def observe(self, agents: Agents) -> list[FloatArray]:
-        """Return one new (n, *shape) float32 array per observation of these agents."""
+    def observe(self, agents: Agents) -> list[NDArray[Any]]:
+        """Return one new (n, *shape) array per observation of these agents, as specified."""
 
     @abstractmethod
     def command(self, agents: Agents, action: ActionTuple) -> None:
@@ -157,7 +162,7 @@ class World(BaseEnv):
 
     @abstractmethod
     def render(self) -> NDArray[np.uint8]:
-        """Draw the world as it is: (H, W, 3), red, green, blue."""
+        """Draw the world as it is after a reset: (H, W, 3), red, green, blue."""
 
     def requests(self) -> Agents | None:
         """Return who asks for a decision in this step: all when the period is over, or nobody."""
@@ -279,13 +284,14 @@ class World(BaseEnv):
     def reset(self) -> None:
         """Begin all episodes anew; ids and pending rewards stay."""
         self._require_open()
+        self._has_begun = False  # until all is done: after an error, whatever is half done
         self.step_count = 0
         self._next_clock = self.max_steps
         for report in self._reports.values():
             report.ended.clear()
         self._begin(ALL)
-        self._has_begun = True
         self._report()
+        self._has_begun = True
 
     def step(self) -> None:
         """Go on until some agent asks or ended."""
@@ -293,12 +299,14 @@ class World(BaseEnv):
         if not self._has_begun:
             self.reset()
             return
+        self._has_begun = False
         for name, report in self._reports.items():
             if len(report.decisions):
                 self.command(report.asking, self._actions.take(name, len(report.decisions)))
         self._advance()
         while not self._report():
             self._advance()
+        self._has_begun = True
 
     def get_steps(self, behavior_name: BehaviorName) -> tuple[DecisionSteps, TerminalSteps]:
         """Return who asks and who ended; nobody before the first reset."""
@@ -312,7 +320,6 @@ class World(BaseEnv):
     def set_actions(self, behavior_name: BehaviorName, action: ActionTuple) -> None:
         """Set one row per agent that asks."""
         self._actions.set(behavior_name, action, self._decisions_of(behavior_name))
-        self._check_values(behavior_name, action)
 
     def set_action_for_agent(
         self, behavior_name: BehaviorName, agent_id: AgentId, action: ActionTuple
@@ -320,7 +327,6 @@ class World(BaseEnv):
         """Set the row of one agent that asks."""
         decisions = self._decisions_of(behavior_name)
         self._actions.set_for_agent(behavior_name, agent_id, action, decisions)
-        self._check_values(behavior_name, action)
 
     def close(self) -> None:
         """Refuse to go on."""
@@ -356,7 +362,7 @@ class World(BaseEnv):
         self, agents: Agents
     ) -> Iterable[tuple["_Report", Agents, list[NDArray[Any]]]]:
         """Observe what agents see; part them by their behaviors, but for those of no agent."""
-        obs: list[NDArray[Any]] = list(self.observe(agents))
+        obs = self.observe(agents)
         reports = list(self._reports.values())
         if len(reports) == 1:
             return [(reports[0], agents, obs)]

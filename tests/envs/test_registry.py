@@ -23,6 +23,8 @@ from mlagents_envs.registry import (
 )
 from mlagents_envs.registry.base_registry_entry import BaseRegistryEntry
 from mlagents_envs.registry.unity_env_registry import UnityEnvRegistry
+from mlagents_envs.side_channel.stats_side_channel import StatsSideChannel
+from mlagents_sim.catalog import CATALOG
 from mlagents_sim.examples.ball_3d import Ball3D
 
 
@@ -298,6 +300,14 @@ def test_a_build_on_this_machine_is_made_by_name(tmp_path):
         env.reset()
         other.reset()
         assert list(env.behavior_specs) == list(other.behavior_specs) == ["Basic?team=0"]
+
+
+def test_a_world_has_no_side_channels():
+    CATALOG["Basic"].make(side_channels=[]).close()
+    with pytest.raises(
+        UnityEnvironmentException, match="Basic runs in this process and has no side"
+    ):
+        CATALOG["Basic"].make(side_channels=[StatsSideChannel()])
 
 
 def test_a_build_takes_a_free_port_unless_it_is_told(tmp_path, monkeypatch):

@@ -253,6 +253,13 @@ def test_a_larger_ball_lies_higher():
     np.testing.assert_allclose(env.ball[POSITION, Y], 3.5, atol=0.02)
 
 
+@pytest.mark.parametrize(("scale", "radius"), [(0.0, 0.1), (-3.0, 0.1), (100.0, 2.5)])
+def test_balls_have_a_size_that_can_be(scale: float, radius: float):
+    env = Ball3D(parameters={"scale": scale})
+    env.reset()
+    np.testing.assert_allclose(env._radius, radius)
+
+
 def test_balls_of_random_size_lie_a_radius_above_their_cubes():
     env = Ball3D()
     env.set_multirangeuniform_sampler_parameters("scale", [(0.2, 0.4), (2.0, 5.0)], 2)

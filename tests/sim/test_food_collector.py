@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from mlagents_envs.base_env import ActionTuple, DecisionSteps
+from mlagents_envs.exception import UnityEnvironmentException
 from mlagents_envs.testing import check_env
+from mlagents_sim import top_view
 from mlagents_sim.examples.food_collector import (
     AGENT_TAG,
     BAD_TAG,
@@ -253,10 +255,36 @@ def test_starts_are_spread_and_food_outlives_episodes():
     assert (env.food != food).all()
 
 
-def test_agents_have_the_size_of_the_parameter():
-    env = GridFoodCollector(parameters={"agent_scale": 3.0})
+@pytest.mark.parametrize(("scale", "half"), [(3.0, 1.5), (0.0, 0.25), (-1.0, 0.25), (1e4, 2.5)])
+def test_agents_have_the_size_of_the_parameter_where_that_can_be(scale: float, half: float):
+    env = GridFoodCollector(parameters={"agent_scale": scale})
     env.reset()
-    assert (env.bodies.half == 1.5).all()
+    assert (env.bodies.half == half).all()
+
+
+def test_a_closed_world_keeps_its_food():
+    env = GridFoodCollector()
+    env.reset()
+    food = env.food.copy()
+    env.close()
+    with pytest.raises(UnityEnvironmentException, match="closed"):
+        env.reset()
+    np.testing.assert_array_equal(env.food, food)
+
+
+def test_agents_are_drawn_as_large_as_they_are():
+    env = started()
+    env.bodies.half[:, 0] = [2.0, 4.0, 4.0, 4.0]
+    picture = env.render()
+    assert picture.shape[0] == picture.shape[1]  # two areas above two
+    middle, quarter = picture.shape[0] // 2, picture.shape[0] // 4
+    around = slice(quarter - 40, quarter + 40)  # the corners' agents are farther out
+    of_agents = (picture == top_view.AGENT) | (picture == top_view.FACE)
+    small, large = (
+        of_agents[around, left : left + middle].all(axis=-1)[:, around].sum()
+        for left in (0, middle)
+    )
+    assert 3.5 < large / small < 4.5
 
 
 def to_the_nearest(env: GridFoodCollector) -> Policy:

@@ -140,7 +140,9 @@ def test_places_and_requests_are_drawn_evenly():
     assert 0.45 < env.requested.mean() < 0.55
 
 
-@pytest.mark.parametrize("parameters", [{"gridSize": 33}, {"numExGoals": -1}, {"gridSize": 0.5}])
+@pytest.mark.parametrize(
+    "parameters", [{"gridSize": 33}, {"gridSize": 1e30}, {"numExGoals": -1}, {"gridSize": 0.5}]
+)
 def test_grids_that_cannot_be_are_refused(parameters: dict[str, float]):
     with pytest.raises(UnityEnvironmentException, match="expected a size from 1 to 32"):
         GridWorld(parameters=parameters).reset()
@@ -158,6 +160,16 @@ def test_a_parameter_counts_from_the_next_episode_of_each_agent():
     assert sorted(env.kind[0].tolist()) == [PLUS, CROSS, CROSS]
     go(env)  # grids of two sizes can be drawn at the same time
     assert len(env.get_steps(NAME)[0]) == 9
+
+
+def test_what_is_drawn_is_prepared_once_for_every_size():
+    env = GridWorld(num_areas=40)
+    env.set_uniform_sampler_parameters("gridSize", 3.0, 33.0, 1)
+    env.reset()
+    assert set(env.size.tolist()) == set(range(3, 33))
+    before = stamps_of.cache_info().misses
+    env.observe(slice(None))
+    assert stamps_of.cache_info().misses == before
 
 
 def test_grids_may_be_of_sizes_drawn_each_for_itself():

@@ -226,6 +226,22 @@ def test_two_that_overlap_soon_do_not(seed):
         assert separation(*corners) > -1e-3
 
 
+def test_half_edges_may_be_whole_numbers():
+    bodies = Bodies(1, [Body((1, 2), mass=1.0)], **NO_WALLS)
+    bodies.move()
+    np.testing.assert_array_equal(bodies.reach[:, 0, 0], [1.0, 2.0])
+
+
+def test_of_a_pair_one_has_to_move():
+    with pytest.raises(ValueError, match=r"neither does of \[\[1, 2\]\]"):
+        Bodies(
+            3,
+            [Body((1, 1), mass=1.0), Body((1, 1)), Body((1, 1))],
+            pairs=[(0, 1), (1, 2)],
+            **NO_WALLS,
+        )
+
+
 def corners_of(bodies: Bodies, body: int, area: int) -> list[tuple[float, float]]:
     """Return the corners of a box, one after the other around it."""
     x, z = bodies.position[:, body, area].tolist()

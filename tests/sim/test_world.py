@@ -290,6 +290,37 @@ def test_actions_that_are_no_number_or_no_choice_are_refused():
         env.set_action_for_agent(NAME, 0, ActionTuple(np.zeros((1, 1)), np.array([[-1]])))
 
 
+def test_a_refused_action_leaves_what_was_set_before():
+    env = Walkers()
+    env.reset()
+    env.set_actions(NAME, ActionTuple([[0.25], [0.5]], np.zeros((2, 1))))
+    with pytest.raises(UnityActionException, match="NaN"):
+        env.set_actions(NAME, ActionTuple(np.full((2, 1), np.nan), np.zeros((2, 1))))
+    with pytest.raises(UnityActionException, match="NaN"):
+        env.set_action_for_agent(NAME, 0, ActionTuple([[np.nan]], np.zeros((1, 1))))
+    env.step()
+    np.testing.assert_array_equal(env.get_steps(NAME)[0].obs[0][:, 1], [0.25, 0.5])
+
+
+def test_a_world_whose_step_failed_begins_anew(monkeypatch: pytest.MonkeyPatch):
+    env = Walkers()
+    env.reset()
+    with monkeypatch.context() as patch:
+        patch.setattr(env, "begin", lambda agents: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            for _ in range(env.max_steps):
+                env.step()
+    env.step()
+    decisions, terminals = env.get_steps(NAME)
+    assert (len(decisions), len(terminals), env.step_count) == (2, 0, 0)
+    clocks = []
+    while env.step_count < 2 * env.max_steps:
+        env.step()
+        if len(env.get_steps(NAME)[1]):
+            clocks.append(env.step_count)
+    assert clocks == [8, 16]
+
+
 @pytest.mark.parametrize(
     ("options", "text"),
     [

@@ -14,12 +14,16 @@ from mlagents_envs.base_env import (
     FloatArray,
     ObservationSpec,
 )
-from mlagents_sim.planar import number
+from mlagents_sim.planar import (
+    CONTACT_OFFSET_M,
+    CORRECTION,
+    FRICTION,
+    MAX_PUSH_OUT_M_S,
+    STEP_S,
+    Array,
+    number,
+)
 from mlagents_sim.world import Agents, World
-
-Array = NDArray[np.float64]
-
-STEP_S = 0.02
 
 # The task.
 TURN_RAD = math.radians(2.0)
@@ -32,19 +36,14 @@ START_HEIGHT_M = 4.0
 FALLEN_ASIDE_M = 3.0
 FALLEN_BELOW_M = 2.0
 
-# The bodies. All from ANGULAR_DRAG on are Unity's defaults.
+# The bodies.
 HALF_EDGE_M = 2.5
 RADIUS_M = 0.5
+SCALES = 0.2, 5.0
+"""Least and most that a ball's size is multiplied by."""
 ANGULAR_DRAG = 0.05
 """Not the 0.01 that is written elsewhere, with which recorded balls are missed by 13 mm, not 1."""
 MAX_SPIN_RAD_S = 7.0
-FRICTION = 0.6
-CONTACT_OFFSET_M = 0.02
-"""Gap between two surfaces at which they begin to touch."""
-CORRECTION = 0.8
-"""Part of a gap or of an overlap that one step closes."""
-MAX_PUSH_OUT_M_S = 10.0
-"""Fastest way out of an overlap."""
 
 NOBODY = np.zeros(0, np.intp)
 
@@ -81,8 +80,8 @@ class Ball3D(World):
     Reward: 0.1 per decision while the ball is on the cube; -1 when it has fallen.
     Ends: when the ball is more than 3 m aside in x or z or more than 2 m below the cube's centre.
     Interrupts: after 5000 steps, that is 1000 decisions.
-    Parameters, each ball's own from one start to the next: `scale` 1 (0.2 to 5) of its size,
-        `gravity` 9.81 m/s2 (4 to 105); `mass` 1 kg (0.1 to 20), which changes no motion.
+    Parameters, each ball's own from one start to the next: `scale` 1 of its size, at least 0.2 and
+        at most 5; `gravity` 9.81 m/s2 (4 to 105); `mass` 1 kg (0.1 to 20), which changes no motion.
     A good policy reaches 100, all there is.
 
     Source: example environments, section 2, task 2. Bodies move as in Unity's physics engine,
@@ -148,7 +147,8 @@ class Ball3D(World):
 
     def size_balls(self, agents: Agents) -> None:
         """Make the balls of these agents as large as `scale` says."""
-        radius = RADIUS * self.parameters.draw("scale", len(self.agent_id[agents]))
+        scale = self.parameters.draw("scale", len(self.agent_id[agents]))
+        radius = RADIUS * np.clip(scale, *SCALES)
         self._radius[agents] = radius
         self._inertia[agents] = SOLID * (radius * radius)
         self._reach[agents] = EDGE + radius

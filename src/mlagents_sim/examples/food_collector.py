@@ -49,6 +49,8 @@ RAY_RADIUS_M = 0.5
 WALLS_M, WALL_THICKNESS_M = 50.0, 1.0
 START_M = 45.0
 AGENT_HALF_M = 0.5
+AGENT_SCALES = 0.5, 5.0
+"""Least and most that an agent's size is multiplied by."""
 AGENT_DRAG = 0.5
 BRAKING_M_S2 = float(floor_braking(9.81, AGENT_DRAG))
 FOOD_RADIUS_M = 0.75
@@ -134,6 +136,7 @@ class FoodCollector(World):
 
     def reset(self) -> None:
         """Begin all episodes anew, with new food."""
+        self._require_open()
         self.food = self.rng.uniform(-START_M, START_M, self.food.shape)
         self.falling[:] = 0
         super().reset()
@@ -147,7 +150,7 @@ class FoodCollector(World):
         bodies.velocity[:, member, area] = 0.0
         yaw = np.radians(self.rng.integers(0, 360, n))
         bodies.heading[:, member, area] = np.sin(yaw), np.cos(yaw)
-        half = AGENT_HALF_M * self.parameters.draw("agent_scale", n)
+        half = AGENT_HALF_M * np.clip(self.parameters.draw("agent_scale", n), *AGENT_SCALES)
         bodies.half[:, member, area] = half
         self._touch_m[member, area] = TOUCH_M + radius_at_edge(
             FOOD_RADIUS_M, FOOD_RADIUS_M - 2.0 * half
@@ -284,7 +287,7 @@ class FoodCollector(World):
             view.disc(shown[:, food], FOOD_RADIUS_M, top_view.GREEN if GOOD[food] else top_view.RED)
         for agent in range(self.n_members):
             position, heading = bodies.position[:, agent], bodies.heading[:, agent]
-            half = bodies.half[0, agent].max()
+            half = bodies.half[X, agent]
             length = np.where(self.is_shooting[agent], self._laser_m[agent], 0.0) / 2.0
             width = np.full_like(length, 0.2)
             view.box(position + heading * length, [width, length], top_view.BLOCK, heading)
@@ -306,8 +309,8 @@ class GridFoodCollector(FoodCollector):
     Reward: +1 for good food touched, -1 for bad.
     Ends: never.
     Interrupts: after 5000 steps, that is 1000 decisions. The food stays as it is.
-    Parameters: `agent_scale` 1 (0.5 to 5), size of the agents; `laser_length` 1 (0.2 to 7), by
-        which the laser is drawn longer, but reaches no farther.
+    Parameters: `agent_scale` 1, size of the agents, at least 0.5 and at most 5; `laser_length` 1
+        (0.2 to 7), by which the laser is drawn longer, but reaches no farther.
     Start: anywhere but near the walls, looking anywhere, to a whole degree.
     A good policy reaches 10 and more.
 
@@ -387,7 +390,7 @@ class RayFoodCollector(FoodCollector):
         2. 4 numbers: velocity to the right and ahead in m/s; 1 if frozen, 1 if shooting, else 0.
     Actions: four branches: nothing, forward, back; nothing, right, left, which takes the place of
         forward and back; nothing, turn left, turn right; nothing, shoot.
-    All else is as there.
+    All else is as in `GridFoodCollector`.
 
     Source: example environments, section 2, task 10. Unity's scenes have it no more.
     """

@@ -116,12 +116,13 @@ class GridWorld(World):
     def begin(self, agents: Agents) -> None:
         """Put goals and agents into cells of their own; say which kind of goal to look for."""
         n = len(self.agent_id[agents])
-        size, n_plus, n_cross = (
-            self.parameters.draw(name, n).astype(np.intp)
+        drawn_sizes = [
+            np.trunc(self.parameters.draw(name, n))
             for name in ("gridSize", "numPlusGoals", "numExGoals")
-        )
+        ]
+        self._check(*drawn_sizes)
+        size, n_plus, n_cross = (sizes.astype(np.intp) for sizes in drawn_sizes)
         n_goals = n_plus + n_cross
-        self._check(size, n_plus, n_cross)
         # The cells of each grid in random order: the first is for the agent, the next for goals.
         cell = np.arange(size.max() ** 2)
         drawn = np.where(cell < size[:, None] ** 2, self.rng.random((n, len(cell))), np.inf)
@@ -139,7 +140,7 @@ class GridWorld(World):
         self.requested[agents] = self.rng.integers(0, 2, n)
 
     @staticmethod
-    def _check(size: NDArray[np.intp], n_plus: NDArray[np.intp], n_cross: NDArray[np.intp]) -> None:
+    def _check(size: Array, n_plus: Array, n_cross: Array) -> None:
         """Raise unless there is a cell for everything on each grid."""
         is_bad = (
             (size < 1)
@@ -150,9 +151,10 @@ class GridWorld(World):
         if is_bad.any():
             bad = is_bad.argmax()
             raise UnityEnvironmentException(
-                f"GridWorld cannot begin with gridSize {size[bad]}, numPlusGoals {n_plus[bad]} and "
-                f"numExGoals {n_cross[bad]}: expected a size from 1 to {MAX_GRID_SIZE}, and a cell "
-                "for every goal and the agent. Change these environment parameters."
+                f"GridWorld cannot begin with gridSize {size[bad]:g}, numPlusGoals "
+                f"{n_plus[bad]:g} and numExGoals {n_cross[bad]:g}: expected a size from 1 to "
+                f"{MAX_GRID_SIZE}, and a cell for every goal and the agent. Change these "
+                "environment parameters."
             )
 
     def _make_room(self, n_goals: int) -> None:
@@ -250,7 +252,7 @@ def _paint(
         pictures[which[:, None], channel, pixels] = value
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=MAX_GRID_SIZE)
 def stamps_of(size: int) -> Stamps:
     """Prepare what is drawn on grids of `size` cells by `size`."""
     half = size / 2

@@ -83,7 +83,7 @@ class VisualFoodCollector(FoodCollector):
            the agent's centre and sees 60 degrees. Good food is green and bad food red, agents are
            blue and frozen ones nearly white. Lasers are not seen.
         2. 1 number: 1 if frozen, else 0.
-    All else is as there.
+    All else is as in `GridFoodCollector`.
 
     Source: example environments, section 2, task 10. Where the camera is, the colours and the
     height of the walls, 4 m, are not published, and ours.

@@ -530,7 +530,7 @@ class WallJump(_OverWalls):
     three have a high wall, of behavior `BigWallJump`. An agent ends under the behavior it had, and
     asks next under that of its new episode.
 
-    All else is as there; the parameters are those of both.
+    All else is as in these two; the parameters are those of both.
 
     Source: example environments, section 2, task 6.
     """
