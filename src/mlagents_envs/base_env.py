@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from mlagents_envs.exception import UnityActionException
 
@@ -72,6 +72,15 @@ class ObservationSpec(NamedTuple):
     def vector(size: int, name: str) -> "ObservationSpec":
         """Describe a plain vector of `size` numbers."""
         return ObservationSpec((size,), (DimensionProperty.NONE,), ObservationType.DEFAULT, name)
+
+    @staticmethod
+    def image(
+        shape: tuple[int, int, int], name: str, dtype: DTypeLike = np.uint8
+    ) -> "ObservationSpec":
+        """Describe an image, or a grid of planes, of (channels, height, width)."""
+        alike = DimensionProperty.TRANSLATIONAL_EQUIVARIANCE
+        axes = (DimensionProperty.NONE, alike, alike)
+        return ObservationSpec(shape, axes, ObservationType.DEFAULT, name, np.dtype(dtype))
 
 
 class ActionTuple:

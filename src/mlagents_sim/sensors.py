@@ -10,10 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from mlagents_envs.base_env import (
-    DimensionProperty,
     FloatArray,
     ObservationSpec,
-    ObservationType,
 )
 from mlagents_sim.planar import Array, Indices, Mask, X, Z
 
@@ -109,13 +107,7 @@ class GridSensor:
 
     def spec(self, name: str) -> ObservationSpec:
         """Describe the observation."""
-        neighbours = DimensionProperty.TRANSLATIONAL_EQUIVARIANCE
-        return ObservationSpec(
-            self._shape,
-            (DimensionProperty.NONE, neighbours, neighbours),
-            ObservationType.DEFAULT,
-            name,
-        )
+        return ObservationSpec.image(self._shape, name, np.float32)
 
     def discs(
         self, agent: Indices, place: Array, radius: Array, tag: Indices, distance: Array

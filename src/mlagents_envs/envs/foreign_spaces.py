@@ -28,10 +28,8 @@ from mlagents_envs.base_env import (
     ActionSpec,
     ActionTuple,
     BoolArray,
-    DimensionProperty,
     FloatArray,
     ObservationSpec,
-    ObservationType,
 )
 from mlagents_envs.envs.spaces import Space, UnityGymException
 
@@ -199,21 +197,16 @@ def _observed_parts(space: Space, path: Path = ()) -> Iterator[_Observed]:
 
 
 def _observed_image(space: spaces.Box, path: Path, name: str) -> _Observed:
-    is_channels_last = space.shape[2] <= space.shape[0]
+    first, second, third = space.shape
+    is_channels_last = third <= first
     dtype = np.dtype(np.uint8 if space.dtype == np.uint8 else np.float32)
-    shape = (space.shape[2], *space.shape[:2]) if is_channels_last else space.shape
+    shape = (third, first, second) if is_channels_last else (first, second, third)
 
     def convert(batch: NDArray[Any]) -> NDArray[Any]:
         images = np.moveaxis(batch, -1, 1) if is_channels_last else batch
         return np.ascontiguousarray(images, dtype)
 
-    axes = (
-        DimensionProperty.NONE,
-        DimensionProperty.TRANSLATIONAL_EQUIVARIANCE,
-        DimensionProperty.TRANSLATIONAL_EQUIVARIANCE,
-    )
-    spec = ObservationSpec(shape, axes, ObservationType.DEFAULT, name, dtype)
-    return _Observed(path, spec, convert)
+    return _Observed(path, ObservationSpec.image(shape, name, dtype), convert)
 
 
 def _flat(batch: NDArray[Any]) -> FloatArray:

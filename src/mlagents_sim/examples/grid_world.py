@@ -13,7 +13,6 @@ from mlagents_envs.base_env import (
     ActionTuple,
     BehaviorSpec,
     BoolArray,
-    DimensionProperty,
     ObservationSpec,
     ObservationType,
 )
@@ -74,17 +73,7 @@ class GridWorld(World):
     behavior_name = "GridWorld?team=0"
     behavior_spec = BehaviorSpec(
         [
-            ObservationSpec(
-                (3, HEIGHT, WIDTH),
-                (
-                    DimensionProperty.NONE,
-                    DimensionProperty.TRANSLATIONAL_EQUIVARIANCE,
-                    DimensionProperty.TRANSLATIONAL_EQUIVARIANCE,
-                ),
-                ObservationType.DEFAULT,
-                "CameraSensor",
-                np.dtype(np.uint8),
-            ),
+            ObservationSpec.image((3, HEIGHT, WIDTH), "CameraSensor"),
             ObservationSpec.vector(2, "VectorSensor_size2_GoalSignal")._replace(
                 observation_type=ObservationType.GOAL_SIGNAL
             ),

@@ -12,9 +12,7 @@ from mlagents_envs.base_env import (
     ActionTuple,
     BehaviorSpec,
     BoolArray,
-    DimensionProperty,
     ObservationSpec,
-    ObservationType,
 )
 from mlagents_sim.world import ALL, Agents, World
 
@@ -46,16 +44,7 @@ def _cells_of_moves() -> NDArray[np.intp]:
 
 
 CELLS = _cells_of_moves()
-
-
-def _sensor(name: str, *shape: int) -> ObservationSpec:
-    """Describe a vector of numbers, or planes of 8 bit."""
-    name = f"Match3 Sensor ({name})"
-    if len(shape) == 1:
-        return ObservationSpec.vector(*shape, name)
-    alike = DimensionProperty.TRANSLATIONAL_EQUIVARIANCE
-    properties = (DimensionProperty.NONE, alike, alike)
-    return ObservationSpec(shape, properties, ObservationType.DEFAULT, name, np.dtype(np.uint8))
+CELLS_SENSOR, SPECIAL_SENSOR = "Match3 Sensor (cells)", "Match3 Sensor (special)"
 
 
 class Match3VectorObs(World):
@@ -89,8 +78,8 @@ class Match3VectorObs(World):
     behavior_name = "Match3VectorObs?team=0"
     behavior_spec = BehaviorSpec(
         [
-            _sensor("cells", ROWS * COLUMNS * COLOURS),
-            _sensor("special", ROWS * COLUMNS * SPECIALS),
+            ObservationSpec.vector(ROWS * COLUMNS * COLOURS, CELLS_SENSOR),
+            ObservationSpec.vector(ROWS * COLUMNS * SPECIALS, SPECIAL_SENSOR),
         ],
         ActionSpec.create_discrete((N_MOVES,)),
     )
@@ -232,8 +221,8 @@ class Match3VisualObs(Match3VectorObs):
     behavior_name = "Match3VisualObs?team=0"
     behavior_spec = BehaviorSpec(
         [
-            _sensor("cells", COLOURS, ROWS, COLUMNS),
-            _sensor("special", SPECIALS, ROWS, COLUMNS),
+            ObservationSpec.image((COLOURS, ROWS, COLUMNS), CELLS_SENSOR),
+            ObservationSpec.image((SPECIALS, ROWS, COLUMNS), SPECIAL_SENSOR),
         ],
         Match3VectorObs.behavior_spec.action_spec,
     )

@@ -10,9 +10,7 @@ from numpy.typing import NDArray
 from mlagents_envs.base_env import (
     ActionSpec,
     BehaviorSpec,
-    DimensionProperty,
     ObservationSpec,
-    ObservationType,
 )
 from mlagents_sim.examples.ball_3d import HALF_EDGE_M, LIGHT, POSITION, Ball3D, rotation_matrix
 from mlagents_sim.frame_stack import FrameStack, stacked
@@ -21,17 +19,7 @@ from mlagents_sim.world import Agents
 
 FRAMES = 4
 SIZE = 84
-PICTURE = ObservationSpec(
-    (3, SIZE, SIZE),
-    (
-        DimensionProperty.NONE,
-        DimensionProperty.TRANSLATIONAL_EQUIVARIANCE,
-        DimensionProperty.TRANSLATIONAL_EQUIVARIANCE,
-    ),
-    ObservationType.DEFAULT,
-    "CameraSensor",
-    np.dtype(np.uint8),
-)
+PICTURE = ObservationSpec.image((3, SIZE, SIZE), "CameraSensor")
 
 EYE_M = np.array([[0.0], [7.0], [-8.0]])
 _SINE, _COSINE = math.sin(math.radians(30.0)), math.cos(math.radians(30.0))

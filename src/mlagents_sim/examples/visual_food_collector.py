@@ -8,9 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from mlagents_envs.base_env import (
     BehaviorSpec,
-    DimensionProperty,
     ObservationSpec,
-    ObservationType,
 )
 from mlagents_sim.examples.food_collector import (
     ACTIONS,
@@ -25,17 +23,7 @@ from mlagents_sim.world import Agents
 
 SIZE = 84
 HALF_VIEW_RAD = math.radians(30.0)
-PICTURE = ObservationSpec(
-    (3, SIZE, SIZE),
-    (
-        DimensionProperty.NONE,
-        DimensionProperty.TRANSLATIONAL_EQUIVARIANCE,
-        DimensionProperty.TRANSLATIONAL_EQUIVARIANCE,
-    ),
-    ObservationType.DEFAULT,
-    "CameraSensor",
-    np.dtype(np.uint8),
-)
+PICTURE = ObservationSpec.image((3, SIZE, SIZE), "CameraSensor")
 CAMERA = Camera.perspective(
     np.zeros((3, 1)),
     np.eye(3)[:, :, None],
