@@ -3,6 +3,9 @@
 VENV ?= .venv
 WORLD ?= 3DBall
 RUN ?= first-$(WORLD)
+# The file of that name, or the first that has a behavior of that name.
+CONFIG ?= $(firstword $(wildcard config/ppo/$(WORLD).yaml) \
+    $(shell grep -ls '^  $(WORLD):' config/ppo/*.yaml) config/ppo/$(WORLD).yaml)
 export VENV
 
 # A run nobody named starts afresh every time; a run named by RUN=... is never overwritten.
@@ -15,7 +18,7 @@ help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
 train: $(VENV)/.installed-train ## Train 3DBall (WORLD=Basic: another world; RUN=mine: under that name)
-	@$(VENV)/bin/mlagents-learn config/ppo/$(WORLD).yaml --env $(WORLD) --run-id $(RUN) $(FORCE)
+	@$(VENV)/bin/mlagents-learn $(CONFIG) --env $(WORLD) --run-id $(RUN) $(FORCE)
 
 tensorboard: $(VENV)/.installed-train ## Show the curves of all runs in results/
 	@$(VENV)/bin/tensorboard --logdir results

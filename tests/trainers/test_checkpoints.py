@@ -408,3 +408,20 @@ def test_a_missing_beginning_is_named(tmp_path: Path) -> None:
         UnityTrainerException, match=r"old.3DBall.checkpoint\.pt.*--initialize-from"
     ):
         initial_checkpoint("old", None, results_dir=tmp_path, behavior="3DBall")
+
+
+def test_two_runs_are_not_in_one_folder(tmp_path: Path):
+    folder = RunFolder(tmp_path / "run")
+    with folder.opened(resume=False, force=False, inference=False):
+        for options in ({"force": True}, {"resume": True}, {}):
+            asked = {"resume": False, "force": False, "inference": False} | options
+            with (
+                pytest.raises(UnityTrainerException, match="another run goes on in"),
+                RunFolder(folder.path).opened(**asked),
+            ):
+                pass
+        assert [path.name for path in tmp_path.iterdir()] == ["run"]  # nothing was moved aside
+        with folder.opened(resume=False, force=False, inference=True):
+            pass
+    with folder.opened(resume=True, force=False, inference=False):
+        pass

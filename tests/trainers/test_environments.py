@@ -40,6 +40,8 @@ class Noted:
         last: The player that is not started any more.
     """
 
+    BASE_ENVIRONMENT_PORT, DEFAULT_EDITOR_PORT = 5005, 5004
+
     def __init__(self, last: int = 0) -> None:
         self.last = last
         self.fetched = 0
@@ -133,9 +135,13 @@ def test_the_log_of_an_earlier_player_is_kept(
     assert kept == {"Player-0.1.log": "one", "Player-0.2.log": "two", "Player-0.3.log": "three"}
 
 
-def test_the_editor_has_a_port_and_a_log_of_its_own(player: Noted, tmp_path: Path) -> None:
+def test_the_editor_has_a_port_and_a_log_of_its_own(
+    player: Noted, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     start(tmp_path, "--base-port", "6000")
 
+    assert "base_port 6000 is not used" in caplog.text
+    assert "The Editor is awaited on port 5004" in caplog.text
     assert player.positional == ()
     assert player.named["base_port"] is None
     assert player.named["log_folder"] is None

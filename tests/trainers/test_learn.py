@@ -20,6 +20,7 @@ from mlagents.trainers.algorithms.ppo import PPO
 from mlagents.trainers.cli_args import parse_command_line
 from mlagents.trainers.learn import main, run_training
 from mlagents.trainers.settings.load import load_run_options
+from mlagents.trainers.training.checkpoints import RunFolder
 
 CONFIGURATION = """
 behaviors:
@@ -149,6 +150,26 @@ def test_resume_goes_on_at_the_step_and_curve_where_it_stopped() -> None:
     assert checkpoint()["global_step"] > stopped["global_step"]
     count = "body.observations.encoders.0.normalizer.count"
     assert checkpoint()["Policy"][count] > stopped["Policy"][count] > 2500
+
+
+def test_a_run_is_resumed_with_its_own_behaviors_only(capsys: pytest.CaptureFixture[str]) -> None:
+    learn()
+    before = Path("results/first/configuration.yaml").read_text()
+    Path("walk.yaml").write_text("behaviors: {Basic: {trainer_type: ppo, max_steps: 1000}}")
+
+    assert main(["walk.yaml", "--env", "Basic", "--run-id", "first", "--resume"]) == 1
+
+    text = " ".join(capsys.readouterr().out.split())
+    assert "first is a run of Guess, and the environment has Basic. Resume it in its own" in text
+    assert Path("results/first/configuration.yaml").read_text() == before
+    assert not Path("results/first/Basic").exists()
+
+
+def test_a_run_that_goes_on_is_left_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    with RunFolder(Path("results/first")).opened(resume=False, force=False, inference=False):
+        assert learn("--force") == 1
+    assert "another run goes on in results/first" in " ".join(capsys.readouterr().out.split())
+    assert learn() == 0
 
 
 def test_resuming_a_finished_run_says_so_and_changes_no_checkpoint(

@@ -212,6 +212,15 @@ def test_a_network_that_diverged_is_refused(spec: BehaviorSpec, value: float) ->
         policy.act(observations(spec, 3, rng), action_mask(spec, 3, rng))
 
 
+def test_an_observation_that_is_no_number_is_blamed_rather_than_learning() -> None:
+    policy = make_policy(make_actor(HYBRID), HYBRID)
+    rng = np.random.default_rng(0)
+    obs = observations(HYBRID, 3, rng)
+    obs[-1][2].flat[0] = np.nan
+    with pytest.raises(UnityTrainerException, match=f"observation {len(obs) - 1}, .* in row 2 of"):
+        policy.act(obs, action_mask(HYBRID, 3, rng))
+
+
 def test_a_diverged_discrete_head_of_a_hybrid_policy_is_refused() -> None:
     actor = make_actor(HYBRID)
     with torch.no_grad():

@@ -126,6 +126,8 @@ class Controller:
         self._manager.set_parameters(self._curriculum.parameters)
         with self._interrupt.waiting():
             self._manager.reset()
+        if self._resume and not self._inference:
+            self._require_own_behavior()
         for behavior in self._manager.behavior_specs:
             self._trainer_of(behavior)
         if not self._inference:
@@ -218,6 +220,17 @@ class Controller:
             with self._interrupt.waiting():
                 self._manager.reset()
         return needs_reset
+
+    def _require_own_behavior(self) -> None:
+        """Raise if the run has learned, but none of the behaviors that there are."""
+        learned = self._store.behaviors
+        names = {BehaviorId.parse(behavior).name for behavior in self._manager.behavior_specs}
+        if learned and names and learned.isdisjoint(names):
+            raise UnityTrainerException(
+                f"{self._folder.path} is a run of {', '.join(sorted(learned))}, and the "
+                f"environment has {', '.join(sorted(names))}. Resume it in its own environment, or "
+                "choose another --run-id."
+            )
 
     def _trainer_of(self, behavior: BehaviorName) -> Trainer:
         trainer = self._trainer_of_id.get(behavior)

@@ -132,35 +132,34 @@ def _run(
     settings = options.checkpoint_settings
     folder = RunFolder(Path(settings.results_dir) / settings.run_id)
     make_manager = env_manager_maker(options, log_folder=folder.logs)
-    folder.prepare(resume=settings.resume, force=settings.force, inference=settings.inference)
-    writers: list[StatsWriter] = [ConsoleWriter(), GaugeWriter()]
-    if not settings.inference:
-        writers.append(TensorBoardWriter(folder.path, resume=settings.resume))
-        writers.append(CurveWriter(folder, resume=settings.resume))
-    writers += plugins.stats_writers(options)
-
     started = time.perf_counter()
-    try:
-        with hierarchical_timer("run_training"):
-            with interrupt.waiting():
-                manager = make_manager()
-            try:
-                Controller(
-                    options,
-                    manager,
-                    folder,
-                    writers=writers,
-                    device=device,
-                    interrupt=interrupt,
-                    trainer_types={**TRAINER_TYPES, **trainer_types},
-                ).run()
-            finally:
-                manager.close()
-    finally:
-        for writer in writers:
-            writer.close()
+    with folder.opened(resume=settings.resume, force=settings.force, inference=settings.inference):
+        writers: list[StatsWriter] = [ConsoleWriter(), GaugeWriter()]
         if not settings.inference:
-            was_written("the timers", lambda: folder.write_timers(get_timer_tree()))
+            writers.append(TensorBoardWriter(folder.path, resume=settings.resume))
+            writers.append(CurveWriter(folder, resume=settings.resume))
+        writers += plugins.stats_writers(options)
+        try:
+            with hierarchical_timer("run_training"):
+                with interrupt.waiting():
+                    manager = make_manager()
+                try:
+                    Controller(
+                        options,
+                        manager,
+                        folder,
+                        writers=writers,
+                        device=device,
+                        interrupt=interrupt,
+                        trainer_types={**TRAINER_TYPES, **trainer_types},
+                    ).run()
+                finally:
+                    manager.close()
+        finally:
+            for writer in writers:
+                writer.close()
+            if not settings.inference:
+                was_written("the timers", lambda: folder.write_timers(get_timer_tree()))
     logger.info(f"Done in {time.perf_counter() - started:.1f} s.")
 
 

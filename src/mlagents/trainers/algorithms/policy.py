@@ -80,10 +80,7 @@ class Policy:
         mean, log_std, logits, memory = self._frozen.forward(obs, memory)
         for output in (mean, log_std, logits):
             if output is not None and not math.isfinite(output.sum()):
-                raise UnityTrainerException(
-                    "the policy gives NaN or infinite numbers: learning has diverged. Lower "
-                    "learning_rate, or set normalize: true if observations are large."
-                )
+                raise UnityTrainerException(_why_not_finite(obs))
         continuous = limited = np.zeros((n_agents, 0), np.float32)
         discrete = np.zeros((n_agents, 0), np.int32)
         log_probs: list[FloatArray] = []
@@ -152,3 +149,17 @@ def _log_slope_of_tanh(x: FloatArray) -> FloatArray:
     """log(1 - tanh(x)²), exact where tanh is 1 to the last digit."""
     slope: FloatArray = 2 * (np.float32(math.log(2)) - x - np.logaddexp(np.float32(0), -2 * x))
     return slope
+
+
+def _why_not_finite(obs: Sequence[NDArray[Any]]) -> str:
+    for number, batch in enumerate(obs):
+        if not np.isfinite(batch).all():
+            row = np.flatnonzero(~np.isfinite(batch.reshape(len(batch), -1)).all(axis=1))[0]
+            return (
+                f"observation {number}, counted from 0, holds NaN or infinity for the agent in row "
+                f"{row} of those that asked. The environment has to report finite numbers."
+            )
+    return (
+        "the policy gives NaN or infinite numbers: learning has diverged. Lower learning_rate, or "
+        "set normalize: true if observations are large."
+    )

@@ -28,6 +28,7 @@ from mlagents_envs.factories import (
     is_factory_name,
 )
 from mlagents_envs.launcher import player_log_file
+from mlagents_envs.logging_util import get_logger
 from mlagents_envs.registry import default_registry
 from mlagents_envs.side_channel.engine_configuration_channel import (
     EngineConfig,
@@ -35,6 +36,8 @@ from mlagents_envs.side_channel.engine_configuration_channel import (
 )
 from mlagents_envs.side_channel.environment_parameters_channel import EnvironmentParametersChannel
 from mlagents_envs.side_channel.stats_side_channel import StatsSideChannel
+
+logger = get_logger(__name__)
 
 EnvManagerMaker = Callable[[], EnvManager]
 
@@ -150,10 +153,16 @@ def _players(
         n_here: How many players are played without it, the first ones.
     """
     environment, engine = options.env_settings, options.engine_settings
-    if log_folder is None:
-        base_port = None
+    is_given = "base_port" in environment.model_fields_set
+    if log_folder is not None:
+        base_port = environment.base_port if is_given else 0
     else:
-        base_port = environment.base_port if "base_port" in environment.model_fields_set else 0
+        base_port = None
+        if is_given and environment.base_port != UnityEnvironment.BASE_ENVIRONMENT_PORT:
+            logger.warning(
+                f"base_port {environment.base_port} is not used: it is for players that --env "
+                f"starts. The Editor is awaited on port {UnityEnvironment.DEFAULT_EDITOR_PORT}."
+            )
 
     def make(worker: int) -> UnityEnvironment:
         engine_channel = EngineConfigurationChannel()

@@ -12,6 +12,7 @@
       run_logs/
         timers.json
         training_status.json        which checkpoints there are
+        .lock                       held while the run goes on
         Player-<worker>.log
 
 Every file is written under a temporary name, flushed and renamed: whenever a run is killed, what is
@@ -24,13 +25,14 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import torch
+from filelock import FileLock, Timeout
 
 from mlagents import __version__
 from mlagents.trainers.exception import UnityTrainerException
@@ -114,6 +116,38 @@ class RunFolder:
     def logs(self) -> Path:
         """Where players and timers log."""
         return self.path / "run_logs"
+
+    @contextmanager
+    def opened(self, *, resume: bool, force: bool, inference: bool) -> Iterator[None]:
+        """Prepare the folder, and keep other runs out of it until the end.
+
+        Raises:
+            UnityTrainerException: Another run goes on in it; or as `prepare` says.
+        """
+        with self._claimed() if self.path.exists() and not inference else nullcontext():
+            self.prepare(resume=resume, force=force, inference=inference)
+        # What was moved aside took its lock along.
+        with nullcontext() if inference else self._claimed():
+            yield
+
+    @contextmanager
+    def _claimed(self) -> Iterator[None]:
+        """Hold the lock of the folder, where the disk knows locks."""
+        lock = FileLock(self.logs / ".lock", timeout=0)
+        try:
+            self.logs.mkdir(parents=True, exist_ok=True)
+            lock.acquire()
+        except Timeout:
+            raise UnityTrainerException(
+                f"another run goes on in {self.path}. Wait until it ends, or choose another "
+                "--run-id."
+            ) from None
+        except OSError as error:
+            logger.debug(f"No lock in {self.path}: {error}")
+        try:
+            yield
+        finally:
+            lock.release()
 
     def prepare(self, *, resume: bool, force: bool, inference: bool) -> None:
         """Make the folder, or find that it is there as `resume` expects.
@@ -381,6 +415,11 @@ class CheckpointStore:
             for name, section in self._status.items()
             if isinstance(section.get("lesson_num"), int)
         }
+
+    @property
+    def behaviors(self) -> set[str]:
+        """Names of the behaviors that have checkpoints."""
+        return {path.parent.name for path in self._folder.path.glob("*/*.pt")}
 
     def newest(self, behavior: str) -> Path | None:
         """Return the checkpoint that a behavior goes on from, None if it has none."""
