@@ -111,6 +111,7 @@ COST = np.array(0.0005, np.float32)
 STEP = number(STEP_S)
 AGENT_KEPT, BLOCK_KEPT = number(kept(AGENT_DRAG)), number(kept(BLOCK_DRAG))
 TINY = number(1e-30)
+NOBODY = np.zeros(0, np.intp)
 
 RAYS = RaySensor(per_side=3, max_degrees=90.0, length=20.0, n_tags=3)
 RAY_RADIUS_M = number(0.5)
@@ -272,58 +273,15 @@ class _OverWalls(World):
 
     def act(self) -> None:
         """Turn, push and jump; time costs; see who or whose block is off the platform."""
-        bodies = self.bodies
-        above = self._above()
-        self._is_cleared = above > SINK_M
-        carries = self._is_cleared & (above < FEELER_BELOW_M) & self._feet_are_over
-        on_platform, on_block, on_wall = carries
+        on_platform, on_block, on_wall = self._carries()
         is_braked = on_platform | on_wall
-        is_on_ground: BoolArray = is_braked | on_block
-        self._stood = is_on_ground
-        (begins,) = (self._wants_to_jump & (self._jump_steps <= ZERO)).nonzero()
-        if begins.size:
-            begins = begins[self._feels_ground()[begins]]
-            self._jump_steps[begins] = JUMP_STEPS
-            self._jump_to[begins] = self.height[begins] + JUMP_HEIGHT_M
-
-        # Components are taken one by one, as those of one body lie together, but the two do not.
-        x, z = bodies.heading[X, AGENT], bodies.heading[Z, AGENT]
-        part = PUSH_BY_GROUND.take(is_on_ground)
-        push_x = (x * self._forward + z * self._right) * part
-        push_z = (z * self._forward - x * self._right) * part
-        sine, cosine = self._sine, self._cosine
-        turned_x = x * cosine + z * sine
-        np.subtract(z * cosine, x * sine, out=z)
-        x[:] = turned_x
-        jumps = self._jump_steps > ZERO
-        v_x, v_z = bodies.velocity[X, AGENT], bodies.velocity[Z, AGENT]
-        if np.count_nonzero(jumps):
-            # Those who jump get nearer to the velocity that a jump aims at.
-            change_x = push_x * JUMP_SPEED_PER_M - v_x
-            change_z = push_z * JUMP_SPEED_PER_M - v_z
-            change_y = (self._jump_to - self.height) * JUMP_SPEED_PER_M - self.climb
-            size = np.sqrt(change_x * change_x + change_z * change_z + change_y * change_y)
-            part = CHANGE_BY_JUMP_M_S.take(jumps) / np.maximum(size, JUMP_CHANGE_M_S)
-            v_x += change_x * part
-            v_z += change_z * part
-            self.climb += change_y * part
-        v_x += push_x * PUSH_M_S
-        v_z += push_z * PUSH_M_S
-        self.climb -= FALL_BY_HOLD_M_S.take(jumps | is_on_ground)
-        self._jump_steps -= ONE
-        bodies.braking[AGENT].fill(0.0)
-        np.copyto(bodies.braking[AGENT], self._grip, where=is_braked)
-        is_carried = on_block & ~is_braked
-        if np.count_nonzero(is_carried):
-            self._drag_blocks(is_carried.nonzero()[0])
-
+        self._stood = is_braked | on_block
+        self._begin_jumps()
+        self._push_and_turn()
+        self._rub(on_block, is_braked)
         self.reward -= COST
-        # All bodies are looked at, as they lie together; the wall never is off.
-        is_off = np.abs(bodies.position - self._platform_at) > PLATFORM_REACH
-        if np.count_nonzero(is_off):
-            is_out: BoolArray = np.logical_or.reduce(is_off)  # (3, N)
-            is_out[AGENT] &= ~(self._centre_is_over[BLOCK] & (self.height > BLOCK_HIGH_M))
-            fallen = np.flatnonzero(is_out.any(axis=0))
+        fallen = self._fallen()
+        if fallen.size:
             self.reward[fallen] = -1.0
             self.end(fallen)
 
@@ -368,6 +326,56 @@ class _OverWalls(World):
         tops: Array = self._tops[WALL]
         return tops
 
+    def _begin_jumps(self) -> None:
+        """Let those jump who want to and feel the ground."""
+        (agents,) = (self._wants_to_jump & (self._jump_steps <= ZERO)).nonzero()
+        if agents.size:
+            agents = agents[self._feels_ground()[agents]]
+            self._jump_steps[agents] = JUMP_STEPS
+            self._jump_to[agents] = self.height[agents] + JUMP_HEIGHT_M
+
+    def _push_and_turn(self) -> None:
+        """Change velocities by pushes and jumps, and then headings."""
+        bodies = self.bodies
+        # Components are taken one by one, as those of one body lie together, but the two do not.
+        x, z = bodies.heading[X, AGENT], bodies.heading[Z, AGENT]
+        v_x, v_z = bodies.velocity[X, AGENT], bodies.velocity[Z, AGENT]
+        part = PUSH_BY_GROUND.take(self._stood)
+        push_x = (x * self._forward + z * self._right) * part
+        push_z = (z * self._forward - x * self._right) * part
+        jumps = self._jump_steps > ZERO
+        if np.count_nonzero(jumps):
+            # Those who jump get nearer to the velocity that a jump aims at.
+            change_x = push_x * JUMP_SPEED_PER_M - v_x
+            change_z = push_z * JUMP_SPEED_PER_M - v_z
+            change_y = (self._jump_to - self.height) * JUMP_SPEED_PER_M - self.climb
+            size = np.sqrt(change_x * change_x + change_z * change_z + change_y * change_y)
+            part = CHANGE_BY_JUMP_M_S.take(jumps) / np.maximum(size, JUMP_CHANGE_M_S)
+            v_x += change_x * part
+            v_z += change_z * part
+            self.climb += change_y * part
+        v_x += push_x * PUSH_M_S
+        v_z += push_z * PUSH_M_S
+        self.climb -= FALL_BY_HOLD_M_S.take(jumps | self._stood)
+        self._jump_steps -= ONE
+        turned_x = x * self._cosine + z * self._sine
+        np.subtract(z * self._cosine, x * self._sine, out=z)
+        x[:] = turned_x
+
+    def _rub(self, on_block: BoolArray, is_braked: BoolArray) -> None:
+        """Let agents rub by their weight.
+
+        Args:
+            on_block: (N,) whether they stand on the block.
+            is_braked: (N,) whether they stand on what never moves.
+        """
+        braking = self.bodies.braking[AGENT]
+        braking.fill(0.0)
+        np.copyto(braking, self._grip, where=is_braked)
+        is_carried = on_block & ~is_braked
+        if np.count_nonzero(is_carried):
+            self._drag_blocks(is_carried.nonzero()[0])
+
     def _drag_blocks(self, agents: NDArray[np.intp]) -> None:
         """Let the blocks that these agents stand on go along with them."""
         velocity = self.bodies.velocity
@@ -408,6 +416,13 @@ class _OverWalls(World):
         np.less(ground, ZERO, out=self._centre_is_over)
         np.less(farthest[GOAL], reach, out=self._is_over_goal)
 
+    def _carries(self) -> BoolArray:
+        """Return (3, N) whether agents stand on platform, block and wall, when a step begins."""
+        above = self._above()
+        self._is_cleared = above > SINK_M
+        carries: BoolArray = self._is_cleared & (above < FEELER_BELOW_M)
+        return carries & self._feet_are_over
+
     def _above(self) -> Array:
         """Return (3, N) how far the agents' feet are above platform, block and wall."""
         above: Array = self.height - HALF - self._tops
@@ -419,6 +434,16 @@ class _OverWalls(World):
         felt = (above > HIGHEST_FELT_M) & (above <= LOWEST_FELT_M) & self._centre_is_over
         is_felt: BoolArray = felt[PLATFORM] | felt[BLOCK] | felt[WALL]
         return is_felt
+
+    def _fallen(self) -> NDArray[np.intp]:
+        """Return the indices of the agents that are off the platform, or whose blocks are."""
+        # All bodies are looked at, as they lie together; the wall never is off.
+        is_off = np.abs(self.bodies.position - self._platform_at) > PLATFORM_REACH
+        if not np.count_nonzero(is_off):
+            return NOBODY
+        is_out: BoolArray = np.logical_or.reduce(is_off)  # (3, N)
+        is_out[AGENT] &= ~(self._centre_is_over[BLOCK] & (self.height > BLOCK_HIGH_M))
+        return np.flatnonzero(is_out.any(axis=0))
 
     def _in_goal(self) -> NDArray[np.intp]:
         """Return the indices of the agents that reach into the goal, after a move."""
