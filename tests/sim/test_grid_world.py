@@ -172,6 +172,15 @@ def test_what_is_drawn_is_prepared_once_for_every_size():
     assert stamps_of.cache_info().misses == before
 
 
+def test_goals_that_the_next_episode_has_not_are_nowhere():
+    env = GridWorld(parameters={"numPlusGoals": 3})  # and a cross
+    env.reset()
+    env.set_parameter("numPlusGoals", 1)
+    env.end(np.arange(4))
+    is_somewhere = (env.goal != NOWHERE).all(axis=2)
+    assert is_somewhere.sum(axis=1).tolist() == [2] * 4 + [4] * 5
+
+
 def test_grids_may_be_of_sizes_drawn_each_for_itself():
     env = GridWorld(num_areas=20)
     env.set_uniform_sampler_parameters("gridSize", 3.0, 6.0, 1)

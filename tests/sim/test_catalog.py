@@ -1,0 +1,91 @@
+"""What holds for every world of the catalog."""
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from long_play import act, step
+from mlagents_sim.catalog import CATALOG
+from mlagents_sim.examples.ball_3d import SPIN, Ball3D
+from mlagents_sim.examples.food_collector import FoodCollector
+from mlagents_sim.examples.push_block import PushBlock
+from mlagents_sim.examples.sorter import WALL, Sorter
+from mlagents_sim.examples.wall_jump import BLOCK_ON_WALL, BigWallJump, SmallWallJump, WallJump
+from mlagents_sim.frame_stack import FrameStack
+from mlagents_sim.planar import Bodies
+from mlagents_sim.world import World
+
+FOUND_ANEW = {
+    "_ways": "3DBall's way to turn, which is by nothing until the next command",
+    "bodies.reach": "half of what bodies cover, found before they move",
+    "bodies.touching": "found by moving",
+    "bodies.touching_walls": "found by moving",
+    "bodies._faces": "found by moving",
+    "_below": "Wall Jump's places of blocks, found by moving",
+    "_grounds": "of Wall Jump, found by moving",
+    "_stood": "of Wall Jump, found when the step begins",
+    "_jump_to": "Wall Jump's heights to jump to, found when a jump begins",
+}
+"""What may differ when an episode begins, as the next step finds it before it asks for it."""
+
+
+def played(name: str, steps: int) -> World:
+    """Make a world and play it at random."""
+    world = CATALOG[name].make(seed=1)
+    assert isinstance(world, World)
+    world.reset()
+    rng = np.random.default_rng(0)
+    drawn = world.behavior_spec.action_spec.random_action(steps * world.n_agents, rng)
+    for at in range(steps):
+        act(world, drawn, at)
+        step(world)
+    return world
+
+
+def hand_over(old: World, new: World) -> None:
+    """Give a world what outlives the episodes of another."""
+    new.step_count, new.agent_id[:] = old.step_count, old.agent_id
+    match new:
+        case Ball3D():
+            new.ball[SPIN] = old.ball[SPIN]
+        case PushBlock():
+            # A block is put where the agent is not, and the agent keeps its heading. Bodies brake
+            # as their speed before each step says.
+            new.bodies.position[:], new.bodies.heading[:] = old.bodies.position, old.bodies.heading
+            new.bodies.braking = old.bodies.braking
+        case Sorter():
+            # The agent keeps its heading; every step puts the wall and a tile beside it.
+            new.bodies.heading[:] = old.bodies.heading
+            new.bodies.position[:, WALL:] = old.bodies.position[:, WALL:]
+        case WallJump() | SmallWallJump() | BigWallJump():
+            # The agent keeps its heading; every step asks what it is above and stands on.
+            new.bodies.heading[:] = old.bodies.heading
+            new.bodies.is_solid[:BLOCK_ON_WALL] = old.bodies.is_solid[:BLOCK_ON_WALL]
+            new.bodies.braking[:] = old.bodies.braking
+        case FoodCollector():
+            new.food[:], new.falling[:] = old.food, old.falling
+
+
+def arrays_of(owner: object, prefix: str = "") -> dict[str, NDArray[np.generic]]:
+    """Return all arrays of a world, of its bodies and of its frames."""
+    found = {}
+    for name, value in vars(owner).items():
+        if isinstance(value, np.ndarray):
+            found[prefix + name] = value
+        elif isinstance(value, Bodies | FrameStack):
+            found |= arrays_of(value, f"{prefix}{name}.")
+    return found
+
+
+@pytest.mark.parametrize("name", CATALOG)
+def test_an_episode_begins_as_if_there_had_been_none_before(name: str):
+    world, fresh = played(name, steps=150), CATALOG[name].make(seed=2)
+    fresh.reset()
+    hand_over(world, fresh)
+    for each in (world, fresh):
+        each.rng = np.random.default_rng(3)
+        each.end(np.arange(each.n_agents))
+    begun = arrays_of(fresh)
+    for key, value in arrays_of(world).items():
+        if key not in FOUND_ANEW:
+            np.testing.assert_array_equal(value, begun[key], key)
