@@ -91,13 +91,26 @@ def test_the_goal_is_ahead_after_a_half_turn():
 
 
 def test_frames_are_stacked_oldest_first_and_forgotten_at_the_end():
+    def seen() -> np.ndarray:
+        """Return the frames of every agent: of both sensors, (2, 32, 3, 35)."""
+        return np.reshape(env.get_steps(NAME)[0].obs, (2, 32, 3, 35))
+
     env = PushBlock()
     env.reset()
-    seen = env.get_steps(NAME)[0].obs[1].reshape(32, 3, 35)
-    assert (seen[:, :2] == 0).all() and (seen[:, 2] != 0).any(axis=1).all()
+    first = seen()
+    assert (first[:, :, :2] == 0).all() and (first[:, :, 2] != 0).any(axis=2).all()
     set_discrete(env, FORWARD)
-    then = env.get_steps(NAME)[0].obs[1].reshape(32, 3, 35)
-    np.testing.assert_array_equal(then[:, 1], seen[:, 2])
+    second = seen()
+    assert (second[:, :, 0] == 0).all()
+    np.testing.assert_array_equal(second[:, :, 1], first[:, :, 2])
+    # One block is in the goal a step later, and all are asked again four steps after that.
+    env.bodies.position[:, BLOCK, 7] = 3.0, -9.0
+    set_discrete(env, NOTHING)
+    assert env.get_steps(NAME)[1].agent_id.tolist() == [7]
+    env.step()
+    third, others = seen(), np.arange(32) != 7
+    assert (third[:, 7, :2] == 0).all() and (third[:, 7, 2] != 0).any(axis=1).all()
+    np.testing.assert_array_equal(third[:, others, :2], second[:, others, 1:])
 
 
 @pytest.mark.parametrize(
