@@ -22,7 +22,7 @@ class Episodes(NamedTuple):
 
 
 def play(env: World, policy: Policy, *, episodes: int, max_steps: int = 100_000) -> Episodes:
-    """Play until so many episodes have ended."""
+    """Play until so many episodes have ended; raise if that takes more steps."""
     name = env.behavior_name
     running: dict[int, list[float]] = {}
     ended: list[list[float]] = []
@@ -38,6 +38,8 @@ def play(env: World, policy: Policy, *, episodes: int, max_steps: int = 100_000)
         if len(decisions):
             env.set_actions(name, policy(decisions))
         env.step()
+    else:
+        raise AssertionError(f"{len(ended)} of {episodes} episodes ended in {max_steps} steps")
     return Episodes(
         np.array([sum(rewards) for rewards in ended]), np.array([len(r) - 1 for r in ended])
     )
