@@ -180,8 +180,9 @@ def test_rewards_add_up_to_those_of_the_play(path):
     total = 0.0
     with closing(DemonstrationRecorder(world, path)) as env:
         env.reset()
+        rng = np.random.default_rng(0)
         for _ in range(10):
-            env.set_actions(world.BEHAVIOR, world.spec.action_spec.random_action(4))
+            env.set_actions(world.BEHAVIOR, world.spec.action_spec.random_action(4, rng))
             env.step()
             total += sum(steps.reward.sum() for steps in env.get_steps(world.BEHAVIOR))
     demonstration = read_demonstration(path)
