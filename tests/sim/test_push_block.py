@@ -142,6 +142,16 @@ def test_a_push_moves_against_drag_and_friction():
     np.testing.assert_allclose(env.bodies.velocity[Z, AGENT], speed, rtol=1e-9)
 
 
+def test_who_rests_is_held_by_static_friction():
+    # It is (1 + 0.6) / 2 of what presses in the first step, (0 + 0.6) / 2 in those after it.
+    env = started(parameters={"static_friction": 1.0, "dynamic_friction": 0.0})
+    set_discrete(env, FORWARD)
+    speed = 0.0
+    for friction in (0.8, 0.3, 0.3, 0.3, 0.3):
+        speed = (speed + 3.0) * 0.92 - friction * 24.525 * 0.02 * 0.92
+    np.testing.assert_allclose(env.bodies.velocity[Z, AGENT], speed, rtol=1e-9)
+
+
 def test_a_block_slides_on_against_friction_and_drag():
     env = started()
     env.bodies.velocity[X, BLOCK] = -10.0
@@ -197,10 +207,11 @@ def test_starts_are_spread_and_free():
     assert np.abs(agent - block).max(axis=0).min() > 3.5
 
 
-def test_a_block_leaves_room_for_the_agent_however_large_it_is_asked_to_be():
-    env = PushBlock(parameters={"block_scale": 100.0}, seed=1)
+@pytest.mark.parametrize(("scale", "half_m"), [(100.0, 2.0), (0.0, 0.25)])
+def test_a_block_leaves_room_and_can_be_seen_whatever_is_asked(scale: float, half_m: float):
+    env = PushBlock(parameters={"block_scale": scale}, seed=1)
     env.reset()
-    assert (env.bodies.half[:, BLOCK] == 2.0).all()
+    assert (env.bodies.half[:, BLOCK] == half_m).all()
 
 
 def test_parameters_count_from_the_next_episode():
