@@ -154,10 +154,11 @@ def test_tiles_are_different_numbers_at_different_slots():
         assert (env._tile_at[:, agent] >= 0).sum() == n
 
 
-def test_num_tiles_limits_the_tiles():
-    env = Sorter(num_areas=20, parameters={"num_tiles": 2})
+@pytest.mark.parametrize(("asked", "most"), [(2, 2), (0, 1), (-3, 1), (1000, 20)])
+def test_num_tiles_limits_the_tiles(asked: int, most: int):
+    env = Sorter(num_areas=20, parameters={"num_tiles": asked})  # 160 arenas
     env.reset()
-    assert set(env.n_tiles.tolist()) == {1, 2}
+    assert set(env.n_tiles.tolist()) == set(range(1, most + 1))
 
 
 def test_arenas_differ_in_what_is_drawn_for_them():
