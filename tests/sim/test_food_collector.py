@@ -99,6 +99,16 @@ def test_others_are_seen_frozen_or_not():
     assert {(AGENT_TAG, 3, -7), (FROZEN_TAG, -4, -7)} <= set(grid_of(env))
 
 
+def test_the_grid_sees_others_as_large_as_they_are():
+    # A square of 2.8 m, from 2.1 to 4.9 m to the right, from 5.1 to 7.9 m behind.
+    env = started()
+    env.bodies.half[:, 1, 0] = 1.4
+    env.bodies.position[:, 1, 0] = 3.5, -6.5
+    do(env)
+    seen = {cell for cell in grid_of(env) if cell[0] == AGENT_TAG}
+    assert seen == {(AGENT_TAG, right, ahead) for right in (2, 3, 4) for ahead in (-8, -7, -6)}
+
+
 def test_walls_are_seen_as_bands():
     env = started()
     env.bodies.position[X, 0] = 40.0
@@ -165,6 +175,19 @@ def test_the_laser_freezes_what_it_hits_first(other, food, is_hit: bool):
     do(env, shoot=1)
     assert (env.frozen[3, 0] > 0) == is_hit
     assert np.count_nonzero(env.frozen) == is_hit
+
+
+@pytest.mark.parametrize(("ahead_m", "is_hit"), [(27.4, True), (27.6, False)])
+@pytest.mark.parametrize("laser_length", [0.2, 7.0])
+def test_the_laser_reaches_as_far_however_long_it_is_drawn(
+    laser_length: float, ahead_m: float, is_hit: bool
+):
+    # 25 m from sphere to sphere of 2 m, and 0.5 m from the agent's face to its middle.
+    env = started(parameters={"laser_length": laser_length})
+    env.bodies.position[:, 3, 0] = 0.0, ahead_m
+    env.food[:, :, 0] = -9.0
+    do(env, shoot=1)
+    assert (env.frozen[3, 0] > 0) == is_hit
 
 
 @pytest.mark.parametrize(("beside_wall_m", "is_hit"), [(3.0, True), (1.0, False)])
@@ -248,6 +271,9 @@ def test_starts_are_spread_and_food_outlives_episodes():
     env.reset()
     assert (np.abs(env.bodies.position) <= 45).all() and env.bodies.position.std() > 20
     assert (np.abs(env.food) <= 45).all() and env.food.std() > 20
+    degrees = np.degrees(np.arctan2(*env.bodies.heading)).ravel()
+    np.testing.assert_allclose(degrees, degrees.round(), atol=1e-9)
+    assert np.bincount((degrees.round().astype(int) + 180) // 90 % 4).min() > 30  # of 200
     food = env.food.copy()
     env.end(np.arange(env.n_agents), interrupted=True)
     np.testing.assert_array_equal(env.food, food)
@@ -285,6 +311,26 @@ def test_agents_are_drawn_as_large_as_they_are():
         for left in (0, middle)
     )
     assert 3.5 < large / small < 4.5
+
+
+def test_every_agent_has_a_size_of_its_own_where_that_is_drawn():
+    env = GridFoodCollector()
+    env.set_uniform_sampler_parameters("agent_scale", 1.0, 3.0, 1)
+    env.reset()
+    half_x, half_z = env.bodies.half
+    np.testing.assert_array_equal(half_x, half_z)
+    assert len(set(half_x.ravel())) == env.n_agents
+    assert (half_x >= 0.5).all() and (half_x <= 1.5).all()
+
+
+def test_time_runs_out_after_a_thousand_decisions():
+    env = started()
+    env.step_count = 4990
+    do(env)
+    assert len(env.get_steps(NAME)[1]) == 0
+    do(env)
+    _, terminals = env.get_steps(NAME)
+    assert len(terminals) == 20 and terminals.interrupted.all()
 
 
 def to_the_nearest(env: GridFoodCollector) -> Policy:
@@ -351,6 +397,16 @@ def test_rays_by_hand():
         rays.reshape(7, 7)[0], [0, 0, 0, 1, 0, 0, (12 - np.sqrt(1.5)) / 50], rtol=1e-6
     )
     np.testing.assert_allclose(own, [0, 0, 0, 1])
+
+
+def test_rays_see_others_as_large_as_they_are():
+    # Of an agent of 3 m, 30 m ahead, the face is at 28.5, touched by a sphere of 0.5 at 28.
+    env = started(RayFoodCollector)
+    env.bodies.half[:, 2, 0] = 1.5
+    env.bodies.position[:, 2, 0] = 0.0, 30.0
+    set_discrete(env, 0, 0, 0, 0)
+    ahead = env.get_steps(env.behavior_name)[0].obs[0][0, :7]
+    np.testing.assert_allclose(ahead, [0, 1, 0, 0, 0, 0, 28 / 50], rtol=1e-6)
 
 
 def test_rays_are_as_large_as_the_agent():

@@ -154,3 +154,15 @@ def test_agents_are_boxes_that_show_whether_they_are_frozen():
     env.frozen[1, 0] = 7
     assert len(covered(env, AGENT)) == 0 and len(covered(env, FROZEN)) == len(seen)
     assert env.observe(slice(None))[1][:, 0].tolist() == [0, 1, 0, 0, 0, 0, 0, 0]
+
+
+def test_others_are_seen_as_large_as_they_are():
+    # Of an agent of 2 m, 4 m ahead, the face is at 3 m: 1 m to either side, and from 0.5 m below
+    # the eye to 1.5 m above it.
+    env = alone()
+    env.bodies.half[:, 1, 0] = 1.0
+    env.bodies.position[:, 1, 0] = 0.0, 4.0
+    seen = covered(env, AGENT)
+    low, high = 41.5 + PIXELS_PER_TANGENT * np.array([[-1.5, -1.0], [0.5, 1.0]]) / 3
+    np.testing.assert_allclose(seen.min(axis=0), low, atol=1.0)
+    np.testing.assert_allclose(seen.max(axis=0), high, atol=1.0)
