@@ -181,6 +181,14 @@ def test_walls_keep_back_who_walks():
     assert env.bodies.position[Z, BLOCK].min() > -4.6
 
 
+def test_a_block_goes_where_there_is_no_wall():
+    env = started(SmallWallJump, parameters={"small_wall_height": 0.0})
+    put(env, (0.0, -8.0), (0.0, -6.0))
+    for _ in range(5):
+        set_discrete(env, *WALK)
+    assert env.bodies.position[Z, BLOCK].min() > -1.98 + 0.75 + 1.5  # where a wall would end
+
+
 def test_one_may_stand_on_the_block_and_ride():
     env = started()
     put(env, (0.0, -8.0), (0.0, -8.0), height=3.5)
