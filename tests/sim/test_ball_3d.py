@@ -283,6 +283,15 @@ def test_gravity_is_obeyed():
     np.testing.assert_allclose(env.ball[VELOCITY, Y], -4.0)  # five steps of 0.02 s
 
 
+def test_mass_changes_no_motion():
+    light, heavy = Ball3D(), Ball3D(parameters={"mass": 20.0})
+    for env in (light, heavy):
+        env.reset()
+        for _ in range(10):
+            turn(env, [0.5, -1.0])
+    np.testing.assert_array_equal(heavy.ball, light.ball)
+
+
 def test_every_ball_has_a_gravity_of_its_own_until_its_next_episode():
     env = Ball3D()
     env.set_uniform_sampler_parameters("gravity", 10.0, 20.0, 1)
