@@ -237,6 +237,17 @@ def test_a_clock_interrupts_each_agent_by_its_own_episode():
     assert reports == [(8, 1, True, 2.0), (10, 0, True, 1.0)]
 
 
+def test_clocks_begin_anew_with_a_reset():
+    env = Walkers()
+    env.reset()
+    while env.step_count < 9:  # beyond the first clock, in the next episode
+        env.step()
+    env.reset()
+    while env.step_count < 8:
+        env.step()
+    assert env.get_steps(NAME)[1].interrupted.tolist() == [True, True]
+
+
 def test_a_step_may_end_some_and_interrupt_others():
     env = Walkers(parameters={"goal": 7.5})
     env.reset()
