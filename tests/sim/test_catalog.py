@@ -5,6 +5,7 @@ import pytest
 from numpy.typing import NDArray
 
 from long_play import act, step
+from mlagents_envs.testing import check_env
 from mlagents_sim.catalog import CATALOG
 from mlagents_sim.examples.ball_3d import SPIN, Ball3D
 from mlagents_sim.examples.food_collector import FoodCollector
@@ -27,6 +28,16 @@ FOUND_ANEW = {
     "_jump_to": "Wall Jump's heights to jump to, found when a jump begins",
 }
 """What may differ when an episode begins, as the next step finds it before it asks for it."""
+
+
+@pytest.mark.parametrize("name", CATALOG)
+def test_worlds_keep_the_contract_when_time_runs_out(name: str):
+    def make(seed: int) -> World:
+        world = CATALOG[name].make(seed=seed)
+        world.max_steps = 5 * world.decision_period_steps - 2  # between two decisions
+        return world
+
+    check_env(make, steps=15, is_random=name != "Basic")
 
 
 def played(name: str, steps: int) -> World:
