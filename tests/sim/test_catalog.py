@@ -6,6 +6,7 @@ from numpy.typing import NDArray
 
 from long_play import act, step
 from mlagents_envs.testing import check_env
+from mlagents_sim import top_view
 from mlagents_sim.catalog import CATALOG
 from mlagents_sim.examples.ball_3d import SPIN, Ball3D
 from mlagents_sim.examples.food_collector import FoodCollector
@@ -40,17 +41,21 @@ def test_worlds_keep_the_contract_when_time_runs_out(name: str):
     check_env(make, steps=15, is_random=name != "Basic")
 
 
-def played(name: str, steps: int) -> World:
-    """Make a world and play it at random."""
-    world = CATALOG[name].make(seed=1)
+def begun(name: str, seed: int) -> World:
+    """Make a world whose episodes have begun."""
+    world = CATALOG[name].make(seed=seed)
     assert isinstance(world, World)
     world.reset()
+    return world
+
+
+def play(world: World, steps: int) -> None:
+    """Let a world be played at random."""
     rng = np.random.default_rng(0)
     drawn = world.behavior_spec.action_spec.random_action(steps * world.n_agents, rng)
     for at in range(steps):
         act(world, drawn, at)
         step(world)
-    return world
 
 
 def hand_over(old: World, new: World) -> None:
@@ -90,13 +95,26 @@ def arrays_of(owner: object, prefix: str = "") -> dict[str, NDArray[np.generic]]
 
 @pytest.mark.parametrize("name", CATALOG)
 def test_an_episode_begins_as_if_there_had_been_none_before(name: str):
-    world, fresh = played(name, steps=150), CATALOG[name].make(seed=2)
-    fresh.reset()
+    world, fresh = begun(name, seed=1), begun(name, seed=2)
+    play(world, steps=150)
     hand_over(world, fresh)
     for each in (world, fresh):
         each.rng = np.random.default_rng(3)
         each.end(np.arange(each.n_agents))
-    begun = arrays_of(fresh)
+    expected = arrays_of(fresh)
     for key, value in arrays_of(world).items():
         if key not in FOUND_ANEW:
-            np.testing.assert_array_equal(value, begun[key], key)
+            np.testing.assert_array_equal(value, expected[key], key)
+
+
+@pytest.mark.parametrize("name", CATALOG)
+def test_pictures_show_that_something_has_moved(name: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(top_view, "_SIZE", (360, 480))  # to be done sooner
+    world = begun(name, seed=1)
+    before = world.render()
+    assert before.dtype == np.uint8
+    height, width, colours = before.shape
+    assert height > 1 and width > 1 and colours == 3
+    np.testing.assert_array_equal(world.render(), before)
+    play(world, steps=10)
+    assert (world.render() != before).any()
