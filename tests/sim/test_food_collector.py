@@ -190,6 +190,17 @@ def test_the_laser_reaches_as_far_however_long_it_is_drawn(
     assert (env.frozen[3, 0] > 0) == is_hit
 
 
+@pytest.mark.parametrize("laser_length", [1.0, 1.6])
+def test_the_picture_shows_the_laser_as_long_as_it_is_drawn(laser_length: float):
+    # A tile is 360 pixels high and 102 m; the agent hides half a metre of the laser.
+    env = started(parameters={"laser_length": laser_length})
+    env.is_shooting[0, 0] = True
+    rows, columns = (env.render() == top_view.BLOCK).all(axis=2).nonzero()
+    long = (25.0 * laser_length - 0.5) * 360 / 102
+    assert np.ptp(rows) + 1 == pytest.approx(long, abs=1.0)
+    assert np.ptp(columns) < 3 and rows.max() < 360 and columns.max() < 480
+
+
 @pytest.mark.parametrize(("beside_wall_m", "is_hit"), [(3.0, True), (1.0, False)])
 def test_a_wall_in_its_way_stops_the_laser(beside_wall_m: float, is_hit: bool):
     env = started()
