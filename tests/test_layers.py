@@ -14,7 +14,7 @@ SRC = Path(__file__).parents[1] / "src"
 # the rows above its own, and modules of its own folder; never a name of its own row or below.
 LAYERS = {
     "mlagents_envs": [
-        "exception timers logging_util cpus hpack",
+        "exception timers logging_util cpus files hpack",
         "base_env communicator http2 launcher",
         "http2_socket images messages env_utils",
         "side_channel observation_codec",

@@ -12,7 +12,6 @@ from mlagents.trainers.training.checkpoints import (
     fitted,
     initial_checkpoint,
     load_checkpoint,
-    write_atomically,
 )
 
 
@@ -298,17 +297,6 @@ def test_a_folder_that_cannot_be_made_is_one_clear_error(tmp_path: Path) -> None
 
     with pytest.raises(UnityTrainerException, match=r"cannot be kept in .*first: .*--results-dir"):
         folder.prepare(resume=False, force=False, inference=False)
-
-
-def test_an_atomic_write_that_fails_leaves_the_old_content_and_no_litter(tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    write_atomically(path, b"old")
-
-    with pytest.raises(TypeError):
-        write_atomically(path, "not bytes")  # type: ignore[arg-type]
-
-    assert path.read_bytes() == b"old"
-    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_broken_checkpoint_is_named(tmp_path: Path) -> None:

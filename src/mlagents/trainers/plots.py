@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from mlagents.trainers.stats import CUMULATIVE_REWARD, StatsSummary, StatsWriter
-from mlagents.trainers.training.checkpoints import RunFolder, write_atomically
+from mlagents.trainers.training.checkpoints import RunFolder
+from mlagents_envs.files import write_atomically
 from mlagents_envs.logging_util import get_logger
 
 if TYPE_CHECKING:

@@ -21,7 +21,6 @@ there is whole.
 
 import io
 import json
-import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -29,7 +28,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import torch
 from filelock import FileLock, Timeout
@@ -39,44 +38,12 @@ from mlagents.trainers.exception import UnityTrainerException
 from mlagents.trainers.settings.base import did_you_mean, quoted
 from mlagents.trainers.settings.behavior import BehaviorSettings
 from mlagents.trainers.training.curriculum import ParameterState
+from mlagents_envs.files import write_atomically
 from mlagents_envs.logging_util import get_logger
 
 STATUS_FORMAT_VERSION = "0.3.0"
 
 logger = get_logger(__name__)
-
-
-@contextmanager
-def written_atomically(path: Path) -> Iterator[BinaryIO]:
-    """Yield a file that stands at `path` once it is written, so that a reader never finds half.
-
-    Raises:
-        OSError: It cannot be written; the error names `path`.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except BaseException as error:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError):  # what comes from a full disk names no file
-            raise OSError(error.errno, error.strerror, str(path)) from error
-        raise
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Put `content` at `path` so that a reader finds the old file or the new one, never half.
-
-    Raises:
-        OSError: It cannot be written; the error names `path`.
-    """
-    with written_atomically(path) as file:
-        file.write(content)
 
 
 def was_written(what: str, write: Callable[[], object]) -> bool:

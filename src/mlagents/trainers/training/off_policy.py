@@ -9,8 +9,8 @@ from mlagents.trainers.algorithms.sac import SAC
 from mlagents.trainers.data.replay import Replay
 from mlagents.trainers.data.segments import Segments
 from mlagents.trainers.settings.hyperparameters import SACSettings
-from mlagents.trainers.training.checkpoints import written_atomically
 from mlagents.trainers.training.trainer import LearnedRewards, Trainer
+from mlagents_envs.files import written_atomically
 from mlagents_envs.logging_util import get_logger
 
 logger = get_logger(__name__)
