@@ -11,6 +11,7 @@ import itertools
 import math
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar
@@ -37,6 +38,7 @@ from mlagents_envs.exception import (
     UnityException,
     UnityNonFiniteException,
 )
+from mlagents_envs.files import PendingFile, naming
 from mlagents_envs.images import ImageLayout, ImageReading
 from mlagents_envs.messages import (
     STATUS_OK,
@@ -258,19 +260,22 @@ class DemonstrationWriter:
         *,
         name: str | None = None,
     ) -> None:
-        self.path = Path(path)
-        if self.path.suffix != SUFFIX:
-            raise UnityDemonstrationException(
-                f"{os.fspath(path)}: a demonstration is named *{SUFFIX}, or no trainer finds it"
-            )
+        self.path = demonstration_path(path)
         self.behavior_name, self.spec = behavior_name, spec
         self._name = self.path.stem if name is None else name
         self._number_steps = self._number_ended = 0
         self._sum_of_rewards = 0.0
-        self._temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}.tmp")
-        self._file = self._temporary.open("wb")
-        self._file.write(bytes(_BRAIN_PARAMETERS_OFFSET))
-        self._file.write(_delimited(_encode_brain_parameters(behavior_name, spec.action_spec)))
+        # Unbuffered: after an error nothing waits that could not be written either.
+        self._pending = PendingFile(self.path, buffering=0)
+        self._size = 0
+        try:
+            self._write(
+                bytes(_BRAIN_PARAMETERS_OFFSET)
+                + _delimited(_encode_brain_parameters(behavior_name, spec.action_spec))
+            )
+        except OSError:
+            self._pending.discard()
+            raise
 
     @property
     def metadata(self) -> DemonstrationMetadata:
@@ -290,28 +295,48 @@ class DemonstrationWriter:
             UnityActionException: Their actions do not fit the behavior.
             UnityNonFiniteException: Something in them is NaN or infinite.
             UnityDemonstrationException: The writer is closed.
+            OSError: The disk is full; none of these records is written, those before are.
         """
-        if self._file.closed:
+        if self._pending.file.closed:
             raise UnityDemonstrationException(f"{self.path} is closed; make a new writer")
-        self._file.write(b"".join(_encode_records(self.behavior_name, self.spec, records)))
+        self._write(b"".join(_encode_records(self.behavior_name, self.spec, records)))
         self._number_steps += len(records.done)
         self._number_ended += int(records.done.sum())
         self._sum_of_rewards += float(records.reward.sum(dtype=np.float64))
 
     def close(self) -> None:
-        """Finish the file and give it its name. Calling it again does nothing."""
-        if self._file.closed:
+        """Finish the file and give it its name. Calling it again does nothing.
+
+        Raises:
+            OSError: It cannot be finished; nothing of it is left.
+        """
+        if self._pending.file.closed:
+            return
+        if not self._number_steps:
+            self._pending.discard()
             return
         try:
-            with self._file as file:
-                file.seek(0)
-                file.write(_encode_metadata(self.metadata))
-                file.flush()
-                os.fsync(file.fileno())
-            if self._number_steps:
-                self._temporary.replace(self.path)
-        finally:
-            self._temporary.unlink(missing_ok=True)
+            self._pending.file.seek(0)
+            self._pending.file.write(_encode_metadata(self.metadata))
+            self._pending.file.truncate(self._size)
+        except OSError as error:
+            self._pending.discard()
+            raise naming(self.path, error) from error
+        self._pending.keep()
+
+    def _write(self, data: bytes) -> None:
+        """Append all of the data, or none of it."""
+        file = self._pending.file
+        rest = memoryview(data)
+        try:
+            file.seek(self._size)  # over what an error left half written
+            while rest:
+                rest = rest[file.write(rest) :]
+        except OSError as error:
+            with suppress(OSError):
+                file.truncate(self._size)
+            raise naming(self.path, error) from error
+        self._size += len(data)
 
     def __enter__(self) -> Self:
         return self
@@ -323,6 +348,19 @@ class DemonstrationWriter:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def demonstration_path(path: str | os.PathLike[str]) -> Path:
+    """Return where a demonstration can be written.
+
+    Raises:
+        UnityDemonstrationException: The path does not end in `.demo`.
+    """
+    if Path(path).suffix != SUFFIX:
+        raise UnityDemonstrationException(
+            f"{os.fspath(path)}: a demonstration is named *{SUFFIX}, or no trainer finds it"
+        )
+    return Path(path)
 
 
 # The parts of a file.
@@ -534,12 +572,7 @@ def _encode_records(
 ) -> Iterator[bytes]:
     """Write records, each with its length before it."""
     spec.action_spec.check(records.action, len(records.done), behavior=behavior_name)
-    numbers = *records.obs, records.action.continuous, records.reward, records.group_reward
-    if not all(np.isfinite(column).all() for column in numbers):
-        raise UnityNonFiniteException(
-            f"behavior {behavior_name!r}: an observation, an action or a reward to be recorded is "
-            "NaN or infinite"
-        )
+    _require_finite(behavior_name, spec, records)
     ended, going = np.flatnonzero(records.done), np.flatnonzero(~records.done)
     steps = _decision_steps(records, going), _terminal_steps(records, ended)
     message = encode_output(Output({}, {behavior_name: steps}, b""), {behavior_name: spec})
@@ -555,6 +588,28 @@ def _encode_records(
         )
         yield _delimited(
             field(1, agents[at].SerializeToString()) + field(2, action.SerializeToString())
+        )
+
+
+def _require_finite(
+    behavior_name: BehaviorName, spec: BehaviorSpec, records: DemonstrationRecords
+) -> None:
+    """Raise unless all numbers are finite; the text says whose they are, and which."""
+    observed = [f"observation {one.name!r}" for one in spec.observation_specs]
+    columns: Iterator[tuple[str, NDArray[Any]]] = zip(
+        [*observed, "continuous action", "reward", "group reward"],
+        [*records.obs, records.action.continuous, records.reward, records.group_reward],
+        strict=True,
+    )
+    for what, column in columns:
+        if np.isfinite(column).all():
+            continue
+        numbers = column.reshape(len(column), -1)
+        row, place = np.argwhere(~np.isfinite(numbers))[0].tolist()
+        raise UnityNonFiniteException(
+            f"behavior {behavior_name!r}: agent {records.agent_id[row]} has {numbers[row, place]} "
+            f"in its {what}, number {place} of {numbers.shape[1]} in record {row} of "
+            f"{len(column)}, counted from 0"
         )
 
 

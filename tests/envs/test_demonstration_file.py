@@ -400,6 +400,25 @@ def test_what_was_written_before_an_error_is_kept(tmp_path):
     assert len(read_demonstration(path).records.done) == 4
 
 
+def test_a_full_disk_costs_the_records_that_found_no_room_alone(tmp_path):
+    resource = pytest.importorskip("resource", reason="the system cannot limit file sizes")
+    path = tmp_path / "some.demo"
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    writer = DemonstrationWriter(path, BEHAVIOR, DISCRETE)
+    writer.append(columns(2))
+    (temporary,) = tmp_path.iterdir()
+    # Room for ten bytes of the next record: it is cut in two before the disk is full.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (temporary.stat().st_size + 10, before[1]))
+    try:
+        with pytest.raises(OSError, match=r"File too large: '.*/some\.demo'"):
+            writer.append(columns(3))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    writer.append(columns(1, reward=np.ones(1, np.float32)))
+    writer.close()
+    assert read_demonstration(path).records.reward.tolist() == [0, 0, 1]
+
+
 @pytest.mark.parametrize(
     ("changes", "error"),
     [
@@ -416,10 +435,36 @@ def test_what_could_not_be_read_again_is_not_written(changes, error, tmp_path):
     assert len(read_demonstration(writer.path).records.done) == 1
 
 
+@pytest.mark.parametrize(
+    ("column", "text"),
+    [
+        ("obs", "agent 7 has nan in its observation 'number', number 0 of 1 in record 2 of 3"),
+        ("action", "agent 7 has nan in its continuous action, number 1 of 2 in record 2 of 3"),
+        ("reward", "agent 7 has nan in its reward"),
+        ("group_reward", "agent 7 has nan in its group reward"),
+    ],
+)
+def test_what_is_not_finite_is_named(column, text, tmp_path):
+    spec = BehaviorSpec(DISCRETE.observation_specs, ActionSpec.create_continuous(2))
+    bad = np.zeros((3, 2), np.float32)
+    bad[2, 1] = np.nan
+    change = {
+        "obs": [bad[:, 1:]],
+        "action": ActionTuple(continuous=bad),
+        "reward": bad[:, 1],
+        "group_reward": bad[:, 1],
+    }[column]
+    records = columns(3, action=ActionTuple(continuous=np.zeros((3, 2))))._replace(
+        action_mask=None, agent_id=np.array([5, 6, 7], np.int32)
+    )
+    with pytest.raises(UnityNonFiniteException, match=text):
+        written(tmp_path, records._replace(**{column: change}), spec=spec)
+
+
 def test_only_files_that_trainers_find_are_written(tmp_path):
     with pytest.raises(UnityDemonstrationException, match=r"\*\.demo"):
         DemonstrationWriter(tmp_path / "some.txt", BEHAVIOR, DISCRETE)
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FileNotFoundError, match=r"no folder/some\.demo"):
         DemonstrationWriter(tmp_path / "no folder" / "some.demo", BEHAVIOR, DISCRETE)
 
 
