@@ -5,14 +5,13 @@ from typing import Any
 
 import torch
 
-from mlagents.trainers.data.identifiers import BehaviorId
 from mlagents.trainers.rollout.env_manager import EnvManager
 from mlagents.trainers.rollout.simple_env_manager import SimpleEnvManager
 from mlagents.trainers.settings.behavior import BehaviorSettings
 from mlagents.trainers.stats import StatsReporter
 from mlagents.trainers.training.trainer import N_RETURNS, Trainer
 from mlagents.trainers.training.trainer_types import TRAINER_TYPES
-from mlagents_envs.base_env import BaseEnv
+from mlagents_envs.base_env import BaseEnv, BehaviorId
 
 
 def make_trainer(

@@ -16,15 +16,16 @@ from mlagents import __version__
 from mlagents.film import MAX_FPS, SUFFIXES, open_film
 from mlagents.policy import Policy, find_model
 from mlagents.tally import Tally
-from mlagents.trainers.data.identifiers import BehaviorId
 from mlagents_envs.base_env import (
     ActionSpec,
     ActionTuple,
     BaseEnv,
+    BehaviorId,
     BehaviorName,
     BehaviorSpec,
     DecisionSteps,
     TerminalSteps,
+    is_named,
 )
 from mlagents_envs.environment import UnityEnvironment
 from mlagents_envs.exception import (
@@ -115,7 +116,7 @@ class Game:
         """Act for one behavior; return how many of its agents asked."""
         if name not in self._actors:
             self._actors[name] = self._make_actor(name, self._env.behavior_specs[name])
-            if self._only in (None, name, BehaviorId.parse(name).name):
+            if self._only is None or is_named(name, self._only):
                 self.tallies[name] = Tally(self._n_episodes)
         decisions, terminals = self._env.get_steps(name)
         if name in self.tallies:
@@ -211,9 +212,8 @@ def _open_environment(options: argparse.Namespace) -> BaseEnv:
 
 def _require_behaviors(names: Iterable[str | None], env: BaseEnv) -> None:
     """Raise unless the environment has all behaviors that the user named."""
-    known = {known for full in env.behavior_specs for known in (full, BehaviorId.parse(full).name)}
     for name in names:
-        if name is not None and name not in known:
+        if name is not None and not any(is_named(full, name) for full in env.behavior_specs):
             raise UnityPolicyException(
                 f"there is no behavior {name!r} in this environment; it has "
                 f"{', '.join(env.behavior_specs)}"

@@ -6,7 +6,7 @@ env ──steps──► recorder ──steps──► whoever plays: a policy, 
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -23,9 +23,30 @@ from mlagents_envs.base_env import (
     DecisionSteps,
     TerminalStep,
     TerminalSteps,
+    is_named,
 )
-from mlagents_envs.demonstration_file import DemonstrationRecords, DemonstrationWriter
-from mlagents_envs.exception import UnityEnvironmentException
+from mlagents_envs.demonstration_file import (
+    DemonstrationRecords,
+    DemonstrationWriter,
+    demonstration_path,
+)
+from mlagents_envs.exception import UnityEnvironmentException, UnityException
+from mlagents_envs.files import PendingFile
+from mlagents_envs.logging_util import get_logger
+
+logger = get_logger(__name__)
+
+_PASSED_ON = (
+    "render",
+    "decision_period_steps",
+    "side_channels",
+    "get_and_reset_stats",
+    "set_float_parameter",
+    "set_uniform_sampler_parameters",
+    "set_gaussian_sampler_parameters",
+    "set_multirangeuniform_sampler_parameters",
+)
+"""What an environment may offer beyond `BaseEnv`."""
 
 
 class DemonstrationRecorder(BaseEnv):
@@ -41,13 +62,19 @@ class DemonstrationRecorder(BaseEnv):
     closed, ends as interrupted with what the agent saw last.
 
     The file is made with the first steps of the behavior and gets its name when the recorder is
-    closed. If nothing was recorded there is none.
+    closed. If nothing was recorded there is none. Whatever the environment offers beyond `BaseEnv`,
+    as pictures, environment parameters and statistics, the recorder offers too.
 
     Args:
         env: What to wrap; it is closed with the recorder.
         path: Ends in `.demo`; a file that is there is replaced.
-        behavior_name: Whose play to record; may be left out where there is one behavior.
+        behavior_name: Whose play to record, with or without its team; may be left out where there
+            is one behavior. One that is not there yet is recorded from when it appears.
         name: What the file calls itself; see `DemonstrationWriter`.
+
+    Raises:
+        UnityDemonstrationException: The path does not end in `.demo`.
+        OSError: No file can be written there.
     """
 
     def __init__(
@@ -59,9 +86,15 @@ class DemonstrationRecorder(BaseEnv):
         name: str | None = None,
     ) -> None:
         self._env = env
-        self._path, self._name = path, name
+        self._path, self._name = demonstration_path(path), name
+        PendingFile(self._path).discard()  # rather now than when much was played
         self._behavior_name = behavior_name
         self._recording: _Recording | None = None
+        self._has_warned = False
+        # As attributes of its own: who looks for a protocol's methods sees no others.
+        for offered in _PASSED_ON:
+            if hasattr(env, offered):
+                setattr(self, offered, getattr(env, offered))
 
     @property
     def behavior_specs(self) -> Mapping[BehaviorName, BehaviorSpec]:
@@ -73,7 +106,8 @@ class DemonstrationRecorder(BaseEnv):
 
         Raises:
             UnityEnvironmentException: There are several behaviors, and none was chosen.
-            UnityDemonstrationException: The path does not end in `.demo`.
+            UnityNonFiniteException: Something of an episode is NaN or infinite.
+            OSError: The disk is full. After either error, other episodes are recorded as before.
         """
         if self._recording is not None:
             self._recording.cut_off()
@@ -119,10 +153,17 @@ class DemonstrationRecorder(BaseEnv):
             self._recording.set_action_for_agent(agent_id, action)
 
     def close(self) -> None:
-        """Finish the file and close the environment. Calling it again does nothing."""
+        """Finish the file and close the environment. Calling it again does nothing.
+
+        Raises:
+            UnityNonFiniteException, OSError: As for `reset`; what could be written is in the file.
+        """
         try:
             if self._recording is not None:
                 self._recording.close()
+            elif self._has_warned:
+                self._has_warned = False
+                logger.warning(f"{self._path} was not written: {self._not_there()}.")
         finally:
             self._env.close()
 
@@ -139,17 +180,28 @@ class DemonstrationRecorder(BaseEnv):
     def _begin(self) -> "_Recording | None":
         """Make the file, if the behavior has appeared."""
         specs = self._env.behavior_specs
-        name = self._behavior_name
-        if name is None:
-            if len(specs) > 1:
-                raise UnityEnvironmentException(
-                    f"there are several behaviors, {sorted(specs)}: say by behavior_name which of "
-                    "them to record"
-                )
-            name = next(iter(specs), None)
-        if name is None or name not in specs:
+        found = list(specs)
+        if self._behavior_name is not None:
+            found = [full for full in specs if is_named(full, self._behavior_name)]
+            found = [full for full in found if full == self._behavior_name] or found
+        if len(found) > 1:
+            raise UnityEnvironmentException(
+                f"there are several behaviors, {sorted(found)}: say by behavior_name which of them "
+                "to record"
+            )
+        if not found:
+            if specs and not self._has_warned:
+                self._has_warned = True
+                logger.warning(f"Nothing is recorded yet: {self._not_there()}.")
             return None
+        (name,) = found
         return _Recording(DemonstrationWriter(self._path, name, specs[name], name=self._name))
+
+    def _not_there(self) -> str:
+        return (
+            f"there is no behavior {self._behavior_name!r} in this environment; it has "
+            f"{', '.join(self._env.behavior_specs)}"
+        )
 
 
 class _Episode(NamedTuple):
@@ -194,22 +246,37 @@ class _Recording:
 
     def note_steps(self, asking: DecisionSteps, ended: TerminalSteps) -> None:
         """Write the episodes that ended, and remember who asks."""
-        for agent_id, last in ended.items():
-            self._write(agent_id, last, interrupted=last.interrupted)
         self._actions.clear()
         self._asking = asking
+        self._write_all((agent_id, last, last.interrupted) for agent_id, last in ended.items())
 
     def cut_off(self) -> None:
         """Write the episodes that are running; the last record of each is its last request."""
-        for agent_id in list(self._episodes):
-            if agent_id in self._asking:
-                self._write(agent_id, self._asking[agent_id], interrupted=True)
-            else:
-                self._write(agent_id, self._episodes[agent_id].steps.pop(), interrupted=True)
+        self._write_all(
+            (
+                agent_id,
+                self._asking[agent_id] if agent_id in self._asking else episode.steps.pop(),
+                True,
+            )
+            for agent_id, episode in list(self._episodes.items())
+        )
 
     def close(self) -> None:
-        self.cut_off()
-        self._writer.close()
+        try:
+            self.cut_off()
+        finally:
+            self._writer.close()
+
+    def _write_all(self, ends: Iterable[tuple[AgentId, DecisionStep | TerminalStep, bool]]) -> None:
+        """Write episodes; one that cannot be written keeps back none of the others."""
+        errors = []
+        for agent_id, last, interrupted in ends:
+            try:
+                self._write(agent_id, last, interrupted=interrupted)
+            except (UnityException, OSError) as error:
+                errors.append(error)
+        if errors:
+            raise errors[0]
 
     def _write(
         self, agent_id: AgentId, last: DecisionStep | TerminalStep, *, interrupted: bool

@@ -12,8 +12,11 @@ from mlagents_envs.exception import (
     UnityActionException,
     UnityDemonstrationException,
     UnityEnvironmentException,
+    UnityNonFiniteException,
 )
 from mlagents_envs.registry import default_registry
+from mlagents_envs.side_channel.environment_parameters_channel import ParameterReceiver
+from mlagents_envs.side_channel.stats_side_channel import StatsSource
 from mlagents_envs.testing import check_env
 from mlagents_sim.recorder import DemonstrationRecorder
 from skirmish_environment import (
@@ -243,6 +246,75 @@ def test_a_behavior_is_recorded_from_when_it_appears(path):
     assert len(read_demonstration(path).records.done) == 2
 
 
+def test_what_cannot_be_recorded_costs_its_own_episode_alone(path):
+    # Three agents end in every step; in the second one agent 1 then observes a NaN.
+    class World(GuessEnvironment):
+        is_wrong = False
+
+        def get_steps(self, behavior_name):
+            decisions, terminals = super().get_steps(behavior_name)
+            if self.is_wrong:
+                terminals.obs[0][1] = np.nan
+            return decisions, terminals
+
+    world = World(ActionSpec.create_continuous(1), n_agents=3, episode_steps=1)
+    with closing(DemonstrationRecorder(world, path)) as env:
+        env.reset()
+        env.step()
+        world.is_wrong = True
+        with pytest.raises(UnityNonFiniteException, match="agent 1 has nan in its observation"):
+            env.step()
+        world.is_wrong = False
+        env.step()
+    records = read_demonstration(path).records
+    assert records.agent_id[records.done].tolist() == [0, 1, 2, 0, 2, 0, 1, 2]
+
+
+def test_a_nan_at_the_end_does_not_cost_the_file(path):
+    simulation = SkirmishEnvironment(SCOUTS, {SCOUT: SPECS[SCOUT]})
+    env = DemonstrationRecorder(simulation, path)
+    env.reset()
+    choose(env, 0, 1)
+    choose(env, 2, 0)
+    env.get_steps(SCOUT)[0].obs[0][0, 1] = np.nan  # of scout 2, which goes on
+    with pytest.raises(UnityNonFiniteException, match="agent 2 has nan in its observation 'radar'"):
+        env.close()
+    assert simulation.closed
+    assert read_demonstration(path).records.agent_id.tolist() == [1, 1, 1]
+
+
+def test_a_full_disk_does_not_cost_what_was_written_before(path, tmp_path):
+    resource = pytest.importorskip("resource", reason="the system cannot limit file sizes")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    env = scouts(path)
+    env.reset()
+    choose(env, 0, 1)
+    choose(env, 2, 0)
+    (temporary,) = tmp_path.iterdir()
+    resource.setrlimit(resource.RLIMIT_FSIZE, (temporary.stat().st_size + 10, before[1]))
+    try:
+        with pytest.raises(OSError, match=r"File too large: '.*/play\.demo'"):
+            env.close()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert list(tmp_path.iterdir()) == [path]
+    assert read_demonstration(path).records.agent_id.tolist() == [1, 1, 1]
+
+
+def test_pictures_parameters_and_statistics_are_passed_on(path):
+    world = default_registry["3DBall"].make(seed=1)
+    with closing(DemonstrationRecorder(world, path)) as env:
+        assert isinstance(env, ParameterReceiver) and isinstance(env, StatsSource)
+        env.set_float_parameter("scale", 2.0)
+        env.reset()
+        assert env.render().shape == world.render().shape
+        assert env.decision_period_steps == 5
+        assert env.get_and_reset_stats() == {}
+    bare = scouts(path)
+    assert not isinstance(bare, ParameterReceiver) and not isinstance(bare, StatsSource)
+    assert not hasattr(bare, "render")
+
+
 def test_actions_that_do_not_fit_are_refused_and_not_recorded(path):
     with closing(scouts(path)) as env:
         env.reset()
@@ -253,10 +325,40 @@ def test_actions_that_do_not_fit_are_refused_and_not_recorded(path):
     assert records.action.discrete[~records.done, 0].tolist() == [1, 1]
 
 
-def test_the_path_must_be_that_of_a_demonstration(tmp_path):
-    env = scouts(tmp_path / "play.txt")
+def test_where_no_demonstration_can_be_written_is_said_before_anything_is_played(tmp_path):
     with pytest.raises(UnityDemonstrationException, match=r"\*\.demo"):
+        scouts(tmp_path / "play.txt")
+    with pytest.raises(FileNotFoundError, match=r"'[^']*/nowhere/play\.demo'"):
+        scouts(tmp_path / "nowhere" / "play.demo")
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("name", "recorded"), [("Tank", TANK), (TANK, TANK), ("Scout", SCOUT)])
+def test_a_behavior_is_named_with_or_without_its_team(name, recorded, path):
+    with closing(DemonstrationRecorder(SkirmishEnvironment(), path, behavior_name=name)) as env:
         env.reset()
+        env.step()
+    assert read_demonstration(path).behavior_name == recorded
+
+
+def test_of_two_teams_one_must_be_said(path):
+    specs = {"Scout?team=0": SPECS[SCOUT], "Scout?team=1": SPECS[SCOUT]}
+    simulation = SkirmishEnvironment([Moment({name: [1] for name in specs})], specs)
+    env = DemonstrationRecorder(simulation, path, behavior_name="Scout")
+    with pytest.raises(UnityEnvironmentException, match=r"'Scout\?team=0', 'Scout\?team=1'"):
+        env.reset()
+
+
+def test_a_behavior_that_is_not_there_is_told_of_at_the_beginning_and_at_the_end(path, capsys):
+    env = DemonstrationRecorder(SkirmishEnvironment(), path, behavior_name="Tnak")
+    env.reset()
+    env.step()
+    why = f"there is no behavior 'Tnak' in this environment; it has {SCOUT}, {TANK}."
+    assert capsys.readouterr().out == f"[WARNING] Nothing is recorded yet: {why}\n"
+    env.close()
+    env.close()
+    assert capsys.readouterr().out == f"[WARNING] {path} was not written: {why}\n"
+    assert not path.exists()
 
 
 def test_the_examples_of_the_document_run(tmp_path, monkeypatch):

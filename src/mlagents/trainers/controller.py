@@ -8,7 +8,6 @@ from typing import Any
 import torch
 
 from mlagents.trainers.algorithms.acceleration import accelerate
-from mlagents.trainers.data.identifiers import BehaviorId
 from mlagents.trainers.exception import UnityTrainerException
 from mlagents.trainers.progress import ProgressTable
 from mlagents.trainers.rollout.env_manager import EnvManager, PlayerSteps
@@ -38,7 +37,7 @@ from mlagents.trainers.training.interrupt import Interrupt, Interrupted
 from mlagents.trainers.training.legacy_checkpoints import converted, is_legacy
 from mlagents.trainers.training.trainer import N_RETURNS, Trainer
 from mlagents.trainers.training.trainer_types import TRAINER_TYPES
-from mlagents_envs.base_env import ActionTuple, BehaviorName
+from mlagents_envs.base_env import ActionTuple, BehaviorId, BehaviorName
 from mlagents_envs.exception import UnityCommunicatorStoppedException
 from mlagents_envs.logging_util import get_logger
 from mlagents_envs.side_channel.stats_side_channel import StatsAggregationMethod

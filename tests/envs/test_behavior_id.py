@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlagents.trainers.data.identifiers import BehaviorId
+from mlagents_envs.base_env import BehaviorId
 
 
 @pytest.mark.parametrize(
