@@ -6,14 +6,14 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 
 from mlagents import __version__
-from mlagents.film import MAX_FPS, SUFFIXES, open_film
+from mlagents.film import MAX_FPS, SUFFIXES, Film, Picture, open_film
 from mlagents.policy import Policy, find_model
 from mlagents.tally import Tally
 from mlagents_envs.base_env import (
@@ -130,8 +130,9 @@ class Game:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; return its exit status.
 
-    0 when all episodes were played, 1 after an error, 130 after Ctrl-C; what was counted until then
-    is printed in any case. A command line that cannot be understood exits with 2.
+    0 when all episodes were played, 1 after an error or without the film that was wanted, 130 after
+    Ctrl-C; what was counted until then is printed in any case. A command line that cannot be
+    understood exits with 2.
     """
     parser = _parser()
     options = parser.parse_args(argv)
@@ -139,16 +140,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     if len(models) < len(options.model):
         parser.error("--model is given twice for the same behavior; name others with NAME=PATH")
     try:
-        _play(options, models)
+        return 0 if _play(options, models) else 1
     except KeyboardInterrupt:
         return 130
     except (UnityException, OSError, ModuleNotFoundError) as error:
         print(f"mlagents-play: {error}", file=sys.stderr)
         return 1
-    return 0
 
 
-def _play(options: argparse.Namespace, models: dict[str | None, str]) -> None:
+def _play(options: argparse.Namespace, models: dict[str | None, str]) -> bool:
+    """Play and tell what was counted; return whether the film, if one is wanted, was written."""
     seeds = itertools.count(options.seed)
 
     def make_actor(name: BehaviorName, spec: BehaviorSpec) -> Actor:
@@ -165,7 +166,7 @@ def _play(options: argparse.Namespace, models: dict[str | None, str]) -> None:
         policy.check(spec, name)
         return policy
 
-    with _open_environment(options) as env, _camera(options, env) as shoot:
+    with _open_environment(options) as env, closing(_Camera(options, env)) as camera:
         env.reset()
         _require_behaviors([*models, options.behavior], env)
         game = Game(env, make_actor, n_episodes=options.episodes, only=options.behavior)
@@ -173,12 +174,13 @@ def _play(options: argparse.Namespace, models: dict[str | None, str]) -> None:
         try:
             for n_asking in game.play():
                 if n_asking:
-                    shoot()
+                    camera.shoot()
                 progress.show(game)
         finally:
             progress.clear()
             if game.n_decisions:
                 _print_results(game, options.episodes, progress.seconds)
+    return not camera.has_failed
 
 
 def _open_environment(options: argparse.Namespace) -> BaseEnv:
@@ -220,29 +222,57 @@ def _require_behaviors(names: Iterable[str | None], env: BaseEnv) -> None:
             )
 
 
-@contextmanager
-def _camera(options: argparse.Namespace, env: BaseEnv) -> Iterator[Callable[[], None]]:
-    """Open the film, if one is wanted; what is handed out adds a picture until it is full."""
-    if options.render is None:
-        yield lambda: None
-        return
-    render = getattr(env, "render", None)
-    if render is None:
-        raise UnityEnvironmentException(
-            f"--render: {type(env).__name__} draws no pictures of itself. The worlds that "
-            "mlagents-sim --list names do."
-        )
-    fps = options.fps or STEPS_PER_S / getattr(env, "decision_period_steps", 1)
-    n_pictures = 0
-    with open_film(options.render, fps=fps, size=options.size) as film:
+class _Camera:
+    """Films an environment, if that is wanted, until the film is full or cannot be written.
 
-        def shoot() -> None:
-            nonlocal n_pictures
-            if n_pictures < options.film_seconds * fps:
-                n_pictures += 1
-                film.add(render())
+    Args:
+        options: Of the command line.
+        env: The environment.
 
-        yield shoot
+    Attributes:
+        has_failed: Whether the film could not be written, which is logged.
+
+    Raises:
+        UnityEnvironmentException: The environment draws no pictures.
+        OSError: No file can be written there.
+    """
+
+    def __init__(self, options: argparse.Namespace, env: BaseEnv) -> None:
+        self.has_failed = False
+        self._film: Film | None = None
+        if options.render is None:
+            return
+        render = getattr(env, "render", None)
+        if render is None:
+            raise UnityEnvironmentException(
+                f"--render: {type(env).__name__} draws no pictures of itself. The worlds that "
+                "mlagents-sim --list names do."
+            )
+        fps = options.fps or STEPS_PER_S / getattr(env, "decision_period_steps", 1)
+        self._draw: Callable[[], Picture] = render
+        self._n_left = options.film_seconds * fps
+        self._film = open_film(options.render, fps=fps, size=options.size)
+
+    def shoot(self) -> None:
+        """Add a picture of now."""
+        if self._film is not None and not self.has_failed and self._n_left > 0:
+            self._n_left -= 1
+            with self._failure_logged():
+                self._film.shoot(self._draw)
+
+    def close(self) -> None:
+        """Finish the film."""
+        if self._film is not None:
+            with self._failure_logged():
+                self._film.close()
+
+    @contextmanager
+    def _failure_logged(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            self.has_failed = True
+            logger.warning(f"The film cannot be written: {error}. Episodes are counted without it.")
 
 
 class _Progress:
@@ -415,7 +445,7 @@ def _model(text: str) -> tuple[str | None, str]:
 
 def _film(text: str) -> Path:
     path = Path(text)
-    if path.suffix not in SUFFIXES:
+    if path.suffix.lower() not in SUFFIXES:
         raise argparse.ArgumentTypeError(f"{text!r} does not end in {', '.join(SUFFIXES)}")
     return path
 

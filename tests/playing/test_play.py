@@ -215,6 +215,43 @@ def test_the_decision_period_sets_the_speed_of_a_film() -> None:
         assert gif.info["duration"] == 100
 
 
+@pytest.mark.parametrize("suffix", [".gif", ".mp4", ".png"])
+def test_play_goes_on_without_a_film_that_cannot_be_written(
+    suffix: str, working_directory: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("PIL.Image")
+    pytest.importorskip("imageio_ffmpeg")
+    resource = pytest.importorskip("resource", reason="the system cannot limit file sizes")
+    film = working_directory / f"play{suffix}"
+    film.write_bytes(b"old")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    try:
+        arguments = ["--env", "3DBall", "--episodes", "12", "--render", film.name]
+        assert main([*arguments, "--size", "320x240"]) == 1
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    told = capfd.readouterr()
+    assert "3DBall?team=0: 12 episodes" in told.out
+    [warning] = [line for line in told.out.splitlines() if line.startswith("[WARNING]")]
+    assert f"play{suffix}" in warning
+    assert told.err == ""
+    assert [*working_directory.iterdir()] == [film] and film.read_bytes() == b"old"
+
+
+def test_a_model_that_does_not_fit_costs_no_film_of_before(working_directory: Path) -> None:
+    pytest.importorskip("PIL.Image")
+    write_to_the_right("right.onnx")
+    Path("play.GIF").write_bytes(b"old")
+    play = ["--env", "3DBall", "--model", "right.onnx", "--render", "play.GIF"]
+
+    assert main(play) == 1
+
+    assert Path("play.GIF").read_bytes() == b"old"
+    assert {path.name for path in working_directory.iterdir()} == {"play.GIF", "right.onnx"}
+
+
 # ------------------------------------------------------------------------------------ what is wrong
 
 
