@@ -34,7 +34,7 @@ from mlagents_envs.exception import (
     UnityPolicyException,
 )
 from mlagents_envs.factories import call_factory, find_build, find_factory, is_factory_name
-from mlagents_envs.logging_util import get_logger
+from mlagents_envs.logging_util import get_logger, reader_may_leave
 from mlagents_envs.side_channel.engine_configuration_channel import EngineConfigurationChannel
 
 logger = get_logger(__name__)
@@ -179,7 +179,8 @@ def _play(options: argparse.Namespace, models: dict[str | None, str]) -> bool:
         finally:
             progress.clear()
             if game.n_decisions:
-                _print_results(game, options.episodes, progress.seconds)
+                with reader_may_leave():
+                    _print_results(game, options.episodes, progress.seconds)
     return not camera.has_failed
 
 

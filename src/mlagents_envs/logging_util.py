@@ -8,7 +8,9 @@ that wants the lines in its own log sets `logging.getLogger("mlagents_envs").pro
 
 import contextlib
 import logging
+import os
 import sys
+from collections.abc import Iterator
 
 CRITICAL = logging.CRITICAL
 FATAL = logging.FATAL
@@ -73,3 +75,15 @@ def set_log_level(level: int) -> None:
     _handler.setFormatter(_LONG if level <= DEBUG else _SHORT)
     for package in _packages:
         package.setLevel(level)
+
+
+@contextlib.contextmanager
+def reader_may_leave() -> Iterator[None]:
+    """What is printed within is dropped once nobody reads it any more, as after `| head`."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # What is left in the buffer would be an error again when Python ends.
+        with open(os.devnull, "w") as nowhere:
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())

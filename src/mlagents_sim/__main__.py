@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from mlagents_envs.exception import UnityEnvironmentException, UnityException
 from mlagents_envs.factories import call_factory, find_factory
+from mlagents_envs.logging_util import reader_may_leave
 from mlagents_sim.catalog import CATALOG
 from mlagents_sim.player import EnvironmentFactory, serve_several
 
@@ -24,7 +25,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = _parser()
     options = parser.parse_args(arguments)
     if options.list:
-        _print_list()
+        with reader_may_leave():
+            _print_list()
         return 0
     if options.world is None:
         parser.error("which world? --list names them all")

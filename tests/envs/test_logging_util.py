@@ -89,3 +89,26 @@ def test_lines_that_cannot_be_written_are_lost_and_standard_error_says_so_once()
     said = done.stderr.decode().splitlines()
     assert said[0] == "The log cannot be written: [Errno 28] No space left on device."
     assert not [line for line in said[1:] if "log" in line]
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_who_has_read_enough_may_leave(unbuffered):
+    program = (
+        "import sys\n"
+        "from mlagents_envs.logging_util import reader_may_leave\n"
+        "sys.stdin.read()\n"
+        "with reader_may_leave():\n"
+        "    print('one')\n"
+        "    print('two')\n"
+        "print('three')\n"
+    )
+    player = subprocess.Popen(
+        [sys.executable, "-c", program],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+    )
+    player.stdout.close()
+    assert player.communicate(timeout=60)[1] == b""
+    assert player.returncode == 0

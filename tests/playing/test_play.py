@@ -331,6 +331,21 @@ def test_what_was_counted_is_told_when_interrupted(
     assert "Guess?team=0: 16 of 100 episodes" in capsys.readouterr().out
 
 
+def test_who_has_read_enough_of_the_results_ends_nothing_in_an_error() -> None:
+    program = "import sys, mlagents.play; sys.exit(mlagents.play.main(sys.argv[1:]))"
+    play = subprocess.Popen(
+        [sys.executable, "-c", program, "--env", "3DBall", "--episodes", "100"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert play.stdout is not None
+    assert play.stdout.readline().startswith("[INFO] 3DBall?team=0 acts at random")
+    play.stdout.close()
+    assert play.communicate(timeout=60)[1] == ""
+    assert play.returncode == 0
+
+
 def test_players_in_other_processes_are_played_with(capsys: pytest.CaptureFixture[str]) -> None:
     write_to_the_right("right.onnx")
     player = str(Path(sys.executable).with_name("mlagents-sim"))
