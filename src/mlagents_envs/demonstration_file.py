@@ -329,13 +329,15 @@ class DemonstrationWriter:
         file = self._pending.file
         rest = memoryview(data)
         try:
-            file.seek(self._size)  # over what an error left half written
             while rest:
                 rest = rest[file.write(rest) :]
-        except OSError as error:
+        except BaseException as error:
             with suppress(OSError):
-                file.truncate(self._size)
-            raise naming(self.path, error) from error
+                file.seek(self._size)
+                file.truncate()
+            if isinstance(error, OSError):
+                raise naming(self.path, error) from error
+            raise
         self._size += len(data)
 
     def __enter__(self) -> Self:

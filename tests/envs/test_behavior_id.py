@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlagents_envs.base_env import BehaviorId
+from mlagents_envs.base_env import BehaviorId, is_named
 
 
 @pytest.mark.parametrize(
@@ -29,3 +29,20 @@ def test_parse(full_name: str, name: str, team: int) -> None:
 @given(st.text(), st.integers(0, 1000))
 def test_any_name_with_a_team_comes_apart_again(name: str, team: int) -> None:
     assert BehaviorId.parse(f"{name}?team={team}") == BehaviorId(name, team)
+
+
+@pytest.mark.parametrize(
+    ("behavior", "name", "is_meant"),
+    [
+        ("Soccer?team=1", "Soccer?team=1", True),
+        ("Soccer?team=1", "Soccer", True),
+        ("Soccer?team=1", "Soccer?team=0", False),
+        ("Soccer", "Soccer", True),
+        ("Soccer", "Soccer?team=0", False),
+        ("SoccerTwos?team=0", "Soccer", False),
+    ],
+)
+def test_a_behavior_is_named_with_or_without_its_team(
+    behavior: str, name: str, is_meant: bool
+) -> None:
+    assert is_named(behavior, name) == is_meant
