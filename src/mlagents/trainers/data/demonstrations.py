@@ -129,7 +129,9 @@ def _files(path: Path) -> list[Path]:
         return files
     if not path.is_file():
         raise UnityTrainerException(
-            f"demo_path: there is no file or folder {path}, seen from {Path.cwd()}."
+            f"demo_path: there is no file or folder {path}, seen from {Path.cwd()}. Put a "
+            "demonstration there: one recorded in Unity, or by DemonstrationRecorder "
+            "(docs/demonstrations.md)."
         )
     return [path]
 
