@@ -8,8 +8,11 @@ import difflib
 import functools
 import importlib
 import inspect
+import os
 import re
-from collections.abc import Callable
+import sys
+import traceback
+from collections.abc import Callable, Set
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +65,9 @@ def find_build(name: str) -> Callable[..., UnityEnvironment] | None:
 def find_factory(name: str, *, registry: UnityEnvRegistry = default_registry) -> EnvironmentFactory:
     """Find what makes an environment.
 
+    Modules are looked for in the working folder too, after all other places; from then on by the
+    whole program.
+
     Args:
         name: `gym:` and the id of a Gymnasium environment, `module:function`, or a registered name.
         registry: Where names are registered.
@@ -87,21 +93,35 @@ def find_factory(name: str, *, registry: UnityEnvRegistry = default_registry) ->
 def call_factory(factory: EnvironmentFactory, **offered: Any) -> BaseEnv:
     """Call an environment factory with those of the offered keywords that it takes.
 
+    What takes any keyword (`**kwargs`) gets all but `worker_id`, which is for who names it. A class
+    hands such keywords on to the one above it: it gets what that takes.
+
     Raises:
-        UnityEnvironmentException: It wants something else, or does not return a `BaseEnv`.
+        UnityEnvironmentException: It wants something else, is abstract, takes amiss what it gets,
+            or does not return a `BaseEnv`.
     """
     allowed = ", ".join(offered)
     try:
-        signature = inspect.signature(factory)
-        if not any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values()):
-            offered = {key: offered[key] for key in signature.parameters if key in offered}
-        signature.bind(**offered)
+        taken = _taken_by(factory, offered.keys())
+        given = {key: value for key, value in offered.items() if key in taken}
+        inspect.signature(factory).bind(**given)
     except (TypeError, ValueError) as error:
         raise UnityEnvironmentException(
             f"{factory!r} cannot be called: {error}. It may take {allowed}, by name, and nothing "
             "else without a default."
         ) from error
-    env = factory(**offered)
+    missing = sorted(getattr(factory, "__abstractmethods__", ()))
+    if missing:
+        raise UnityEnvironmentException(f"{factory!r} is abstract: it lacks {', '.join(missing)}.")
+    try:
+        env = factory(**given)
+    except TypeError as error:
+        arguments = ", ".join(f"{key}={value!r}" for key, value in given.items())
+        at = traceback.extract_tb(error.__traceback__)[-1]
+        raise UnityEnvironmentException(
+            f"{factory!r} was called with {arguments or 'nothing'}: {error} "
+            f"({at.filename}, line {at.lineno})"
+        ) from error
     if not isinstance(env, BaseEnv):
         raise UnityEnvironmentException(
             f"{factory!r} returned a {type(env).__name__}; a mlagents_envs.base_env.BaseEnv is "
@@ -110,13 +130,29 @@ def call_factory(factory: EnvironmentFactory, **offered: Any) -> BaseEnv:
     return env
 
 
+def _taken_by(factory: EnvironmentFactory, offered: Set[str]) -> Set[str]:
+    """Return which of the offered keywords to call a factory with."""
+    signatures = [inspect.signature(factory)]
+    if inspect.isclass(factory):
+        inits = (vars(base).get("__init__") for base in factory.__mro__[1:-1])
+        signatures += [inspect.signature(init) for init in inits if init is not None]
+    named: set[str] = set()
+    for signature in signatures:
+        named |= offered & signature.parameters.keys()
+        if not any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values()):
+            return named
+    return named | offered - {"worker_id"}
+
+
 def _import_factory(name: str) -> EnvironmentFactory:
     module_name, _, function_name = name.partition(":")
+    _look_in_working_folder()
     try:
         module = importlib.import_module(module_name)
     except ImportError as error:
         raise UnityEnvironmentException(
-            f"{name}: {error}. The module must be importable: installed, or on PYTHONPATH."
+            f"{name}: {error}. The module must be importable: in this folder, installed, or on "
+            "PYTHONPATH."
         ) from error
     factory: EnvironmentFactory | None = getattr(module, function_name, None)
     if factory is None:
@@ -127,11 +163,19 @@ def _import_factory(name: str) -> EnvironmentFactory:
     return factory
 
 
+def _look_in_working_folder() -> None:
+    """Let imports look there last, so that no file in it takes the place of another module."""
+    folder = os.getcwd()
+    if not {"", folder} & set(sys.path):
+        sys.path.append(folder)
+
+
 def _gymnasium_factory(name: str) -> EnvironmentFactory:
     try:
         from mlagents_envs.envs.from_gymnasium import make_from_gymnasium
     except ModuleNotFoundError as error:
         raise UnityEnvironmentException(f"{name}: {error}") from error
+    _look_in_working_folder()  # gym:module:Name-v0 imports one
     return functools.partial(make_from_gymnasium, name.removeprefix(_GYMNASIUM))
 
 

@@ -1,5 +1,8 @@
 """A name becomes what makes an environment, and a wrong one an error that helps."""
 
+import sys
+from abc import abstractmethod
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +68,7 @@ def test_a_gymnasium_environment_is_made_with_areas_and_parameters() -> None:
     ("name", "text"),
     [
         ("Gues", r"registered as 'Gues'\. Did you mean Guess\? Registered: Guess\."),
-        ("no_such_module:make", "No module named 'no_such_module'.*PYTHONPATH"),
+        ("no_such_module:make", "No module named 'no_such_module'.*in this folder, .*PYTHONPATH"),
         ("guess_environment:GuesEnvironment", "Did you mean GuessEnvironment"),
     ],
 )
@@ -76,13 +79,108 @@ def test_a_name_of_nothing_says_what_is_near(
         find_factory(name, registry=registry)
 
 
+@pytest.fixture
+def working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty one, in which no import looks yet."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [folder for folder in sys.path if folder])
+    return tmp_path
+
+
+def test_a_module_in_the_working_folder_is_found(working_folder: Path) -> None:
+    (working_folder / "my_maze.py").write_text("def make(): ...")
+    assert find_factory("my_maze:make").__module__ == "my_maze"
+    assert sys.path[-1] == str(working_folder)
+    find_factory("my_maze:make")
+    assert sys.path.count(str(working_folder)) == 1
+
+
+def test_a_module_in_the_working_folder_takes_no_others_place(working_folder: Path) -> None:
+    (working_folder / "guess_environment.py").write_text("GuessEnvironment = None")
+    (working_folder / "colorsys.py").write_text("def make(): ...")
+    assert find_factory("guess_environment:GuessEnvironment") is GuessEnvironment
+    with pytest.raises(UnityEnvironmentException, match="module colorsys has no make"):
+        find_factory("colorsys:make")
+
+
+def test_a_gymnasium_environment_in_the_working_folder_is_found(working_folder: Path) -> None:
+    pytest.importorskip("gymnasium")
+    (working_folder / "my_poles.py").write_text(
+        "import gymnasium\n"
+        "from gymnasium.envs.classic_control import CartPoleEnv\n"
+        "gymnasium.register('MyPole-v0', CartPoleEnv)\n"
+    )
+    call_factory(find_factory("gym:my_poles:MyPole-v0"), seed=1, num_areas=1).close()
+
+
+def takes_all(**kwargs: Any) -> BaseEnv:
+    return remembers(GuessEnvironment(), kwargs)
+
+
+def takes_all_and_the_worker(worker_id: int, **kwargs: Any) -> BaseEnv:
+    return remembers(GuessEnvironment(), {"worker_id": worker_id, **kwargs})
+
+
+def remembers(env: Any, arguments: dict[str, Any]) -> BaseEnv:
+    env.arguments = arguments
+    return env
+
+
+class Ours(GuessEnvironment):
+    def __init__(self, seed: int, num_areas: int) -> None:
+        super().__init__(seed=seed)
+        self.arguments = {"seed": seed, "num_areas": num_areas}
+
+
+class HandsOn(Ours):
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+
+
+class HandsOnTwice(HandsOn):
+    def __init__(self, parameters: Any, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.arguments["parameters"] = parameters
+
+
+@pytest.mark.parametrize(
+    ("factory", "taken"),
+    [
+        (takes_all, "seed num_areas parameters"),
+        (takes_all_and_the_worker, "worker_id seed num_areas parameters"),
+        (Ours, "seed num_areas"),
+        (HandsOn, "seed num_areas"),
+        (HandsOnTwice, "seed num_areas parameters"),
+    ],
+)
+def test_a_factory_gets_what_it_takes(factory: Callable[..., Any], taken: str) -> None:
+    env: Any = call_factory(factory, worker_id=3, seed=1, num_areas=2, parameters={})
+    assert list(env.arguments) == taken.split()
+
+
 def needs_a_map(seed: int, map: str) -> BaseEnv:
     raise AssertionError("not called")
+
+
+class Unfinished(GuessEnvironment):
+    @abstractmethod
+    def draw(self) -> None: ...
+
+
+class NeedsAMap(Ours):
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(map=1, **kwargs)
 
 
 @pytest.mark.parametrize(
     ("factory", "text"),
     [
+        (Unfinished, "Unfinished'> is abstract: it lacks draw"),
+        (
+            NeedsAMap,
+            r"NeedsAMap'> was called with seed=1, num_areas=1: .*__init__\(\) got an unexpected "
+            r"keyword argument 'map' \(.*test_factories\.py, line \d+\)$",
+        ),
         (needs_a_map, "missing a required argument: 'map'. It may take seed, num_areas, by name"),
         (lambda: "env", "returned a str"),
         ("text", "cannot be called"),

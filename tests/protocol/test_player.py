@@ -394,6 +394,13 @@ def test_the_command_without_a_trainer_fails_in_one_line(capsys):
     assert line.startswith("mlagents-sim: no trainer listened within 0 s.")
 
 
+def test_the_command_finds_a_module_in_the_working_folder(tmp_path: Path):
+    (tmp_path / "my_maze.py").write_text("def make(): ...")
+    command = [PROGRAM, "my_maze:make", "--mlagents-port", str(free_port()), "--timeout", "0"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=20)
+    assert "no trainer listened" in done.stderr
+
+
 def test_the_command_says_where_it_cannot_log(capsys, tmp_path: Path):
     assert main(["3DBall", "-logFile", str(tmp_path / "nowhere" / "log")]) == 1
     assert "cannot write the log" in capsys.readouterr().err
