@@ -5,7 +5,7 @@ import logging
 import math
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from mlagents_envs import __version__, handshake
 from mlagents_envs.base_env import (
@@ -193,10 +193,12 @@ class UnityEnvironment(BaseEnv):
     def _shake_hands(self, message: bytes) -> bool:
         """Answer the simulation's first message; return True with the second, and be connected."""
         if self._simulation is None:
-            self._simulation = handshake.decode_simulation_hello(message)
+            with self._session.ending_explained():
+                self._simulation = handshake.decode_simulation_hello(message)
             self._session.send(self._hello)
             return False
-        handshake.decode_ready(message)
+        with self._session.ending_explained():
+            handshake.decode_ready(message)
         handshake.check_version(self._simulation.communication_version)
         logger.info(
             "Connected to a simulation with package version %s and protocol version %s.",
@@ -290,14 +292,16 @@ class UnityEnvironment(BaseEnv):
         Raises:
             UnityTimeOutException: It did not answer in time.
             UnityCommunicatorStoppedException: It ended the session.
-            UnityEnvironmentException: Its process exited, no step was sent, or this is closed; or
+            UnityEnvironmentException: Its process failed, no step was sent, or this is closed; or
                 it sends compressed images, and no library for them is installed.
             UnityCommunicationException: Its answer breaks the protocol.
             UnityObservationException: An observation is not what was announced.
             UnityNonFiniteException: An observation or a reward is NaN or infinite.
         """
         self._require_connection()
-        output = self._decoder.decode(self._session.receive(), self._specs)
+        message = self._session.receive()
+        with self._session.ending_explained():
+            output = self._decoder.decode(message, self._specs)
         for name, spec in output.specs.items():
             if self._specs.setdefault(name, spec) != spec:
                 raise UnityCommunicationException(
@@ -418,10 +422,12 @@ class _Session:
         self._timeout_s = timeout_s
         self._exit_timeout_s = 0.0  # until the handshake is complete
         self._arrived: bytes | None = None
+        self._was_polled = False
         self._hangs = False
         self._is_connected = False
         self._is_closed = False
         self._owes_answer = False
+        self._end: UnityException | None = None
 
     @property
     def is_waiting(self) -> bool:
@@ -459,6 +465,7 @@ class _Session:
     def receive(self) -> bytes:
         """Wait for the simulation's next message."""
         message, self._arrived = self._arrived, None
+        self._was_polled = message is not None
         if message is None:
             try:
                 message = self._next_message(self._timeout_s)
@@ -472,13 +479,14 @@ class _Session:
         if self._owes_answer:
             raise UnityEnvironmentException("no step was sent: call step_send() first")
         alarm = None if self.player is None else self.player.fileno()
-        try:
-            message = self.communicator.receive(timeout_s, alarm=alarm)
-        except UnityCommunicatorStoppedException as error:
-            self._raise_if_player_exited(error, min(timeout_s, _EXIT_GRACE_S))
-            raise
-        if message is None:
-            raise self._player_exited()
+        with self._end_remembered():
+            try:
+                message = self.communicator.receive(timeout_s, alarm=alarm)
+            except UnityCommunicatorStoppedException as error:
+                self._raise_if_player_exited(error, min(timeout_s, _EXIT_GRACE_S))
+                raise
+            if message is None:
+                raise self._player_exited()
         self._hangs = False
         self._is_connected = True
         return message
@@ -491,22 +499,64 @@ class _Session:
                 "the simulation has not answered the last step: call step_receive() first"
             )
         self._owes_answer = False
+        with self._end_remembered():
+            try:
+                self.communicator.send(message)
+            except UnityTimeOutException as error:
+                self._hangs = True
+                self._end = error
+                raise
+            except UnityCommunicatorStoppedException as error:
+                self._raise_if_player_exited(error, _EXIT_GRACE_S)
+                raise
+
+    @contextlib.contextmanager
+    def ending_explained(self) -> Iterator[None]:
+        """Read a message; where it ends the session, find out how its player exited.
+
+        A player that takes its leave waits for the answer, exits then, and says why. That is not
+        waited for where the message was polled: others may be waiting in the same thread.
+
+        Raises:
+            UnityEnvironmentException: The message is the last one, of a player that failed.
+            UnityCommunicatorStoppedException: It is the last one, otherwise.
+        """
         try:
-            self.communicator.send(message)
-        except UnityTimeOutException:
-            self._hangs = True
-            raise
+            yield
         except UnityCommunicatorStoppedException as error:
-            self._raise_if_player_exited(error, _EXIT_GRACE_S)
+            with self._end_remembered():
+                if self.player is None or self._was_polled:
+                    raise
+                self._answer_end()
+                if not self.player.wait(_EXIT_GRACE_S):
+                    raise
+                if self.player.exit_code:
+                    raise self._player_exited() from error
+                raise UnityCommunicatorStoppedException(
+                    f"{error}. {self._player_exited()}"
+                ) from error
+
+    @contextlib.contextmanager
+    def _end_remembered(self) -> Iterator[None]:
+        """Keep the error that ends the session, for whoever goes on all the same."""
+        try:
+            yield
+        except UnityException as error:
+            if not isinstance(error, UnityTimeOutException):  # then it may still answer
+                self._end = error
             raise
+
+    def _answer_end(self) -> None:
+        """Answer the simulation's last message with the end."""
+        if self._owes_answer:  # it waits for this; after a quit of its own too
+            self._owes_answer = False
+            with contextlib.suppress(UnityException):
+                self.communicator.send(encode_close())
 
     def close(self) -> None:
         """End the session, and the player if there is one."""
         self._is_closed = True
-        if self._owes_answer:
-            # The simulation waits for this answer; after a quit of its own too.
-            with contextlib.suppress(UnityException):
-                self.communicator.send(encode_close())
+        self._answer_end()
         self.communicator.close()
         if self.player is not None:
             self.player.stop(0.0 if self._hangs else self._exit_timeout_s)
@@ -537,6 +587,8 @@ class _Session:
     def _require_open(self) -> None:
         if self._is_closed:
             raise UnityEnvironmentException("this environment is closed")
+        if self._end is not None:
+            raise type(self._end)(f"the session is over: {self._end}")
 
     def _raise_if_player_exited(self, error: UnityException, timeout_s: float) -> None:
         """Raise for a player that exited, which explains the lost connection."""

@@ -1,6 +1,7 @@
 import gc
 import logging
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -638,21 +639,62 @@ def test_a_player_that_crashes_in_a_step_is_described(player):
     env.close()
 
 
-def test_a_player_that_quits_cleanly_is_released_when_the_environment_closes(player):
-    code = """
-    with RpcClient(port) as client:
-        client.call(hello)
-        client.call(encode_ready())
-        client.call(encode_close())  # blocks until it is answered
-        sys.exit(5)
-    """
-    env = launch(player(code))
-    process = env._session.player
-    with pytest.raises(UnityCommunicatorStoppedException):
+QUITS = """
+with RpcClient(port) as client:
+    client.call(hello)
+    client.call(encode_ready())
+    print("good night", flush=True)
+    client.call(encode_close())  # blocks until it is answered
+"""
+
+
+def test_a_player_that_quits_is_answered_and_described(player):
+    env = launch(player(QUITS))
+    ended = (
+        r"\(status 400\): it quit, .* exited with code 0\. The last lines it wrote:\n *good night"
+    )
+    with pytest.raises(UnityCommunicatorStoppedException, match=ended):
         env.reset()
-    assert not process.wait(0.1)
     env.close()
-    assert process.exit_description() == "exited with code 5, and wrote nothing"
+
+
+def test_a_player_that_quits_because_it_failed_is_described(player):
+    failed = r"^the player '.*Game\.x86_64' exited with code 5\. The last .*\n *good night"
+    env = launch(player(f"{QUITS}sys.exit(5)"))
+    with pytest.raises(UnityEnvironmentException, match=failed):
+        env.reset()
+    for use in (env.step, env.reset, env.step_send, env.step_receive):
+        with pytest.raises(UnityEnvironmentException, match=r"^the session is over: the player"):
+            use()
+    env.close()
+    hello_only = QUITS.replace("client.call(encode_ready())", "")
+    with pytest.raises(UnityEnvironmentException, match=failed):
+        launch(player(f"{hello_only}sys.exit(5)"))
+
+
+def test_a_player_that_quits_is_not_waited_for_where_it_is_polled(player):
+    env = launch(player(f"{QUITS}sys.exit(5)"))
+    process = env._session.player
+    env.reset_send()
+    while not env.poll():
+        select.select(env.filenos(), [], [], 20)
+    with pytest.raises(UnityCommunicatorStoppedException, match=r"left play mode$"):
+        env.step_receive()
+    assert not process.wait(0.1), "it is answered when the environment closes"
+    env.close()
+    assert process.exit_description().startswith("exited with code 5")
+
+
+def test_a_step_after_a_player_was_killed_says_so_again(player):
+    env = launch(player(OBEDIENT))
+    env.reset()
+    os.kill(env._session.player._process.pid, signal.SIGKILL)
+    with pytest.raises(UnityEnvironmentException, match=r"^the player .* killed by SIGKILL"):
+        for _ in range(3):
+            env.step()
+    with pytest.raises(UnityEnvironmentException, match=r"session is over: the player .* SIGKILL"):
+        env.step()
+    env.close()
 
 
 def test_a_player_with_another_version_is_ended(player):
