@@ -354,8 +354,8 @@ def test_mistakes_are_named():
         ScriptedEnvironment([[Asks(0, 0.0)]], spec=DISCRETE),
     )
     with pytest.raises(UnityGymException, match="must be alike"):
-        UnityVectorEnv(others)
-    assert [env.closed for env in others] == [1, 1]
+        UnityVectorEnv([others[0], lambda *, seed: others[1]])
+    assert [env.closed for env in others] == [0, 1], "what was given stays open"
     _, envs = make([Asks(0, 0.0)])
     with pytest.raises(UnityGymException, match="reset_mask"):
         envs.reset(options={"reset_mask": np.array([True])})

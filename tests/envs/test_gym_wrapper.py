@@ -137,7 +137,15 @@ def test_a_choice_that_cannot_be_made_names_the_behaviors(wanted, text):
     with pytest.raises(UnityGymException, match=text) as refusal:
         UnityToGymWrapper(env, behavior_name=wanted)
     assert BEHAVIOR in str(refusal.value)
-    assert env.closed
+    assert not env.closed
+    env.step()
+
+
+def test_what_the_wrapper_made_is_closed_where_it_is_refused():
+    made = TwoBehaviors(EPISODE)
+    with pytest.raises(UnityGymException, match="one behavior"):
+        UnityToGymWrapper(lambda *, seed: made)
+    assert made.closed
 
 
 def test_the_error_is_one_of_both_packages():

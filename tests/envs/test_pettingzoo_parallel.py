@@ -335,8 +335,13 @@ def test_a_step_needs_an_episode():
 
 
 def test_max_agents_must_name_a_behavior():
-    with pytest.raises(UnityEnvironmentException, match=r"'Plane'.*Scout"):
-        UnityParallelEnv(SkirmishEnvironment(), max_agents={"Plane": 2})
+    given, made = Ball3D(), Ball3D()
+    for env in (given, lambda *, seed: made):
+        with pytest.raises(UnityEnvironmentException, match=r"'Plane'.*3DBall"):
+            UnityParallelEnv(env, max_agents={"Plane": 2})
+    given.step()
+    with pytest.raises(UnityEnvironmentException, match="closed"):
+        made.step()
 
 
 def test_a_seed_gives_the_same_episode_where_a_function_makes_the_environment():

@@ -41,6 +41,11 @@ class EnvSource:
             self.env = env(seed=seed % 2**31)
         self._has_warned = False
 
+    def close_if_made(self) -> None:
+        """Close what this made itself; an environment that was given stays open."""
+        if self._make is not None:
+            self.env.close()
+
     def reset(self, seed: int | None) -> None:
         """Begin all episodes anew, everything as it is under this seed if there is one."""
         if seed is not None:

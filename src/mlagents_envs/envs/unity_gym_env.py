@@ -36,7 +36,8 @@ class UnityToGymWrapper(gymnasium.Env[Any, Any]):
 
     Args:
         unity_env: The environment, or a function that makes one from the keyword `seed`; only
-            with a function `reset(seed=...)` can do what it says. It is closed with the wrapper.
+            with a function `reset(seed=...)` can do what it says. It is closed with the wrapper;
+            an environment that is refused stays open.
         uint8_visual: Whether images are bytes, 0 to 255, rather than floats, 0 to 1.
         flatten_branched: Whether several discrete branches become a single one.
         allow_multiple_obs: Whether the observation is a tuple of all there are, images first, all
@@ -92,7 +93,7 @@ class UnityToGymWrapper(gymnasium.Env[Any, Any]):
                 self.group_spec.action_spec, flatten_branched=flatten_branched
             )
         except BaseException:
-            self.close()
+            self._source.close_if_made()
             raise
         if self._layout.left_out:
             logger.warning(

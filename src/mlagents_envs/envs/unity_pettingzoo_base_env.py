@@ -104,10 +104,14 @@ class UnityPettingzooBaseEnv:
         self._casts: dict[BehaviorName, _Cast] = {}
         self._cast_of: dict[AgentName, _Cast] = {}
         self._seed = seed
-        self._begin(None)
-        self.agents = []
-        for behavior, n_agents in (max_agents or {}).items():
-            self._make_spare_names(behavior, n_agents)
+        try:
+            self._begin(None)
+            self.agents = []
+            for behavior, n_agents in (max_agents or {}).items():
+                self._make_spare_names(behavior, n_agents)
+        except BaseException:
+            self._source.close_if_made()
+            raise
 
     @property
     def possible_agents(self) -> list[AgentName]:

@@ -55,7 +55,8 @@ class UnityVectorEnv(gymnasium.vector.VectorEnv[Any, Any, NDArray[Any]]):
 
     Args:
         envs: One or several environments or functions that make one from the keyword `seed`;
-            only with functions `reset(seed=...)` can do what it says. They are closed with this.
+            only with functions `reset(seed=...)` can do what it says. They are closed with this;
+            environments that are refused stay open.
         behavior_name: Which behavior; not needed if there is but one.
         agents_per_env: Slots of each environment; by default as many as ask after the first
             reset. Agents without a slot act on zeros.
@@ -104,7 +105,8 @@ class UnityVectorEnv(gymnasium.vector.VectorEnv[Any, Any, NDArray[Any]]):
             )
             asking = [self._first_asking(source.env) for source in self._sources]
         except BaseException:
-            self.close()
+            for source in self._sources:
+                source.close_if_made()
             raise
         self._image = next(
             (i for i, part in enumerate(self._layout.part_spaces) if len(part.shape) == 3), None
