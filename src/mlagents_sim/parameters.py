@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlagents_envs.exception import UnityEnvironmentException
-
-LARGEST = float(np.finfo(np.float32).max)
-"""Largest number on the wire."""
+from mlagents_envs.side_channel.environment_parameters_channel import (
+    check_deviation,
+    check_intervals,
+)
 
 
 class Sampler(Protocol):
@@ -35,14 +36,8 @@ class Uniform:
     """
 
     def __init__(self, intervals: Sequence[tuple[float, float]], seed: int) -> None:
-        if not intervals:
-            raise UnityEnvironmentException("there is no interval to draw from")
+        check_intervals(intervals)
         bounds = np.array(intervals, np.float64)  # (intervals, 2)
-        if not (np.abs(bounds) <= LARGEST).all() or (bounds[:, 0] > bounds[:, 1]).any():
-            raise UnityEnvironmentException(
-                f"cannot draw from {list(intervals)}: expected intervals from a number of 32 bits "
-                "up to another that is not smaller"
-            )
         self._lower, self._upper = bounds.T
         lengths = self._upper - self._lower
         weights = lengths if lengths.any() else np.ones_like(lengths)
@@ -69,11 +64,7 @@ class Gaussian:
     """
 
     def __init__(self, mean: float, st_dev: float, seed: int) -> None:
-        if not (np.isfinite([mean, st_dev]).all() and st_dev >= 0.0):
-            raise UnityEnvironmentException(
-                f"cannot draw with mean {mean} and standard deviation {st_dev}: expected two "
-                "numbers, the second not negative"
-            )
+        check_deviation(mean, st_dev)
         self._mean, self._st_dev = mean, st_dev
         self._rng = _generator(seed)
 

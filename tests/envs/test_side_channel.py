@@ -376,6 +376,26 @@ def test_a_message_on_a_channel_that_only_sends_is_refused(channel: SideChannel)
         channel.on_message_received(IncomingMessage(b""))
 
 
+@pytest.mark.parametrize(
+    ("method", "numbers", "text"),
+    [
+        ("float_parameter", (float("nan"),), "'mass' is nan: expected a finite number of 32 bits"),
+        ("float_parameter", (1e39,), r"'mass' is 1e\+39"),
+        ("uniform_sampler_parameters", (2, 1, 0), r"'mass': cannot draw from \[\(2, 1\)\]"),
+        ("uniform_sampler_parameters", (0, float("inf"), 0), r"\(0, inf\)"),
+        ("gaussian_sampler_parameters", (0, -1, 0), "'mass': cannot draw with mean 0 and .* -1:"),
+        ("gaussian_sampler_parameters", (float("nan"), 1, 0), "mean nan"),
+        ("multirangeuniform_sampler_parameters", ([], 0), "'mass': there is no interval"),
+        ("multirangeuniform_sampler_parameters", ([(0, 1), (3, 2)], 0), r"\(3, 2\)"),
+    ],
+)
+def test_environment_parameters_that_cannot_be_obeyed_are_refused(method, numbers, text):
+    channel = EnvironmentParametersChannel()
+    with pytest.raises(UnityEnvironmentException, match=text):
+        getattr(channel, f"set_{method}")("mass", *numbers)
+    assert SideChannelRouter([channel]).collect() == b""
+
+
 def test_environment_parameters():
     channel = EnvironmentParametersChannel()
     channel.set_float_parameter("mass", 2.5)

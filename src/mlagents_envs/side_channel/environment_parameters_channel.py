@@ -5,9 +5,12 @@ from enum import IntEnum
 from typing import Protocol, runtime_checkable
 from uuid import UUID
 
-from mlagents_envs.exception import UnityCommunicationException
+from mlagents_envs.exception import UnityCommunicationException, UnityEnvironmentException
 from mlagents_envs.side_channel.messages import IncomingMessage, OutgoingMessage
 from mlagents_envs.side_channel.side_channel import SideChannel
+
+_LARGEST = float.fromhex("0x1.fffffep127")
+"""Largest number of 32 bits, and so the largest on the wire."""
 
 
 class EnvironmentDataType(IntEnum):
@@ -52,6 +55,9 @@ class EnvironmentParametersChannel(SideChannel):
     """Sets named numbers that the simulation obeys, such as a mass or a wall's height. Only sends.
 
     A sampled parameter is drawn by the simulation, anew at every read.
+
+    Its methods raise `UnityEnvironmentException` for numbers that no simulation can obey: it would
+    only say so in its log.
     """
 
     CHANNEL_ID = UUID("534c891e-810f-11ea-a9d0-822485860400")
@@ -67,6 +73,10 @@ class EnvironmentParametersChannel(SideChannel):
 
     def set_float_parameter(self, key: str, value: float) -> None:
         """Fix the parameter `key`."""
+        if not abs(value) <= _LARGEST:
+            raise UnityEnvironmentException(
+                f"environment parameter {key!r} is {value}: expected a finite number of 32 bits"
+            )
         message = OutgoingMessage()
         message.write_string(key)
         message.write_int32(EnvironmentDataType.FLOAT)
@@ -77,6 +87,7 @@ class EnvironmentParametersChannel(SideChannel):
         self, key: str, min_value: float, max_value: float, seed: int
     ) -> None:
         """Draw the parameter `key` evenly between two bounds."""
+        check_intervals([(min_value, max_value)], key)
         message = _sampler(key, seed, SamplerType.UNIFORM)
         message.write_float32(min_value)
         message.write_float32(max_value)
@@ -86,6 +97,7 @@ class EnvironmentParametersChannel(SideChannel):
         self, key: str, mean: float, st_dev: float, seed: int
     ) -> None:
         """Draw the parameter `key` from a normal distribution."""
+        check_deviation(mean, st_dev, key)
         message = _sampler(key, seed, SamplerType.GAUSSIAN)
         message.write_float32(mean)
         message.write_float32(st_dev)
@@ -95,9 +107,51 @@ class EnvironmentParametersChannel(SideChannel):
         self, key: str, intervals: Sequence[tuple[float, float]], seed: int
     ) -> None:
         """Draw the parameter `key` evenly from the union of (min, max) intervals."""
+        check_intervals(intervals, key)
         message = _sampler(key, seed, SamplerType.MULTIRANGEUNIFORM)
         message.write_float32_list([bound for interval in intervals for bound in interval])
         self.queue_message_to_send(message)
+
+
+def check_intervals(intervals: Sequence[tuple[float, float]], key: str = "") -> None:
+    """Raise unless a number can be drawn from the union of these intervals.
+
+    Args:
+        intervals: Pairs (min, max).
+        key: The parameter, to be named.
+
+    Raises:
+        UnityEnvironmentException: There is none, or one is not finite or does not ascend.
+    """
+    if len(intervals) == 0:
+        raise UnityEnvironmentException(f"{_of(key)}there is no interval to draw from")
+    if not all(-_LARGEST <= lower <= upper <= _LARGEST for lower, upper in intervals):
+        raise UnityEnvironmentException(
+            f"{_of(key)}cannot draw from {list(intervals)}: expected intervals from a number of 32 "
+            "bits up to another that is not smaller"
+        )
+
+
+def check_deviation(mean: float, st_dev: float, key: str = "") -> None:
+    """Raise unless a normal distribution has this mean and standard deviation.
+
+    Args:
+        mean: The mean.
+        st_dev: The standard deviation.
+        key: The parameter, to be named.
+
+    Raises:
+        UnityEnvironmentException: A number is not finite, or the deviation is negative.
+    """
+    if not (abs(mean) <= _LARGEST and 0.0 <= st_dev <= _LARGEST):
+        raise UnityEnvironmentException(
+            f"{_of(key)}cannot draw with mean {mean} and standard deviation {st_dev}: expected two "
+            "numbers of 32 bits, the second not negative"
+        )
+
+
+def _of(key: str) -> str:
+    return f"environment parameter {key!r}: " if key else ""
 
 
 def _sampler(key: str, seed: int, kind: SamplerType) -> OutgoingMessage:
