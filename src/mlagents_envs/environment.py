@@ -91,7 +91,7 @@ class UnityEnvironment(BaseEnv):
     Raises:
         UnityEnvironmentException: There is no such executable, or it cannot be started; the
             player exited; the protocol versions differ; two side channels have one id; the log
-            folder cannot be made.
+            folder cannot be made; `num_areas` is below 1.
         UnityWorkerInUseException: The port is taken.
         UnityTimeOutException: The simulation did not connect in time.
         UnityCommunicatorStoppedException: The simulation ended the session.
@@ -133,6 +133,8 @@ class UnityEnvironment(BaseEnv):
                 f"worker_id is {worker_id}, but there is only one Unity Editor: give the "
                 "file_name or command of a player, or leave worker_id 0"
             )
+        if num_areas < 1:
+            raise UnityEnvironmentException(f"num_areas must be at least 1, got {num_areas}")
         self._specs: dict[BehaviorName, BehaviorSpec] = {}
         self._steps: dict[BehaviorName, Steps] = {}
         self._actions = ActionBuffer(self._specs)

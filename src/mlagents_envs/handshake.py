@@ -126,6 +126,11 @@ def encode_trainer_hello(hello: TrainerHello) -> bytes:
     Raises:
         ValueError: The seed or the number of areas does not fit in 32 bits.
     """
+    for name, number in (("seed", hello.seed), ("num_areas", hello.num_areas)):
+        if not -(2**31) <= number < 2**31:
+            raise ValueError(
+                f"{name} is {number}: it must fit in 32 bits, from -2**31 to 2**31 - 1"
+            )
     message = UnityMessageProto(header={"status": STATUS_OK})
     wanted = message.unity_input.rl_initialization_input
     wanted.seed = hello.seed

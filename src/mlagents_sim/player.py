@@ -59,6 +59,8 @@ def serve_several(
 
     Raises:
         UnityTimeOutException: No trainer listened in time.
+        UnityCommunicatorStoppedException: A trainer hung up before it had said a word, as one does
+            that has its player already.
         UnityEnvironmentException: The protocol versions differ.
         UnityCommunicationException: The trainer broke the protocol.
         UnityActionException: The trainer's actions do not fit.
@@ -68,7 +70,7 @@ def serve_several(
         for port, make in makers.items():
             client = stack.enter_context(contextlib.closing(RpcClient(port, host=host)))
             _connect(client, timeout_s, where=f"{host} port {port}")
-            session = stack.enter_context(contextlib.closing(_Session(client, make)))
+            session = stack.enter_context(contextlib.closing(_Session(client, make, port)))
             selector.register(client.fileno(), selectors.EVENT_READ, session)
         while selector.get_map():
             ready = wait(selector, None)
@@ -101,10 +103,13 @@ class _Session:
     Args:
         client: Connected.
         make: Makes the environment.
+        port: Where the trainer listens, for errors.
     """
 
-    def __init__(self, client: RpcClient, make: EnvironmentFactory) -> None:
+    def __init__(self, client: RpcClient, make: EnvironmentFactory, port: int) -> None:
         self._client = client
+        self._port = port
+        self._was_answered = False
         self._talk = _talk(make)
         self._unsaid: bytes | None = next(self._talk)
         self.speak()
@@ -114,8 +119,10 @@ class _Session:
         try:
             heard = self._client.poll()
             if heard is not None:
+                self._was_answered = True
                 self._unsaid = self._reply(heard)
         except (StopIteration, UnityCommunicatorStoppedException):
+            self._require_answer()
             return False  # the trainer ends the session: nobody is left to take leave of
         return True
 
@@ -126,8 +133,17 @@ class _Session:
             if message is not None:
                 self._client.send(message)
         except UnityCommunicatorStoppedException:
+            self._require_answer()
             return False
         return True
+
+    def _require_answer(self) -> None:
+        """Raise where the trainer hung up instead of introducing itself."""
+        if not self._was_answered:
+            raise UnityCommunicatorStoppedException(
+                f"the trainer at port {self._port} hung up without a word: another player plays "
+                "for it already, or it was about to end"
+            )
 
     def _reply(self, heard: bytes) -> bytes:
         try:
@@ -154,6 +170,8 @@ def _talk(make: EnvironmentFactory) -> Generator[bytes, bytes, None]:
     ours = SimulationHello(handshake.API_VERSION, handshake.PACKAGE_VERSION, Capabilities.all())
     hello = handshake.decode_trainer_hello((yield handshake.encode_simulation_hello(ours)))
     handshake.check_version(hello.communication_version)
+    if hello.num_areas < 0:
+        raise UnityEnvironmentException(f"num_areas must be at least 1, got {hello.num_areas}")
     first = codec.decode_input((yield handshake.encode_ready()), {})
     # A trainer from before there were areas says nothing, which reads as 0.
     env = make(seed=hello.seed, num_areas=max(hello.num_areas, 1))

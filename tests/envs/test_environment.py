@@ -202,8 +202,14 @@ def test_a_taken_port_is_the_workers():
 
 def test_a_seed_beyond_32_bits_is_refused_before_anything_starts():
     communicator = FakeCommunicator()
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="seed is 1099511627776: it must fit in 32 bits"):
         UnityEnvironment(seed=2**40, communicator=communicator)
+
+
+@pytest.mark.parametrize("num_areas", [0, -1])
+def test_less_than_one_area_is_refused_before_anything_starts(num_areas):
+    with pytest.raises(UnityEnvironmentException, match=f"at least 1, got {num_areas}"):
+        UnityEnvironment(num_areas=num_areas, communicator=FakeCommunicator())
 
 
 # Reset and step.

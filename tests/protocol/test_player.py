@@ -227,6 +227,19 @@ def test_an_environment_that_fails_ends_the_sessions_beside_it():
                 env.step()
 
 
+def test_a_second_player_is_told_that_it_was_refused():
+    with served(CATALOG["Basic"].make) as (env, _):
+        second = Playing(CATALOG["Basic"].make, env._session.communicator.port)
+        second.start()
+        for _ in range(10_000):
+            env.step()
+            if not second.is_alive():
+                break
+    second.join(20)
+    assert isinstance(second.error, UnityCommunicatorStoppedException)
+    assert "hung up without a word: another player plays for it already" in str(second.error)
+
+
 def test_an_environment_that_fails_ends_the_session():
     class Fails(GuessEnvironment):
         def step(self):
@@ -320,6 +333,17 @@ def test_a_trainer_that_closes_ends_the_session_in_peace(when: str):
         player.join(20)
     assert not player.is_alive()
     assert player.error is None
+
+
+def test_a_trainer_that_wants_fewer_areas_than_none_is_refused():
+    with listening() as communicator:
+        player = Playing(CATALOG["Basic"].make, communicator.port)
+        player.start()
+        Trainer(communicator).shake_hands(num_areas=-1)
+        with pytest.raises(UnityException):
+            handshake.decode_ready(communicator.receive(20))
+        player.join(20)
+    assert str(player.error) == "num_areas must be at least 1, got -1"
 
 
 def test_a_trainer_of_another_protocol_is_refused():
