@@ -11,8 +11,9 @@ the same policy arrive as one batch and get their actions as one batch, and agen
 Letters in shapes: N agents of this step, A continuous actions, K discrete branches.
 """
 
+import difflib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum, IntFlag
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -544,6 +545,20 @@ class BaseEnv(ABC):
         self.close()
 
 
+def unknown_behavior(behavior: BehaviorName, known: Iterable[BehaviorName]) -> str:
+    """Say that there is no such behavior, and which one may be meant."""
+    names = sorted(known)
+    if not names:
+        return (
+            f"unknown behavior {behavior!r}: none is known yet. Call reset() first: behaviors are "
+            "announced with the first step."
+        )
+    near = [name for name in names if name.partition("?")[0] == behavior]
+    near = near or difflib.get_close_matches(behavior, names)
+    meant = f"; did you mean {' or '.join(map(repr, near))}?" if near else "."
+    return f"unknown behavior {behavior!r}{meant} This environment has {names}."
+
+
 class ActionBuffer:
     """The actions set for the coming step: what every `BaseEnv` keeps between two steps.
 
@@ -566,10 +581,7 @@ class ActionBuffer:
         try:
             return self._specs[behavior].action_spec
         except KeyError:
-            raise UnityActionException(
-                f"unknown behavior {behavior!r}; this environment has {sorted(self._specs)}. "
-                "Call reset() first: behaviors are announced with the first step."
-            ) from None
+            raise UnityActionException(unknown_behavior(behavior, self._specs)) from None
 
     def _check(self, behavior: BehaviorName, action: ActionTuple, n_agents: int) -> ActionSpec:
         """Raise unless these are actions of so many agents; return what they have to be."""

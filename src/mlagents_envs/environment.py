@@ -19,6 +19,7 @@ from mlagents_envs.base_env import (
     BehaviorSpec,
     DecisionSteps,
     TerminalSteps,
+    unknown_behavior,
 )
 from mlagents_envs.codec import Command, Input, Steps, encode_close, encode_input
 from mlagents_envs.communicator import Communicator
@@ -363,8 +364,8 @@ class UnityEnvironment(BaseEnv):
             return self._steps[behavior_name]
         except KeyError:
             raise KeyError(
-                f"unknown behavior {behavior_name!r}; known are {sorted(self._steps)}. Behaviors "
-                "are announced with the first reset or later, with their first agent."
+                f"{unknown_behavior(behavior_name, self._steps)} One may be announced later, with "
+                "its first agent."
             ) from None
 
     def set_actions(self, behavior_name: BehaviorName, action: ActionTuple) -> None:

@@ -301,13 +301,18 @@ def test_a_reset_forgets_the_actions_set():
 def test_unknown_behaviors_and_wrong_shapes_are_refused():
     env, _ = make_env(output(1, first=True))
     action = SPEC.action_spec.empty_action(1)
-    with pytest.raises(UnityActionException, match="unknown behavior 'Ball"):
+    with pytest.raises(UnityActionException, match=r"unknown behavior 'Ball.*Call reset\(\) first"):
         env.set_actions(NAME, action)
     with pytest.raises(KeyError, match="unknown behavior 'Ball"):
         env.get_steps(NAME)
     env.reset()
     with pytest.raises(UnityActionException, match="unknown behavior 'Other'"):
         env.set_action_for_agent("Other", 1, action)
+    for mistaken in ("Ball", "Bal?team=0"):
+        with pytest.raises(UnityActionException, match=r"did you mean 'Ball\?team=0'\?"):
+            env.set_actions(mistaken, action)
+        with pytest.raises(KeyError, match=r"did you mean 'Ball\?team=0'\?"):
+            env.get_steps(mistaken)
     with pytest.raises(UnityActionException, match="expected continuous"):
         env.set_actions(NAME, SPEC.action_spec.empty_action(2))
     env.close()

@@ -198,11 +198,29 @@ def test_the_action_space_can_be_seeded():
     np.testing.assert_array_equal(*samples)
 
 
-def test_an_action_of_another_shape_is_refused():
-    env = wrap(*EPISODE)
+HYBRID = BehaviorSpec([ObservationSpec.vector(1, "number")], ActionSpec(2, (3,)))
+
+
+@pytest.mark.parametrize(
+    ("spec", "action"),
+    [
+        (CONTINUOUS, np.zeros(2, np.float32)),
+        (CONTINUOUS, None),
+        (CONTINUOUS, {"continuous": np.zeros(1)}),
+        (SEEING, [0]),
+        (SEEING, "left"),
+        (HYBRID, {}),
+        (HYBRID, {"discrete": 1}),
+        (HYBRID, {"continuous": np.zeros(2), "discrete": 1}),
+        (HYBRID, np.zeros(4)),
+    ],
+)
+def test_an_action_of_another_space_is_refused(spec, action):
+    env = wrap([Asks(0, 0.1)], spec=spec)
     env.reset()
-    with pytest.raises(UnityActionException, match=r"\(1, 1\)"):
-        env.step(np.zeros(2, np.float32))
+    with pytest.raises(UnityActionException) as refusal:
+        env.step(action)
+    assert str(refusal.value) == f"the action space is {env.action_space}; got {action!r}"
 
 
 def test_a_picture_is_what_the_environment_draws_or_else_the_image():

@@ -4,7 +4,8 @@ Letters in shapes: N agents, A continuous actions, K discrete branches.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Literal
 
 import gymnasium
@@ -13,7 +14,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from mlagents_envs.base_env import ActionSpec, ActionTuple, BoolArray, ObservationSpec
-from mlagents_envs.exception import UnityException
+from mlagents_envs.exception import UnityActionException, UnityException
 
 Space = spaces.Space[Any]
 
@@ -115,7 +116,42 @@ class ActionLayout:
         )
 
     def decode(self, actions: Any) -> ActionTuple:
-        """Turn actions of N agents, batched as Gymnasium does, into what a `BaseEnv` takes."""
+        """Turn actions of N agents, batched as Gymnasium does, into what a `BaseEnv` takes.
+
+        Raises:
+            UnityActionException: They are of another kind. Whether there are N is not looked at.
+        """
+        try:
+            return self._decode(actions)
+        except (TypeError, ValueError, KeyError, IndexError) as error:
+            raise UnityActionException(
+                f"the action space of each agent is {self.space}; got {actions!r} for all of them"
+            ) from error
+
+    def decode_one(self, action: Any) -> ActionTuple:
+        """Turn the action of one agent into one row.
+
+        Raises:
+            UnityActionException: It is no action of this space.
+        """
+        row = None
+        is_dict = isinstance(action, Mapping)
+        if is_dict == isinstance(self.space, spaces.Dict):
+            with suppress(TypeError, ValueError, KeyError, IndexError):
+                row = self._decode(
+                    {kind: np.asarray(part)[None] for kind, part in action.items()}
+                    if is_dict
+                    else np.asarray(action)[None]
+                )
+        if (
+            row is None
+            or row.continuous.shape != (1, self._spec.continuous_size)
+            or row.discrete.shape != (1, self._spec.discrete_size)
+        ):
+            raise UnityActionException(f"the action space is {self.space}; got {action!r}")
+        return row
+
+    def _decode(self, actions: Any) -> ActionTuple:
         if self._spec.is_continuous():
             return ActionTuple(continuous=np.asarray(actions, np.float32))
         if not self._spec.is_discrete():
@@ -124,12 +160,6 @@ class ActionLayout:
         if self.flattener is not None:
             discrete = self.flattener.table[discrete]
         return ActionTuple(discrete=discrete[:, None] if discrete.ndim == 1 else discrete)
-
-    def decode_one(self, action: Any) -> ActionTuple:
-        """Turn the action of one agent into one row."""
-        if isinstance(action, dict):
-            return self.decode({kind: np.asarray(part)[None] for kind, part in action.items()})
-        return self.decode(np.asarray(action)[None])
 
     def allowed(self, masks: list[BoolArray]) -> BoolArray:
         """Turn the masks of a `DecisionSteps` into (N, n_choices), True where allowed."""
