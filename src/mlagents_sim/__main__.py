@@ -34,22 +34,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
         factory = find_factory(options.world)
     except UnityEnvironmentException as error:
         parser.error(str(error))
+    parameters = dict(options.parameter)
     makers = {
-        port: functools.partial(
-            call_factory, factory, worker_id=worker, parameters=dict(options.parameter)
-        )
+        port: functools.partial(call_factory, factory, worker_id=worker, parameters=parameters)
         for worker, port in enumerate(options.mlagents_port or [DEFAULT_PORT], options.worker_id)
     }
     try:
         with _output_to(options.log_file):
-            return _play(makers, options.timeout)
+            return _play(makers, options.timeout, is_quick=options.world in CATALOG)
     except OSError as error:
         print(f"mlagents-sim: cannot write the log: {error}", file=sys.stderr)
         return 1
 
 
-def _play(makers: Mapping[int, EnvironmentFactory], timeout_s: float) -> int:
+def _play(
+    makers: Mapping[int, EnvironmentFactory], timeout_s: float, *, is_quick: bool = False
+) -> int:
+    """Play for all trainers.
+
+    Args:
+        makers: By the port where the trainer listens.
+        timeout_s: How long to wait for each to listen.
+        is_quick: Whether it takes no time to make one to try: a wrong parameter then shows before
+            anybody is waited for.
+    """
     try:
+        if is_quick:
+            next(iter(makers.values()))(seed=0, num_areas=1).close()
         serve_several(makers, timeout_s=timeout_s)
     except UnityException as error:
         print(f"mlagents-sim: {error}", file=sys.stderr)
@@ -134,9 +145,11 @@ def _seconds(text: str) -> float:
 def _parameter(text: str) -> tuple[str, float]:
     name, _, number = text.partition("=")
     try:
-        return name, float(number)
+        if name:
+            return name, float(number)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=NUMBER") from None
+        pass
+    raise argparse.ArgumentTypeError(f"{text!r} is not NAME=NUMBER")
 
 
 def _output_to(log_file: str | None) -> contextlib.AbstractContextManager[object]:

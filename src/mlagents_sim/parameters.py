@@ -85,7 +85,7 @@ class Parameters(Mapping[str, float]):
 
     def draw(self, name: str, n: int) -> NDArray[np.float64]:
         """Return (n,) values: one for each of n agents, or areas, that begin an episode."""
-        source = self._sources[name]
+        source = self._source(name)
         if not isinstance(source, float | int):
             return source.draw(n)
         values = np.empty(n)
@@ -105,8 +105,20 @@ class Parameters(Mapping[str, float]):
         self._sources[name] = source
 
     def __getitem__(self, name: str) -> float:
-        source = self._sources[name]
+        source = self._source(name)
         return source if isinstance(source, float | int) else float(source.draw(1)[0])
+
+    def _source(self, name: str) -> float | Sampler:
+        try:
+            return self._sources[name]
+        except KeyError:
+            raise KeyError(
+                f"no environment parameter {name!r}; those in default_parameters are "
+                f"{sorted(self._sources) or 'none'}"
+            ) from None
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._sources
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._sources)

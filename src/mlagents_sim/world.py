@@ -85,7 +85,8 @@ class World(BaseEnv):
         step_count: Steps since the last reset.
 
     Raises:
-        UnityEnvironmentException: There is no such parameter, or `num_areas` is below 1.
+        UnityEnvironmentException: There is no such parameter, one is no finite number, `num_areas`
+            is below 1, or it or the seed is no whole number.
     """
 
     behavior_name: ClassVar[BehaviorName]
@@ -103,6 +104,11 @@ class World(BaseEnv):
     def __init__(
         self, *, num_areas: int = 1, seed: int = 0, parameters: Mapping[str, float] | None = None
     ) -> None:
+        for argument, number in (("num_areas", num_areas), ("seed", seed)):
+            if not isinstance(number, int | np.integer):
+                raise UnityEnvironmentException(
+                    f"{argument} must be a whole number, got {number!r}"
+                )
         if num_areas < 1:
             raise UnityEnvironmentException(f"num_areas must be at least 1, got {num_areas}")
         self.rng = np.random.default_rng(seed % 2**32)  # on the wire it may be negative
@@ -222,11 +228,17 @@ class World(BaseEnv):
         """Set an environment parameter; episodes that begin from now on obey it.
 
         Raises:
-            UnityEnvironmentException: There is no such parameter, or the value is not finite.
+            UnityEnvironmentException: There is no such parameter, or the value is no finite number.
         """
         if name not in self.parameters:
             raise UnityEnvironmentException(self._no_parameter(name))
-        self.parameters.set(name, float(value))
+        try:
+            number = float(value)
+        except (TypeError, ValueError) as error:
+            raise UnityEnvironmentException(
+                f"environment parameter {name!r} is {value!r}: expected a finite number"
+            ) from error
+        self.parameters.set(name, number)
 
     def set_float_parameter(self, key: str, value: float) -> None:
         """Fix the parameter `key`; episodes that begin from now on obey it.

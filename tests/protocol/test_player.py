@@ -397,6 +397,7 @@ def test_the_command_lists_the_worlds(capsys):
         (["xyz"], "Registered: 3DBall, "),
         (["gess_environment:make"], "No module named 'gess_environment'"),
         (["3DBall", "--parameter", "scale"], "'scale' is not NAME=NUMBER"),
+        (["3DBall", "--parameter", "=3"], "'=3' is not NAME=NUMBER"),
         ([], "which world?"),
         (["3DBall", "--mlagents-port", "70000"], "'70000' is no port: expected 1 to 65535"),
         (["3DBall", "--mlagents-port", "five"], "'five' is no port"),
@@ -423,6 +424,13 @@ def test_the_command_finds_a_module_in_the_working_folder(tmp_path: Path):
     command = [PROGRAM, "my_maze:make", "--mlagents-port", str(free_port()), "--timeout", "0"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=20)
     assert "no trainer listened" in done.stderr
+
+
+def test_the_command_tells_a_wrong_parameter_before_it_waits_for_a_trainer(capsys):
+    assert main(["3DBall", "--parameter", "sclae=2", "--mlagents-port", str(free_port())]) == 1
+    said = capsys.readouterr()
+    assert said.err.startswith("mlagents-sim: Ball3D has no environment parameter 'sclae'; did you")
+    assert "Waiting" not in said.out
 
 
 def test_the_command_says_where_it_cannot_log(capsys, tmp_path: Path):

@@ -338,7 +338,11 @@ def test_a_world_whose_step_failed_begins_anew(monkeypatch: pytest.MonkeyPatch):
         ({"parameters": {"gaol": 1.0}}, "no environment parameter 'gaol'; did you mean 'goal'"),
         ({"parameters": {"level": 1.0}}, r"no environment parameter 'level'\. It has \['goal', "),
         ({"parameters": {"goal": float("nan")}}, "'goal' is nan"),
+        ({"parameters": {"goal": "far"}}, "'goal' is 'far': expected a finite number"),
+        ({"parameters": {"goal": None}}, "'goal' is None"),
         ({"num_areas": 0}, "num_areas must be at least 1"),
+        ({"num_areas": 1.5}, r"num_areas must be a whole number, got 1\.5"),
+        ({"seed": "a"}, "seed must be a whole number, got 'a'"),
     ],
 )
 def test_wrong_options_are_refused(options: Mapping[str, object], text: str):
