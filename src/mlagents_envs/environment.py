@@ -5,7 +5,8 @@ import logging
 import math
 import time
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from typing import NoReturn
 
 from mlagents_envs import __version__, handshake
 from mlagents_envs.base_env import (
@@ -196,12 +197,16 @@ class UnityEnvironment(BaseEnv):
     def _shake_hands(self, message: bytes) -> bool:
         """Answer the simulation's first message; return True with the second, and be connected."""
         if self._simulation is None:
-            with self._session.ending_explained():
+            try:
                 self._simulation = handshake.decode_simulation_hello(message)
+            except UnityCommunicatorStoppedException as error:
+                self._session.raise_explained(error)
             self._session.send(self._hello)
             return False
-        with self._session.ending_explained():
+        try:
             handshake.decode_ready(message)
+        except UnityCommunicatorStoppedException as error:
+            self._session.raise_explained(error)
         handshake.check_version(self._simulation.communication_version)
         logger.info(
             "Connected to a simulation with package version %s and protocol version %s.",
@@ -303,8 +308,10 @@ class UnityEnvironment(BaseEnv):
         """
         self._require_connection()
         message = self._session.receive()
-        with self._session.ending_explained():
+        try:
             output = self._decoder.decode(message, self._specs)
+        except UnityCommunicatorStoppedException as error:
+            self._session.raise_explained(error)
         for name, spec in output.specs.items():
             if self._specs.setdefault(name, spec) != spec:
                 raise UnityCommunicationException(
@@ -430,7 +437,7 @@ class _Session:
         self._is_connected = False
         self._is_closed = False
         self._owes_answer = False
-        self._end: UnityException | None = None
+        self._end: tuple[type[UnityException], str] | None = None
 
     @property
     def is_waiting(self) -> bool:
@@ -482,14 +489,14 @@ class _Session:
         if self._owes_answer:
             raise UnityEnvironmentException("no step was sent: call step_send() first")
         alarm = None if self.player is None else self.player.fileno()
-        with self._end_remembered():
-            try:
-                message = self.communicator.receive(timeout_s, alarm=alarm)
-            except UnityCommunicatorStoppedException as error:
-                self._raise_if_player_exited(error, min(timeout_s, _EXIT_GRACE_S))
-                raise
-            if message is None:
-                raise self._player_exited()
+        try:
+            message = self.communicator.receive(timeout_s, alarm=alarm)
+        except UnityTimeOutException:
+            raise  # it may still answer
+        except UnityException as error:
+            self._raise_ended(error, min(timeout_s, _EXIT_GRACE_S))
+        if message is None:
+            raise self._remembered(self._player_exited())
         self._hangs = False
         self._is_connected = True
         return message
@@ -502,52 +509,50 @@ class _Session:
                 "the simulation has not answered the last step: call step_receive() first"
             )
         self._owes_answer = False
-        with self._end_remembered():
-            try:
-                self.communicator.send(message)
-            except UnityTimeOutException as error:
-                self._hangs = True
-                self._end = error
-                raise
-            except UnityCommunicatorStoppedException as error:
-                self._raise_if_player_exited(error, _EXIT_GRACE_S)
-                raise
+        try:
+            self.communicator.send(message)
+        except UnityException as error:
+            self._hangs |= isinstance(error, UnityTimeOutException)
+            self._raise_ended(error, _EXIT_GRACE_S)
 
-    @contextlib.contextmanager
-    def ending_explained(self) -> Iterator[None]:
-        """Read a message; where it ends the session, find out how its player exited.
+    def raise_explained(self, error: UnityCommunicatorStoppedException) -> NoReturn:
+        """Raise for a message that ends the session: how the player that sent it exited then.
 
-        A player that takes its leave waits for the answer, exits then, and says why. That is not
-        waited for where the message was polled: others may be waiting in the same thread.
+        A player that takes its leave waits for the answer, exits, and says why. That is not waited
+        for where the message was polled: others may be waiting in the same thread.
+
+        Args:
+            error: That the message is the last one.
 
         Raises:
-            UnityEnvironmentException: The message is the last one, of a player that failed.
-            UnityCommunicatorStoppedException: It is the last one, otherwise.
+            UnityEnvironmentException: The player failed.
+            UnityCommunicatorStoppedException: It did not, or has not exited.
         """
-        try:
-            yield
-        except UnityCommunicatorStoppedException as error:
-            with self._end_remembered():
-                if self.player is None or self._was_polled:
-                    raise
-                self._answer_end()
-                if not self.player.wait(_EXIT_GRACE_S):
-                    raise
-                if self.player.exit_code:
-                    raise self._player_exited() from error
-                raise UnityCommunicatorStoppedException(
-                    f"{error}. {self._player_exited()}"
-                ) from error
+        self._remembered(error)
+        if self.player is None or self._was_polled:
+            raise error
+        self._answer_end()
+        if not self.player.wait(_EXIT_GRACE_S):
+            raise error
+        exited: UnityException = self._player_exited()
+        if not self.player.exit_code:
+            exited = UnityCommunicatorStoppedException(f"{error}. {exited}")
+        raise self._remembered(exited) from error
 
-    @contextlib.contextmanager
-    def _end_remembered(self) -> Iterator[None]:
-        """Keep the error that ends the session, for whoever goes on all the same."""
-        try:
-            yield
-        except UnityException as error:
-            if not isinstance(error, UnityTimeOutException):  # then it may still answer
-                self._end = error
-            raise
+    def _raise_ended(self, error: UnityException, timeout_s: float) -> NoReturn:
+        """Raise for a lost connection: a player that exited explains it."""
+        is_lost = isinstance(error, UnityCommunicatorStoppedException)
+        if is_lost and self.player is not None and self.player.wait(timeout_s):
+            raise self._remembered(self._player_exited()) from error
+        raise self._remembered(error)
+
+    def _remembered(self, error: UnityException) -> UnityException:
+        """Note what ended the session, for whoever goes on all the same.
+
+        Not the error itself: its traceback would keep the environment from being collected.
+        """
+        self._end = type(error), str(error)
+        return error
 
     def _answer_end(self) -> None:
         """Answer the simulation's last message with the end."""
@@ -591,12 +596,8 @@ class _Session:
         if self._is_closed:
             raise UnityEnvironmentException("this environment is closed")
         if self._end is not None:
-            raise type(self._end)(f"the session is over: {self._end}")
-
-    def _raise_if_player_exited(self, error: UnityException, timeout_s: float) -> None:
-        """Raise for a player that exited, which explains the lost connection."""
-        if self.player is not None and self.player.wait(timeout_s):
-            raise self._player_exited() from error
+            kind, text = self._end
+            raise kind(f"the session is over: {text}")
 
     def _player_exited(self) -> UnityEnvironmentException:
         assert self.player is not None, "without a player there is no alarm"

@@ -477,6 +477,17 @@ def test_an_environment_nobody_holds_is_closed():
     assert communicator.closed == 1
 
 
+def test_an_environment_nobody_holds_is_closed_after_its_session_ended_too():
+    env, communicator = make_env(CLOSE)
+    with pytest.raises(UnityCommunicatorStoppedException):
+        env.reset()
+    with pytest.raises(UnityCommunicatorStoppedException, match="session is over: the other side"):
+        env.step()
+    del env
+    gc.collect()
+    assert communicator.closed == 1
+
+
 def test_a_with_block_closes():
     env, communicator = make_env()
     with env as same:
