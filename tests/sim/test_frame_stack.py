@@ -1,6 +1,8 @@
-"""Stacked observations, by hand."""
+"""Stacked observations, by hand and against a list of all frames."""
 
 import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mlagents_envs.base_env import DimensionProperty, ObservationSpec, ObservationType
 from mlagents_sim.frame_stack import FrameStack, stacked
@@ -51,3 +53,28 @@ def test_what_was_handed_out_does_not_change():
     stack.add(ALL, np.float32([[3, 4]]))
     stack.clear(ALL)
     assert first.tolist() == [[0, 0, 1, 2]]
+
+
+@given(st.integers(2, 5), st.lists(st.lists(st.integers(0, 3), unique=True), max_size=30))
+def test_each_agent_sees_its_own_last_frames(n_frames: int, turns: list[list[int]]):
+    """Some agents add a frame, and every other time those that did begin again afterwards."""
+    stack = FrameStack(PLACE, n_frames, n_agents=4)
+    added = [[[0, 0]] * n_frames for _ in range(4)]
+    for number, agents in enumerate(turns):
+        frames = [[number + 1, agent] for agent in agents]
+        for agent, frame in zip(agents, frames, strict=True):
+            added[agent].append(frame)
+        seen = stack.add(np.array(agents, np.intp), np.reshape(frames, (-1, 2)))
+        assert seen.tolist() == [np.ravel(added[agent][-n_frames:]).tolist() for agent in agents]
+        if number % 2:
+            stack.clear(np.array(agents, np.intp))
+            for agent in agents:
+                added[agent] += [[0, 0]] * n_frames
+
+
+def test_earlier_frames_are_not_moved():
+    stack = FrameStack(PLACE, 4, n_agents=2)
+    for number in range(1, 8):
+        before = stack._ring.copy()
+        stack.add(ALL, np.full((2, 2), number, np.float32))
+        assert (stack._ring != before).any(axis=(0, 2)).sum() == 1
