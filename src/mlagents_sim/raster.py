@@ -75,6 +75,17 @@ class Camera(NamedTuple):
         turned: Array = np.einsum("rcn,c...n->r...n", linear, places)
         return turned + shift.reshape(3, *[1] * (places.ndim - 2), -1)
 
+    def rays(self) -> Array:
+        """Return the unit vectors, (3, H, W), along which a perspective camera sees its pixels.
+
+        Of several scenes, the first one counts.
+        """
+        column, row = np.arange(self.width), np.arange(self.height)[:, None]
+        point = np.stack(np.broadcast_arrays(column, row, 1.0))
+        ray = np.einsum("cr,rhw->chw", np.linalg.inv(self.matrix[:, :3, 0]), point)
+        rays: Array = ray / np.linalg.norm(ray, axis=0)
+        return rays
+
 
 def _view(position: Array, axes: Array) -> Array:
     """Return (3, 4, N) that takes (x, y, z, 1) to the distance right, up and ahead of a camera."""
@@ -244,6 +255,27 @@ def _face_corners() -> Array:
 
 
 _FACE_CORNERS = _face_corners()
+
+
+class Covered(NamedTuple):
+    """The pixels that shapes cover, one after the other.
+
+    Attributes:
+        shape: (P,) index of the shape, counted through all scenes: of F by N, flat.
+        row: (P,) row of the picture.
+        column: (P,) column of the picture.
+    """
+
+    shape: NDArray[np.intp]
+    row: NDArray[np.intp]
+    column: NDArray[np.intp]
+
+
+def pixels(runs: Runs) -> Covered:
+    """List the pixels of shapes that are not of one colour each."""
+    length = (runs.end - runs.first).reshape(-1).astype(np.intp)
+    shape, row = np.divmod(np.arange(len(length)).repeat(length), runs.first.shape[2])
+    return Covered(shape, row, _ranges(runs.first.reshape(-1).astype(np.intp), length))
 
 
 def paint(
