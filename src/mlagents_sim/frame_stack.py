@@ -23,36 +23,38 @@ class FrameStack:
     A frame is added whenever an agent reports: with each decision and at the end of an episode.
     Frames from before the episode are zero.
 
-    Earlier frames are kept in a ring, so none of them is moved when the next one is added.
+    Frames stay where they were written while a window moves over them, and are moved back only
+    when it reaches the end of the buffer, once in `n_frames` steps.
 
     Args:
         frame: Description of a single frame.
-        n_frames: Number of frames that an agent sees, 2 or more.
+        n_frames: Number of frames that an agent sees.
         n_agents: N.
     """
 
     def __init__(self, frame: ObservationSpec, n_frames: int, n_agents: int) -> None:
         self._shape = stacked(frame, n_frames).shape
-        self._ring = np.zeros((n_agents, n_frames - 1, *frame.shape), frame.dtype)
-        self._oldest = 0  # slot of the ring, the same for all agents
+        self._n_before = n_frames - 1
+        self._buffer = np.zeros((n_agents, 2 * n_frames - 1, *frame.shape), frame.dtype)
+        self._start = 0  # of the window, the same for all agents
 
     def clear(self, agents: Agents) -> None:
         """Forget what these agents have seen."""
-        self._ring[agents] = 0
+        self._buffer[agents, self._start : self._start + self._n_before] = 0
 
     def add(self, agents: Agents, frame: NDArray[Any]) -> NDArray[Any]:
         """Add what these n agents see now, (n, *shape of a frame); return all that they see."""
-        ring, oldest = self._ring, self._oldest
-        n_before = ring.shape[1]
-        n_last = n_before - oldest  # frames from the oldest one to the end of the ring
-        seen = np.empty((len(frame), n_before + 1, *ring.shape[2:]), ring.dtype)
-        seen[:, :n_last] = ring[agents, oldest:]
-        seen[:, n_last:-1] = ring[agents, :oldest]
-        seen[:, -1] = frame
-        if len(frame) == len(ring):
-            ring[agents, oldest] = frame
-            self._oldest = (oldest + 1) % n_before
-        else:  # the ring does not turn for a few agents, so their own frames move
-            ring[agents, oldest:] = seen[:, 1 : n_last + 1]
-            ring[agents, :oldest] = seen[:, n_last + 1 :]
+        buffer, start = self._buffer, self._start
+        end = start + self._n_before
+        if len(frame) < len(buffer):
+            # The window does not move for a few agents, so their frames do.
+            seen = np.concatenate([buffer[agents, start:end], frame[:, None]], axis=1)
+            buffer[agents, start:end] = seen[:, 1:]
+        else:
+            buffer[agents, end] = frame
+            seen = buffer[agents, start : end + 1].copy()
+            self._start += 1
+            if end + 1 == buffer.shape[1]:
+                buffer[:, : self._n_before] = buffer[:, self._start :]
+                self._start = 0
         return seen.reshape(-1, *self._shape)

@@ -261,21 +261,22 @@ class Covered(NamedTuple):
     """The pixels that shapes cover, one after the other.
 
     Attributes:
-        shape: (P,) index of the shape, counted through all scenes: of F by N, flat.
-        row: (P,) row of the picture.
-        column: (P,) column of the picture.
+        shape: (P,) index of the shape, of F by N, flat.
+        pixel: (P,) index of the pixel, of H by W, flat.
     """
 
     shape: NDArray[np.intp]
-    row: NDArray[np.intp]
-    column: NDArray[np.intp]
+    pixel: NDArray[np.intp]
 
 
-def pixels(runs: Runs) -> Covered:
-    """List the pixels of shapes that are not of one colour each."""
-    length = (runs.end - runs.first).reshape(-1).astype(np.intp)
-    shape, row = np.divmod(np.arange(len(length)).repeat(length), runs.first.shape[2])
-    return Covered(shape, row, _ranges(runs.first.reshape(-1).astype(np.intp), length))
+def pixels(runs: Runs, width: int) -> Covered:
+    """List the pixels that shapes cover in pictures so wide, for shapes of more than one colour."""
+    length = (runs.end - runs.first).reshape(-1)
+    (run,) = length.nonzero()
+    n_rows = runs.first.shape[2]
+    start = run % n_rows * width + runs.first.reshape(-1)[run]
+    length = length[run].astype(np.intp)
+    return Covered((run // n_rows).repeat(length), _ranges(start, length))
 
 
 def paint(

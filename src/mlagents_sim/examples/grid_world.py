@@ -32,10 +32,10 @@ NOWHERE = -1
 HEIGHT, WIDTH = 64, 84
 BAR = 0.2
 """Width of the bars that everything consists of; an edge of a cell is 1."""
-WALL_COLOUR = (99, 99, 99)
-FLOOR_COLOURS = (232, 229, 210), (218, 214, 192)
-AGENT_COLOUR = np.array([33, 150, 242], np.uint8)
-GOAL_COLOURS = np.array([[102, 189, 107], [191, 59, 38]], np.uint8)
+# The colours that a Unity camera sees, lit as in the scene.
+WALL_COLOUR, FLOOR_COLOUR = (137, 139, 143), (70, 73, 78)
+AGENT_COLOUR = np.array([62, 195, 255], np.uint8)
+GOAL_COLOURS = np.array([[140, 238, 151], [238, 92, 75]], np.uint8)
 FROM_ABOVE = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, -1.0], [0.0, 1.0, 0.0]])[:, :, None]
 """Axes of a camera: x to the right, z up, down ahead."""
 
@@ -246,11 +246,9 @@ def stamps_of(size: int) -> Stamps:
     """Prepare what is drawn on grids of `size` cells by `size`."""
     half = size / 2
     x = (np.arange(WIDTH) - (WIDTH - 1) / 2) * size / HEIGHT + half
-    z = ((HEIGHT - 1) / 2 - np.arange(HEIGHT)) * size / HEIGHT + half
-    is_dark = (np.floor(x) + np.floor(z)[:, None]) % 2 == 0
     is_floor = (x > 0.0) & (x < size)
-    colours = np.where(is_dark[..., None], *FLOOR_COLOURS)
-    floor = np.where(is_floor[:, None], colours, WALL_COLOUR).astype(np.uint8)
+    row = np.where(is_floor[:, None], FLOOR_COLOUR, WALL_COLOUR).astype(np.uint8)  # (W, 3)
+    floor = row.T[:, None].repeat(HEIGHT, axis=1)
 
     cell = np.arange(size**2)
     middle = np.array([cell % size + 0.5, np.zeros(size**2), cell // size + 0.5])
@@ -270,7 +268,7 @@ def stamps_of(size: int) -> Stamps:
     plus = [bar(width, turn_rad=0.0), bar(width, turn_rad=np.pi / 2)]
     cross = [bar(width, turn_rad=np.pi / 4), bar(width, turn_rad=-np.pi / 4)]
     agent, *goals = (pixels(np.stack(bars, axis=-1)) for bars in (frame, plus, cross))
-    return Stamps(floor.transpose(2, 0, 1).reshape(3, -1), agent, (goals[0], goals[1]))
+    return Stamps(floor.reshape(3, -1), agent, (goals[0], goals[1]))
 
 
 def bar(width: float, *, turn_rad: float, aside: float = 0.0) -> Array:

@@ -12,9 +12,28 @@ from mlagents_envs.base_env import (
     BehaviorSpec,
     ObservationSpec,
 )
-from mlagents_sim.examples.ball_3d import HALF_EDGE_M, POSITION, Ball3D, Y, rotation_matrix
+from mlagents_sim.examples.ball_3d import (
+    ASIDE,
+    HALF_EDGE_M,
+    POSITION,
+    Ball3D,
+    X,
+    Y,
+    Z,
+    rotation_matrix,
+)
 from mlagents_sim.frame_stack import FrameStack, stacked
-from mlagents_sim.raster import Array, Camera, Pixels, box_faces, paint, pixels, polygon, sphere
+from mlagents_sim.raster import (
+    Array,
+    Camera,
+    Pixels,
+    Runs,
+    box_faces,
+    paint,
+    pixels,
+    polygon,
+    sphere,
+)
 from mlagents_sim.world import Agents
 
 FRAMES = 4
@@ -30,7 +49,7 @@ CAMERA = Camera.perspective(
     height=SIZE,
     width=SIZE,
 )
-RAYS = CAMERA.rays()  # (3, H, W)
+RAYS = CAMERA.rays().reshape(3, -1)  # (3, H * W)
 
 # Light and colours, as a policy trained in Unity has to see them.
 LIGHT = np.array([0.542, 0.643, -0.542])
@@ -38,35 +57,56 @@ LIGHT = np.array([0.542, 0.643, -0.542])
 AMBIENT, DIFFUSE, GLOW = 0.68, 0.61, 0.12
 BACKGROUND = 0
 CUBE_ALBEDO, BAND_ALBEDO = np.array([33.0, 150.0, 243.0]), np.array([250.0, 166.0, 41.0])
-BALL_ALBEDO = np.array([200.0, 200.0, 200.0])
-"""Mean of the chequers that the ball bears in Unity."""
+BALL_ALBEDO = np.array([200.0])
+"""Gray: the mean of the chequers that the ball bears in Unity."""
 
-# The cube with a headband around it, by the cube's own axes: three boxes on top of each other.
+# The cube with a headband around it, by the cube's own axes.
 BAND_HALF_EDGES_M = np.array([1.044, 0.193, 1.044]) * HALF_EDGE_M
-BAND_CENTRE_M = 0.341 * 2 * HALF_EDGE_M
-BAND_BOTTOM_M, BAND_TOP_M = BAND_CENTRE_M + BAND_HALF_EDGES_M[1] * np.array([-1.0, 1.0])
+BAND_CENTRE_M = np.array([0.0, 0.341, 0.0]) * 2 * HALF_EDGE_M
 
 
-def _box(half_width_m: float, bottom_m: float, top_m: float) -> Array:
-    """Return the corners, (3, 4, 6), of the faces of a box around the y axis."""
-    centre = np.array([[0.0], [(bottom_m + top_m) / 2], [0.0]])
-    half_edges = np.array([half_width_m, (top_m - bottom_m) / 2, half_width_m])
-    return box_faces(centre, np.eye(3)[:, :, None], half_edges)[0][..., 0]
+def _quads(eye_side: tuple[int, int]) -> Array:
+    """Return the corners, (3, 4, 11), of what an eye may see, from the farthest to the nearest.
+
+    The four pieces of the headband's rim; a side, the top and a side of the cube; two sides of the
+    headband, and the two pieces of the rim above them.
+
+    Args:
+        eye_side: Side of the cube on which the eye is along x and along z: 1, or -1.
+    """
+
+    def faces(middle: Array, half_edges: Array) -> Array:
+        return box_faces(middle[:, None], np.eye(3)[:, :, None], half_edges)[0][..., 0]
+
+    def rim(axis: int, side: int) -> Array:
+        middle, half_edges = BAND_CENTRE_M.copy(), BAND_HALF_EDGES_M.copy()
+        middle[axis] = side * (BAND_HALF_EDGES_M[axis] + HALF_EDGE_M) / 2
+        half_edges[axis] = (BAND_HALF_EDGES_M[axis] - HALF_EDGE_M) / 2
+        top: Array = faces(middle, half_edges)[..., Y]
+        return top
+
+    # The faces of a box point along x, y, z, -x, -y and -z.
+    side_x, side_z = (
+        axis if side > 0 else axis + 3 for axis, side in zip((X, Z), eye_side, strict=True)
+    )
+    cube, band = (
+        faces(np.zeros(3), np.full(3, HALF_EDGE_M)),
+        faces(BAND_CENTRE_M, BAND_HALF_EDGES_M),
+    )
+    rims = [rim(axis, side) for axis in (X, Z) for side in (1, -1)]
+    sides = [cube[..., [side_x, Y, side_z]], band[..., [side_x, side_z]]]
+    near_rims = [rim(axis, side) for axis, side in zip((X, Z), eye_side, strict=True)]
+    return np.concatenate(
+        [np.stack([*rims], axis=-1), *sides, np.stack(near_rims, axis=-1)], axis=-1
+    )
 
 
-BELOW, BAND, ABOVE = range(3)
-BOXES = np.stack(
-    [
-        _box(HALF_EDGE_M, -HALF_EDGE_M, BAND_BOTTOM_M),
-        _box(BAND_HALF_EDGES_M[0], BAND_BOTTOM_M, BAND_TOP_M),
-        _box(HALF_EDGE_M, BAND_TOP_M, HALF_EDGE_M),
-    ],
-    axis=2,
-)  # (3, 4, boxes, faces)
+QUADS = np.stack([_quads((x, z)) for x in (1, -1) for z in (1, -1)], axis=-1)  # (3, 4, 11, 4)
+CUBE, BAND, NEAR_RIMS = slice(4, 7), slice(7, 9), slice(9, 11)
 
 
 def lit(albedo: Array, normals: Array) -> Array:
-    """Return the colours, (n, 3) of 255, of surfaces with these normals, (3, n).
+    """Return the colours, (n, channels) of 255, of surfaces with these normals, (3, n).
 
         colour = albedo * (ambient + diffuse * max(normal * light, 0)) + glow
 
@@ -110,52 +150,66 @@ class Visual3DBall(Ball3D):
     def _see(self, agents: Agents) -> Pixels:
         """Draw what n agents see, (n, 3, H, W)."""
         frame = rotation_matrix(self.cube[:, agents])
-        ball, radius = self.ball[POSITION][:, agents], self._radius[agents]
-        n = ball.shape[1]
+        n = frame.shape[2]
         pictures = np.full((n, *PICTURE.shape), BACKGROUND, np.uint8)
-        eye_by_cube = np.einsum("rcn,r->cn", frame, EYE_M[:, 0])
-        ball_by_cube = np.einsum("rcn,rn->cn", frame, ball)
-        # Between a ball and a cube lies a plane through the point of the cube nearest to the ball.
-        # A ball on the eye's side of it is before the cube.
-        nearest = np.clip(ball_by_cube, -HALF_EDGE_M, HALF_EDGE_M)
-        eye_side = np.einsum("cn,cn->n", ball_by_cube - nearest, eye_by_cube - nearest)
-        is_before = eye_side > 0.0
-        _paint_balls(pictures, ball, radius, np.flatnonzero(~is_before))
-        self._paint_cubes(pictures, frame, eye_by_cube)
-        _paint_balls(pictures, ball, radius, np.flatnonzero(is_before))
+        eye = np.einsum("rcn,r->cn", frame, EYE_M[:, 0])
+        _paint_cubes(pictures, frame, eye)
+        _paint_balls(pictures, frame, eye, self.ball[POSITION][:, agents], self._radius[agents])
         return pictures
 
-    @staticmethod
-    def _paint_cubes(pictures: Pixels, frame: Array, eye_by_cube: Array) -> None:
-        """Paint cubes and headbands with these axes, (3, 3, n), seen from (3, n) of them."""
-        n = len(pictures)
-        normals = np.concatenate([frame, -frame], axis=1).reshape(3, -1)
-        cube, band = (
-            lit(albedo, normals).reshape(6, n, 3) for albedo in (CUBE_ALBEDO, BAND_ALBEDO)
-        )
-        colours = np.stack([cube, band, cube]).astype(np.uint8)  # (boxes, faces, n, 3)
-        corners = np.einsum("rcn,ckbf->rkbfn", frame, BOXES)
-        # From the farthest box to the nearest: upward, except that an eye below the top of the
-        # headband sees it before what is above. No eye is below the headband.
-        is_low = eye_by_cube[Y] < BAND_TOP_M
-        if is_low.any():
-            corners[:, :, BAND:, :, is_low] = corners[:, :, :BELOW:-1][..., is_low]
-            colours[BAND:, :, is_low] = colours[:BELOW:-1][:, :, is_low]
-        runs = polygon(CAMERA, corners.reshape(3, 4, -1, n))
-        paint(pictures, runs, colours.reshape(-1, n, 3))
+
+def _paint_cubes(pictures: Pixels, frame: Array, eye: Array) -> None:
+    """Paint the cubes and their headbands.
+
+    Args:
+        pictures: (n, 3, H, W), written to.
+        frame: (3, 3, n) the cubes' axes, in columns.
+        eye: (3, n) the camera by these axes, above the bottom of the headband.
+    """
+    aside = eye[ASIDE]
+    eye_side = np.where(aside < 0.0, -1.0, 1.0)
+    corners = np.einsum("rcn,ckfn->rkfn", frame, QUADS[..., (aside < 0.0).T @ (2, 1)])
+    first, end = polygon(CAMERA, corners)
+    # A rim is before the cube where the eye is beyond the face that bears it.
+    is_near = (np.abs(aside) > HALF_EDGE_M)[..., None]
+    first[NEAR_RIMS] *= is_near
+    end[NEAR_RIMS] *= is_near
+
+    normals = frame.copy()  # of a side, the top and a side
+    normals[:, ASIDE] *= eye_side
+    of_cube, of_band = (
+        lit(albedo, normals.reshape(3, -1)).reshape(3, -1, 3)
+        for albedo in (CUBE_ALBEDO, BAND_ALBEDO)
+    )
+    colours = np.empty((len(first), len(pictures), 3), np.uint8)
+    colours[:] = of_band[Y]  # the rims
+    colours[CUBE], colours[BAND] = of_cube, of_band[ASIDE]
+    paint(pictures, Runs(first, end), colours)
 
 
-def _paint_balls(pictures: Pixels, centre: Array, radius: Array, agents: NDArray[np.intp]) -> None:
-    """Paint the balls, (3, n) from the cube's centre, of some of n agents."""
-    if agents.size == 0:
-        return
-    centre, radius = centre[:, agents], radius[agents]
-    seen = pixels(sphere(CAMERA, centre[:, None], radius[None]))
-    # A ray meets the sphere where |distance * ray - (centre - eye)| = radius.
-    ray, to_centre = RAYS[:, seen.row, seen.column], (centre - EYE_M)[:, seen.shape]
+def _paint_balls(pictures: Pixels, frame: Array, eye: Array, centre: Array, radius: Array) -> None:
+    """Paint the balls into pictures of the cubes.
+
+    Args:
+        pictures: (n, 3, H, W), written to.
+        frame: (3, 3, n) the cubes' axes, in columns.
+        eye: (3, n) the camera by these axes.
+        centre: (3, n) of the balls, from the cubes' centres.
+        radius: (n,) of the balls.
+    """
+    # Between a ball and a cube lies a plane through the point of the cube nearest to the ball.
+    # A ball on the eye's side of it is before the cube.
+    by_cube = np.einsum("rcn,rn->cn", frame, centre)
+    nearest = np.minimum(np.maximum(by_cube, -HALF_EDGE_M), HALF_EDGE_M)
+    is_before = np.einsum("cn,cn->n", by_cube - nearest, eye - nearest) > 0.0
+
+    agent, pixel = pixels(sphere(CAMERA, centre[:, None], radius[None]), SIZE)
+    flat = pictures.reshape(len(pictures), 3, -1)
+    is_seen = is_before[agent] | (flat[agent, 0, pixel] == BACKGROUND)
+    agent, pixel = agent[is_seen], pixel[is_seen]
+    # A ray meets a sphere where |distance * ray - to_centre| = radius.
+    ray, to_centre, radius = RAYS[:, pixel], (centre - EYE_M)[:, agent], radius[agent]
     ahead = np.einsum("cp,cp->p", ray, to_centre)
-    miss = np.einsum("cp,cp->p", to_centre, to_centre) - ahead**2
-    radius = radius[seen.shape]
-    distance = ahead - np.sqrt(np.maximum(radius**2 - miss, 0.0))
-    normals = (ray * distance - to_centre) / radius
-    pictures[agents[seen.shape], :, seen.row, seen.column] = lit(BALL_ALBEDO, normals)
+    miss = np.einsum("cp,cp->p", to_centre, to_centre) - ahead * ahead
+    distance = ahead - np.sqrt(np.maximum(radius * radius - miss, 0.0))
+    flat[agent, :, pixel] = lit(BALL_ALBEDO, (ray * distance - to_centre) / radius)
