@@ -1,4 +1,4 @@
-"""GridWorld, by hand and by its laws."""
+"""GridWorld: by hand, by its laws, and against pictures recorded in Unity."""
 
 import numpy as np
 import pytest
@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from mlagents_envs.base_env import ActionTuple, ObservationType
+from mlagents_envs.demonstration_file import read_demonstration
 from mlagents_envs.exception import UnityEnvironmentException
 from mlagents_envs.testing import check_env
 from mlagents_sim.examples.grid_world import (
@@ -17,10 +18,12 @@ from mlagents_sim.examples.grid_world import (
     GridWorld,
     stamps_of,
 )
+from shared_data import ROOT, require
 
 NAME = GridWorld.behavior_name
 STAY, UP, DOWN, LEFT, RIGHT = range(5)
-WALL, AGENT, GREEN, RED = (99, 99, 99), (33, 150, 242), (102, 189, 107), (191, 59, 38)
+WALL, FLOOR = (137, 139, 143), (70, 73, 78)
+AGENT, GREEN, RED = (62, 195, 255), (140, 238, 151), (238, 92, 75)
 
 
 def go(env: GridWorld, *actions: int) -> None:
@@ -233,8 +236,11 @@ def walk_to_goal(env: GridWorld) -> list[int]:
 # The picture.
 
 
-def where(picture: NDArray[np.uint8], colour: tuple[int, int, int]) -> NDArray[np.bool_]:
-    return (picture == np.array(colour)[:, None, None]).all(axis=0)
+def where(
+    picture: NDArray[np.uint8], colour: tuple[int, int, int], *, within: int = 0
+) -> NDArray[np.bool_]:
+    away = picture.astype(int) - np.array(colour)[:, None, None]
+    return np.abs(away).max(axis=0) <= within
 
 
 def test_a_picture_pixel_by_pixel():
@@ -266,6 +272,61 @@ def test_a_picture_pixel_by_pixel():
         (abs(other) < 8) & (abs(one) < 1.6)
     )
     np.testing.assert_array_equal(where(picture, RED), cross)
+
+    # All else is floor of one colour.
+    drawn = wall | frame | plus | cross
+    np.testing.assert_array_equal(where(picture, FLOOR), ~drawn)
+
+
+SHADOW = 11
+"""Most that soft shadows in the Unity scene take from a colour of 255; none are drawn here."""
+
+
+def test_recorded_pictures_are_redrawn():
+    """Away from edges, colours are within 2 of 255 wherever Unity's picture has no soft shadow.
+
+    Shadows are faint: hardly any on objects and walls, and on a fifth of the floor.
+    """
+    path = require(ROOT / "demonstrations" / "ExpertGridWorld.demo")
+    (recorded,) = read_demonstration(path).records.obs
+    recorded = np.rint(recorded * 255).astype(np.uint8)
+    places = [
+        [cell_of(where(picture, colour, within=20)) for colour in (AGENT, GREEN, RED)]
+        for picture in recorded
+    ]
+    env = GridWorld(num_areas=6)
+    env.reset()
+    n = len(recorded)
+    env.place[:n] = [place for place, _, _ in places]
+    env.goal[:n] = [[plus, cross] for _, plus, cross in places]
+    env.kind[:n] = PLUS, CROSS
+    drawn = env.observe(np.arange(n))[0]
+
+    away = recorded.astype(int) - drawn
+    is_floor = np.array([where(picture, FLOOR) for picture in drawn])
+    is_clear = np.array([is_away_from_edges(picture) for picture in drawn])
+    objects = away.transpose(0, 2, 3, 1)[is_clear & ~is_floor]
+    assert len(objects) > 1000 * n
+    assert objects.max() <= 2 and objects.min() >= -SHADOW
+    assert (objects.min(axis=1) >= -2).mean() > 0.99
+    for picture, clear, floor in zip(away, is_clear, is_floor, strict=True):
+        of_floor = picture[:, clear & floor]
+        assert of_floor.max() <= 2 and of_floor.min() >= -SHADOW
+        assert (of_floor.min(axis=0) >= -2).mean() > 0.55  # 80 % in the mean of all pictures
+
+
+def cell_of(is_covered: NDArray[np.bool_]) -> tuple[int, int]:
+    """Return the cell, of 5 by 5, in the middle of some pixels."""
+    rows, columns = is_covered.nonzero()
+    x, y = (columns.min() + columns.max() + 1) / 2 - 10, 64 - (rows.min() + rows.max() + 1) / 2
+    return int(x / 12.8), int(y / 12.8)
+
+
+def is_away_from_edges(picture: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    """Return which pixels have the colour of all eight around them."""
+    around = np.pad(picture, ((0, 0), (1, 1), (1, 1)))
+    neighbours = np.lib.stride_tricks.sliding_window_view(around, (3, 3), axis=(1, 2))
+    return (neighbours == picture[..., None, None]).all(axis=(0, 3, 4))
 
 
 def test_everything_is_drawn_in_its_cell():
