@@ -1,4 +1,4 @@
-"""Match-3: by hand, against plain rules, against recorded steps and a policy of the original."""
+"""Match-3: by hand, against plain rules, against recorded steps and a policy trained in Unity."""
 
 import numpy as np
 import pytest
@@ -408,37 +408,37 @@ def test_playing_by_rule_scores_as_published(world: type[Match3VectorObs], score
 
 
 @pytest.mark.slow
-def test_the_policy_trained_in_unity_plays_and_has_seen_the_same():
-    onnxruntime = pytest.importorskip("onnxruntime")
-    onnx = pytest.importorskip("onnx")
-    path = require(ROOT / "models" / "Match3VectorObs.onnx")
-    onnxruntime.set_seed(1)
-    session = onnxruntime.InferenceSession(path)
-    seen: list[list[NDArray[np.float32]]] = []
+def test_a_policy_trained_in_unity_scores_as_it_does_there():
+    """Published as 38.5 on boards of 9 by 8; an episode deviates by 1.2, the mean of 40 by 0.2.
 
-    def policy(decisions) -> NDArray[np.int64]:
-        seen.append([batch.mean(axis=0) for batch in decisions.obs])
-        (action,) = session.run(
+    The model is of an older layout: it sees both observations as one vector, and returns a
+    log-probability for each move, from which Unity draws.
+    """
+    onnxruntime = pytest.importorskip("onnxruntime")
+    path = require(ROOT / "models" / "Match3VectorObs-trained.onnx")
+    session = onnxruntime.InferenceSession(path)
+    rng = np.random.default_rng(1)
+
+    def policy(decisions) -> NDArray[np.intp]:
+        (log_probabilities,) = session.run(
             ["discrete_actions"],
             {
-                "obs_0": decisions.obs[0],
-                "obs_1": decisions.obs[1],
+                "vector_observation": np.concatenate(decisions.obs, axis=1),
                 "action_masks": (~decisions.action_mask[0]).astype(np.float32),
             },
         )
-        return action
+        drawn = log_probabilities + rng.gumbel(size=log_probabilities.shape)
+        return drawn.argmax(axis=1)[:, None]
 
-    # It prefers moves far down, which set off more chain reactions, and pays no heed to what they
-    # are worth at sight: hardly more than any valid move.
-    assert 34.2 < mean_score(FullBoards(num_areas=25), policy) < 35.2
-    # Its normalizers keep what it has seen on average in Unity, place by place: each gem of one
-    # colour and one kind, the kinds as often as here.
-    seen_there = {
-        tensor.name.split(".")[3]: onnx.numpy_helper.to_array(tensor)
-        for tensor in onnx.load(path).graph.initializer
-        if tensor.name.endswith("running_mean")
-    }
-    colours, kinds = (np.mean(column, axis=0) for column in zip(*seen, strict=True))
-    for by_colour in (colours, seen_there["0"]):
-        np.testing.assert_allclose(by_colour.reshape(72, 6).sum(axis=1), 1.0, atol=1e-3)
-    np.testing.assert_allclose(kinds, seen_there["1"], atol=0.06)
+    assert 38.0 <= mean_score(FullBoards(num_areas=10), policy) < 39.5
+
+
+def test_an_exported_model_has_the_shapes_announced_here():
+    """The file is of an untrained policy, so how it plays says nothing."""
+    onnxruntime = pytest.importorskip("onnxruntime")
+    path = require(ROOT / "models" / "Match3VectorObs.onnx")
+    session = onnxruntime.InferenceSession(path)
+    sizes = {tensor.name: tensor.shape[1] for tensor in session.get_inputs()}
+    cells, special = Match3VectorObs.behavior_spec.observation_specs
+    (n_moves,) = Match3VectorObs.behavior_spec.action_spec.discrete_branches
+    assert sizes == {"obs_0": cells.shape[0], "obs_1": special.shape[0], "action_masks": n_moves}
