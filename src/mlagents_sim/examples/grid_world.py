@@ -45,7 +45,8 @@ class GridWorld(World):
 
     Observations:
         a picture, (3, 64, 84), of 8 bit: the grid from above, as high as the picture, walls left
-            and right of it. The agent is a blue frame, goals are green pluses and red crosses.
+            and right of it. The floor is dark gray, the agent is a blue frame, goals are green
+            pluses and red crosses. The faint shadows of the Unity scene are not drawn.
         2 numbers, the goal signal: 1 for the kind requested, plus or cross, 0 for the other.
     Action: one branch of 5: stay, up, down, left, right. What leads out of the grid is masked, and
         otherwise does nothing.

@@ -122,7 +122,8 @@ class Visual3DBall(Ball3D):
 
     Observation: (12, 84, 84), of 8 bit: red, green and blue of the last 4 decisions, the oldest
         first, zeros for those before the episode. The camera is 7 m above and 8 m before the
-        cube's centre, looks down by 30 degrees and sees 60 degrees.
+        cube's centre, looks down by 30 degrees and sees 60 degrees. The cube is blue and wears an
+        orange headband, the ball is gray, and the background is black.
 
     Actions, decisions, reward, ends, interruptions, parameters and the reward of a good policy are
     those of 3DBall. Source: example environments, section 2, task 2.
