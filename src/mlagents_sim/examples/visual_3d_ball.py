@@ -55,10 +55,10 @@ RAYS = CAMERA.rays().reshape(3, -1)  # (3, H * W)
 LIGHT = np.array([0.542, 0.643, -0.542])
 """Direction to the light, which is behind the camera, above and to the right."""
 AMBIENT, DIFFUSE, GLOW = 0.68, 0.61, 0.12
-BACKGROUND = 0
 CUBE_ALBEDO, BAND_ALBEDO = np.array([33.0, 150.0, 243.0]), np.array([250.0, 166.0, 41.0])
-BALL_ALBEDO = np.array([200.0])
+BALL_ALBEDO = 200.0
 """Gray: the mean of the chequers that the ball bears in Unity."""
+RAYS_TO_LIGHT = LIGHT @ RAYS  # (H * W,)
 
 # The cube with a headband around it, by the cube's own axes.
 BAND_HALF_EDGES_M = np.array([1.044, 0.193, 1.044]) * HALF_EDGE_M
@@ -66,10 +66,10 @@ BAND_CENTRE_M = np.array([0.0, 0.341, 0.0]) * 2 * HALF_EDGE_M
 
 
 def _quads(eye_side: tuple[int, int]) -> Array:
-    """Return the corners, (3, 4, 11), of what an eye may see, from the farthest to the nearest.
+    """Return the corners, (3, 4, 9), of what an eye may see.
 
-    The four pieces of the headband's rim; a side, the top and a side of the cube; two sides of the
-    headband, and the two pieces of the rim above them.
+    The four pieces of the headband's rim: on the eye's side and the other along x, and so along z;
+    a side, the top and a side of the cube; two sides of the headband.
 
     Args:
         eye_side: Side of the cube on which the eye is along x and along z: 1, or -1.
@@ -93,27 +93,33 @@ def _quads(eye_side: tuple[int, int]) -> Array:
         faces(np.zeros(3), np.full(3, HALF_EDGE_M)),
         faces(BAND_CENTRE_M, BAND_HALF_EDGES_M),
     )
-    rims = [rim(axis, side) for axis in (X, Z) for side in (1, -1)]
-    sides = [cube[..., [side_x, Y, side_z]], band[..., [side_x, side_z]]]
-    near_rims = [rim(axis, side) for axis, side in zip((X, Z), eye_side, strict=True)]
+    rims = [
+        rim(axis, way * side)
+        for axis, side in zip((X, Z), eye_side, strict=True)
+        for way in (1, -1)
+    ]
     return np.concatenate(
-        [np.stack([*rims], axis=-1), *sides, np.stack(near_rims, axis=-1)], axis=-1
+        [np.stack(rims, axis=-1), cube[..., [side_x, Y, side_z]], band[..., [side_x, side_z]]],
+        axis=-1,
     )
 
 
-QUADS = np.stack([_quads((x, z)) for x in (1, -1) for z in (1, -1)], axis=-1)  # (3, 4, 11, 4)
+QUADS = np.stack([_quads((x, z)) for x in (1, -1) for z in (1, -1)], axis=-1)  # (3, 4, 9, 4)
+RIMS_ON_EYE_SIDE = [0, 2]
+PAINTED = [*range(9), *RIMS_ON_EYE_SIDE]
+"""Quads from the farthest to the nearest; rims on the eye's side are either."""
 CUBE, BAND, NEAR_RIMS = slice(4, 7), slice(7, 9), slice(9, 11)
 
 
-def lit(albedo: Array, normals: Array) -> Array:
-    """Return the colours, (n, channels) of 255, of surfaces with these normals, (3, n).
+def lit(albedo: Array | float, cosine: Array) -> Array:
+    """Return the colours, of 255, of surfaces at some cosine of the angle to the light.
 
-        colour = albedo * (ambient + diffuse * max(normal * light, 0)) + glow
+        colour = albedo * (ambient + diffuse * max(cosine, 0)) + glow
 
     Colours are those of the picture, so not linear in the light that they stand for.
     """
-    brightness = AMBIENT + DIFFUSE * np.maximum(LIGHT @ normals, 0.0)
-    colours: Array = np.minimum(albedo * brightness[:, None] + GLOW * 255.0, 255.0)
+    brightness = AMBIENT + DIFFUSE * np.maximum(cosine, 0.0)
+    colours: Array = np.minimum(albedo * brightness + GLOW * 255.0, 255.0)
     return colours
 
 
@@ -152,7 +158,7 @@ class Visual3DBall(Ball3D):
         """Draw what n agents see, (n, 3, H, W)."""
         frame = rotation_matrix(self.cube[:, agents])
         n = frame.shape[2]
-        pictures = np.full((n, *PICTURE.shape), BACKGROUND, np.uint8)
+        pictures = np.zeros((n, *PICTURE.shape), np.uint8)  # the background is black
         eye = np.einsum("rcn,r->cn", frame, EYE_M[:, 0])
         _paint_cubes(pictures, frame, eye)
         _paint_balls(pictures, frame, eye, self.ball[POSITION][:, agents], self._radius[agents])
@@ -168,21 +174,20 @@ def _paint_cubes(pictures: Pixels, frame: Array, eye: Array) -> None:
         eye: (3, n) the camera by these axes, above the bottom of the headband.
     """
     aside = eye[ASIDE]
-    eye_side = np.where(aside < 0.0, -1.0, 1.0)
-    corners = np.einsum("rcn,ckfn->rkfn", frame, QUADS[..., (aside < 0.0).T @ (2, 1)])
-    first, end = polygon(CAMERA, corners)
+    is_left = aside < 0.0
+    corners = np.einsum("rcn,ckfn->rkfn", frame, QUADS[..., is_left.T @ (2, 1)])
+    runs = polygon(CAMERA, corners)
     # A rim is before the cube where the eye is beyond the face that bears it.
-    is_near = (np.abs(aside) > HALF_EDGE_M)[..., None]
-    first[NEAR_RIMS] *= is_near
-    end[NEAR_RIMS] *= is_near
+    is_before = (np.abs(aside) > HALF_EDGE_M)[..., None]
+    first, end = runs.first[PAINTED], runs.end[PAINTED]
+    for column in (first, end):
+        column[RIMS_ON_EYE_SIDE] *= ~is_before
+        column[NEAR_RIMS] *= is_before
 
-    normals = frame.copy()  # of a side, the top and a side
-    normals[:, ASIDE] *= eye_side
-    of_cube, of_band = (
-        lit(albedo, normals.reshape(3, -1)).reshape(3, -1, 3)
-        for albedo in (CUBE_ALBEDO, BAND_ALBEDO)
-    )
-    colours = np.empty((len(first), len(pictures), 3), np.uint8)
+    cosines = np.einsum("r,rcn->cn", LIGHT, frame)  # of a side, the top and a side
+    cosines[ASIDE] *= np.where(is_left, -1.0, 1.0)
+    of_cube, of_band = (lit(albedo, cosines[..., None]) for albedo in (CUBE_ALBEDO, BAND_ALBEDO))
+    colours = np.empty((len(PAINTED), len(pictures), 3), np.uint8)
     colours[:] = of_band[Y]  # the rims
     colours[CUBE], colours[BAND] = of_cube, of_band[ASIDE]
     paint(pictures, Runs(first, end), colours)
@@ -206,11 +211,12 @@ def _paint_balls(pictures: Pixels, frame: Array, eye: Array, centre: Array, radi
 
     agent, pixel = pixels(sphere(CAMERA, centre[:, None], radius[None]), SIZE)
     flat = pictures.reshape(len(pictures), 3, -1)
-    is_seen = is_before[agent] | (flat[agent, 0, pixel] == BACKGROUND)
+    is_seen = is_before[agent] | (flat[agent, 0, pixel] == 0)  # background
     agent, pixel = agent[is_seen], pixel[is_seen]
     # A ray meets a sphere where |distance * ray - to_centre| = radius.
-    ray, to_centre, radius = RAYS[:, pixel], (centre - EYE_M)[:, agent], radius[agent]
-    ahead = np.einsum("cp,cp->p", ray, to_centre)
-    miss = np.einsum("cp,cp->p", to_centre, to_centre) - ahead * ahead
-    distance = ahead - np.sqrt(np.maximum(radius * radius - miss, 0.0))
-    flat[agent, :, pixel] = lit(BALL_ALBEDO, (ray * distance - to_centre) / radius)
+    to_centre = centre - EYE_M
+    outside = np.einsum("cn,cn->n", to_centre, to_centre) - radius * radius
+    ahead = np.einsum("cp,cp->p", RAYS.take(pixel, axis=1), to_centre.take(agent, axis=1))
+    distance = ahead - np.sqrt(np.maximum(ahead * ahead - outside[agent], 0.0))
+    cosine = (RAYS_TO_LIGHT[pixel] * distance - (LIGHT @ to_centre)[agent]) / radius[agent]
+    flat[agent, :, pixel] = lit(BALL_ALBEDO, cosine)[:, None]
