@@ -39,6 +39,8 @@ from mlagents_sim.world import Agents
 FRAMES = 4
 SIZE = 84
 PICTURE = ObservationSpec.image((3, SIZE, SIZE), "CameraSensor")
+PAINTED_AT_ONCE = 128
+"""Pictures painted together. More would spend the time on new memory."""
 
 EYE_M = np.array([[0.0], [7.0], [-8.0]])
 _SINE, _COSINE = math.sin(math.radians(30.0)), math.cos(math.radians(30.0))
@@ -53,7 +55,7 @@ RAYS = CAMERA.rays().reshape(3, -1)  # (3, H * W)
 
 # Light and colours, as a policy trained in Unity has to see them.
 LIGHT = np.array([0.542, 0.643, -0.542])
-"""Direction to the light, which is behind the camera, above and to the right."""
+"""Direction to the light: to the right, up, and back to the camera's side."""
 AMBIENT, DIFFUSE, GLOW = 0.68, 0.61, 0.12
 CUBE_ALBEDO, BAND_ALBEDO = np.array([33.0, 150.0, 243.0]), np.array([250.0, 166.0, 41.0])
 BALL_ALBEDO = 200.0
@@ -107,7 +109,8 @@ def _quads(eye_side: tuple[int, int]) -> Array:
 QUADS = np.stack([_quads((x, z)) for x in (1, -1) for z in (1, -1)], axis=-1)  # (3, 4, 9, 4)
 RIMS_ON_EYE_SIDE = [0, 2]
 PAINTED = [*range(9), *RIMS_ON_EYE_SIDE]
-"""Quads from the farthest to the nearest; rims on the eye's side are either."""
+"""Quads from the farthest to the nearest. Rims on the eye's side come twice, as they may be before
+the cube or behind it."""
 CUBE, BAND, NEAR_RIMS = slice(4, 7), slice(7, 9), slice(9, 11)
 
 
@@ -160,8 +163,12 @@ class Visual3DBall(Ball3D):
         n = frame.shape[2]
         pictures = np.zeros((n, *PICTURE.shape), np.uint8)  # the background is black
         eye = np.einsum("rcn,r->cn", frame, EYE_M[:, 0])
-        _paint_cubes(pictures, frame, eye)
-        _paint_balls(pictures, frame, eye, self.ball[POSITION][:, agents], self._radius[agents])
+        ball, radius = self.ball[POSITION][:, agents], self._radius[agents]
+        for start in range(0, n, PAINTED_AT_ONCE):
+            rows = slice(start, start + PAINTED_AT_ONCE)
+            some, its_frame, its_eye = pictures[rows], frame[:, :, rows], eye[:, rows]
+            _paint_cubes(some, its_frame, its_eye)
+            _paint_balls(some, its_frame, its_eye, ball[:, rows], radius[rows])
         return pictures
 
 
