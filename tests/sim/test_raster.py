@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from mlagents_sim.raster import Camera, Runs, box_faces, paint, polygon, sphere
+from mlagents_sim.raster import Camera, Runs, box_faces, paint, pixels, polygon, sphere
 
 HEIGHT, WIDTH = 9, 12
 AHEAD = np.eye(3)[:, :, None]
@@ -105,6 +105,26 @@ def test_shapes_may_come_in_one_list_and_say_whose_they_are():
     paint(images, runs, colours, np.array([1, 0, 1]))
     assert images[0, :, 0].tolist() == [[0, n, 0, 0] for n in (4, 5, 6)]
     assert images[1, :, 0].tolist() == [[1, 1, 7, 7], [2, 2, 8, 8], [3, 3, 9, 9]]
+
+
+def test_pixels_are_listed_shape_by_shape():
+    # Two shapes in each of two pictures of 2 rows of 5. In the first picture, one shape covers 1
+    # and 2 of the upper row and 3 of the lower, which is 5 + 3; the other 0 of the upper row.
+    runs = Runs(
+        np.array([[[1, 3], [0, 0]], [[0, 0], [0, 0]]], np.int16),
+        np.array([[[3, 4], [0, 0]], [[1, 0], [0, 0]]], np.int16),
+    )
+    shape, pixel = pixels(runs, 5)
+    assert shape.tolist() == [0, 0, 0, 2]
+    assert pixel.tolist() == [1, 2, 8, 0]
+
+
+def test_rays_lead_through_the_pixels():
+    # 90 degrees over 2 rows: the middles are at slopes of 0.5 up and down, right and left.
+    camera = Camera.perspective(ORIGIN, AHEAD, field_of_view_rad=np.pi / 2, height=2, width=2)
+    rays = camera.rays()
+    np.testing.assert_allclose(rays[:2] / rays[2], [[[-0.5, 0.5]] * 2, [[0.5] * 2, [-0.5] * 2]])
+    np.testing.assert_allclose(np.linalg.norm(rays, axis=0), 1.0)
 
 
 # Against one ray per pixel.
