@@ -59,7 +59,7 @@ LIGHT = np.array([0.542, 0.643, -0.542])
 AMBIENT, DIFFUSE, GLOW = 0.68, 0.61, 0.12
 CUBE_ALBEDO, BAND_ALBEDO = np.array([33.0, 150.0, 243.0]), np.array([250.0, 166.0, 41.0])
 BALL_ALBEDO = 200.0
-"""Gray: the mean of the chequers that the ball bears in Unity."""
+"""Gray, in place of the chequers that the ball bears in Unity."""
 RAYS_TO_LIGHT = LIGHT @ RAYS  # (H * W,)
 
 # The cube with a headband around it, by the cube's own axes.
