@@ -272,6 +272,17 @@ def test_linear_schedules_end_at_their_floors() -> None:
     assert (halfway["Policy/Beta"], end["Policy/Beta"]) == pytest.approx((0.0025, 0.0))
 
 
+@pytest.mark.parametrize("zero", ["learning_rate", "epsilon"])
+def test_a_zero_learning_rate_keeps_the_weights_and_a_zero_epsilon_is_finite(zero: str) -> None:
+    segments = experience(np.random.default_rng(0))
+    ppo = PPO(SPEC, settings(num_epoch=3, **{zero: 0}), device=CPU, seed=1)
+    before = weights(ppo.network)
+    plots = ppo.update(segments, ppo.score(segments), step=0)
+    assert np.isfinite(list(plots.values())).all()
+    moved = max(np.abs(after - before[name]).max() for name, after in weights(ppo.network).items())
+    assert np.isfinite(moved) and (moved == 0) == (zero == "learning_rate")
+
+
 def test_normalization_changes_only_after_the_update_that_it_was_acted_with() -> None:
     segments = experience(np.random.default_rng(0))
     normalizing = settings().model_copy(

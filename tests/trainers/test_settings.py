@@ -266,8 +266,9 @@ def test_a_whole_number_is_the_same_in_every_notation(number: int) -> None:
     ("model", "written", "key"),
     [
         (PPOSettings, {"batch_size": 0}, "batch_size"),
-        (PPOSettings, {"learning_rate": 0}, "learning_rate"),
-        (PPOSettings, {"epsilon": 0}, "epsilon"),
+        (PPOSettings, {"learning_rate": -1e-4}, "learning_rate"),
+        (PPOSettings, {"epsilon": -0.1}, "epsilon"),
+        (RNDSettings, {"learning_rate": -1e-4}, "learning_rate"),
         (PPOSettings, {"beta": -0.1}, "beta"),
         (PPOSettings, {"lambd": 1.1}, "lambd"),
         (PPOSettings, {"num_epoch": 0}, "num_epoch"),
@@ -402,13 +403,13 @@ def test_memory_must_fit_the_batch_and_poca_its_attention() -> None:
 def test_a_refusal_says_what_came_what_is_allowed_and_what_is_near() -> None:
     said = message(
         NetworkSettings,
-        {"vis_encode_type": "resnett", "conditioning_type": "hyper", "hidden_units": -3},
+        {"vis_encode_type": "resnett", "conditioning": "hyper", "hidden_units": -3},
     )
     assert said["vis_encode_type"] == (
         "must be 'simple', 'nature_cnn', 'resnet', 'match3' or 'fully_connected', "
         "got 'resnett'; did you mean 'resnet'?"
     )
-    assert said["conditioning_type"].startswith(
+    assert said["conditioning"].startswith(
         "unknown key; did you mean 'goal_conditioning_type'? Allowed: normalize, "
     )
     assert said["hidden_units"] == "must be greater than or equal to 1, got -3"

@@ -71,14 +71,14 @@ class ExtrinsicSettings(RewardSignalSettings):
 class CuriositySettings(RewardSignalSettings):
     """Reward for transitions that a learned model predicts badly (arXiv:1705.05363)."""
 
-    learning_rate: Float = Field(3e-4, gt=0.0)
+    learning_rate: Float = Field(3e-4, ge=0.0)
     """Step size of the optimizer of the curiosity module."""
 
 
 class GailSettings(RewardSignalSettings):
     """Reward for behaving as in demonstrations (arXiv:1606.03476)."""
 
-    learning_rate: Float = Field(3e-4, gt=0.0)
+    learning_rate: Float = Field(3e-4, ge=0.0)
     """Step size of the discriminator's optimizer."""
     demo_path: str = Field(min_length=1)
     """A `.demo` file, or a folder of them."""
@@ -91,7 +91,7 @@ class GailSettings(RewardSignalSettings):
 class RNDSettings(RewardSignalSettings):
     """Reward for observations unlike those seen before (arXiv:1810.12894)."""
 
-    learning_rate: Float = Field(1e-4, gt=0.0)
+    learning_rate: Float = Field(1e-4, ge=0.0)
     """Step size of the predictor's optimizer."""
 
 

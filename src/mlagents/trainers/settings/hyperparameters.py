@@ -24,8 +24,8 @@ class HyperparameterSettings(Settings):
     """Experiences in one gradient step."""
     buffer_size: Int = Field(10240, ge=1)
     """Experiences collected before an update."""
-    learning_rate: Float = Field(3e-4, gt=0.0)
-    """Step size of the Adam optimizer at the start of training."""
+    learning_rate: Float = Field(3e-4, ge=0.0)
+    """Step size of the Adam optimizer at the start of training; 0 learns nothing."""
     learning_rate_schedule: Schedule = "constant"
     """Whether the learning rate falls linearly until `max_steps` or stays."""
     max_grad_norm: Float | None = Field(None, gt=0.0)
@@ -43,7 +43,7 @@ class OnPolicySettings(HyperparameterSettings):
     """Schedule of `beta`; unless written, that of the learning rate."""
     beta_floor: Float = Field(1e-5, ge=0.0)
     """Where a linear `beta_schedule` ends, unless `beta` begins below it."""
-    epsilon: Float = Field(0.2, gt=0.0)
+    epsilon: Float = Field(0.2, ge=0.0)
     """Largest relative change of an action's probability that one update rewards."""
     epsilon_schedule: Schedule = Field(default_factory=_as_learning_rate)
     """Schedule of `epsilon`; unless written, that of the learning rate."""
