@@ -84,10 +84,10 @@ def test_deterministic_belongs_to_no_single_key() -> None:
     assert parse_command_line(["--deterministic"]) == CommandLine(None, {}, deterministic=True)
 
 
-def test_old_flags_are_accepted_and_load_resumes() -> None:
+def test_old_flags_are_accepted_and_set_nothing() -> None:
     command_line = parse_command_line(["--load", "--train", "--torch", "--tensorflow"])
     assert command_line.deprecated == ("--load", "--train", "--torch", "--tensorflow")
-    assert command_line.settings == {"checkpoint_settings": {"resume": True}}
+    assert command_line.settings == {}
 
 
 @pytest.mark.parametrize(

@@ -214,10 +214,13 @@ def test_old_spellings_are_understood_with_a_warning(
         behaviors:
           A:
             framework: tensorflow
+            network_settings: {conditioning_type: none}
             reward_signals:
               curiosity: {encoding_size: 33}
-              rnd: {encoding_size: 33, network_settings: {hidden_units: 44, memory: {}}}
-        checkpoint_settings: {load_model: true, train_model: true}
+              rnd:
+                encoding_size: 33
+                network_settings: {hidden_units: 44, memory: {}, conditioning_type: hyper}
+        checkpoint_settings: {train_model: true}
         """,
         "--torch",
     )
@@ -226,17 +229,43 @@ def test_old_spellings_are_understood_with_a_warning(
     assert signals["curiosity"].network_settings.hidden_units == 33
     assert signals["rnd"].network_settings.hidden_units == 44
     assert signals["rnd"].network_settings.memory is None
-    assert options.checkpoint_settings.resume
+    assert options.behaviors["A"].network_settings.goal_conditioning_type == "none"
     warned = capsys.readouterr().out
     for spelling in (
         "behaviors.A.framework",
         "behaviors.A.reward_signals.curiosity.encoding_size",
         "behaviors.A.reward_signals.rnd.network_settings.memory",
-        "checkpoint_settings.load_model",
+        "behaviors.A.network_settings.conditioning_type",
+        "behaviors.A.reward_signals.rnd.network_settings.conditioning_type",
         "checkpoint_settings.train_model",
         "--torch",
     ):
         assert spelling in warned
+
+
+@pytest.mark.parametrize(
+    ("text", "flags"),
+    [
+        ("behaviors: {}", ["--load"]),
+        ("{behaviors: {}, checkpoint_settings: {load_model: true}}", []),
+        ("behaviors: {}", ["--load", "--initialize-from", "other"]),
+    ],
+)
+def test_load_resumes_a_run_or_starts_it(
+    file: Path, capsys: pytest.CaptureFixture[str], text: str, flags: list[str]
+) -> None:
+    results = file.parent / "results"
+    flags = [*flags, "--run-id", "mine", "--results-dir", str(results)]
+    (results / "mine" / "run_logs").mkdir(parents=True)  # all that a run that failed early leaves
+    started = load(file, text, *flags).checkpoint_settings
+    assert not started.resume
+    assert started.initialize_from == ("other" if "other" in flags else None)
+    said = capsys.readouterr().out
+    assert "deprecated" in said and f"There is no run in {results / 'mine'} to load" in said
+
+    (results / "mine" / "run_logs" / "training_status.json").write_text("{}")
+    resumed = load(file, text, *flags).checkpoint_settings
+    assert resumed.resume and resumed.initialize_from is None
 
 
 def test_old_keys_that_ask_for_nothing_pass_in_silence(
@@ -282,7 +311,7 @@ def test_criteria_of_the_last_lesson_are_warned_of(
         (b"behaviors: [\n", "FILE: line 2, column 1: "),
         (b"a: 1\n---\nb: 2\n", "FILE: line 2, column 1: "),
         (b"a: &x 1\nb: *y\n", "FILE: line 2, column 4: found undefined alias"),
-        (b"a: !!python/object:os.system {}\n", "FILE: line 1, column 4: could not determine"),
+        (b"a: !!python/object:os.system {}\n", "FILE: line 1, column 4: holds a Python object"),
         (b"a: 1\nb:\n  c: 1\n  d: 2\n  c: 3\n", "FILE: line 5, column 3: the key 'c' appears"),
         (
             b"{true: 1, 'True': 2}\n",
@@ -296,6 +325,15 @@ def test_criteria_of_the_last_lesson_are_warned_of(
         (b"{!!int x: 1}\n", "FILE: is not YAML: "),
         (b"a: \x00\n", "FILE: is not YAML: "),
         (b"a: !!int x\n", "FILE: is not YAML: "),
+        (
+            b"behaviors:\n  A:\n    trainer_type: !!python/object/apply:mlagents.trainers.settings."
+            b"TrainerType\n    - ppo\n",
+            "FILE: line 3, column 19: holds a Python object (!!python/...), as old releases of ",
+        ),
+        (
+            b"!!python/object:mlagents.trainers.settings.RunOptions\nbehaviors: {}\n",
+            "FILE: line 1, column 1: holds a Python object (!!python/...), as old releases of ",
+        ),
         (b"[1, 2]\n", "FILE: must be a mapping with some of the keys default_settings, "),
         (b"words\n", "FILE: must be a mapping with some of the keys default_settings, "),
         (b"[" * 5000, "FILE: is nested too deeply"),

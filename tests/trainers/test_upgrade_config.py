@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from mlagents.tools.upgrade_config import main, upgrade
 from mlagents.trainers.cli_args import CommandLine
 from mlagents.trainers.exception import TrainerConfigError
+from mlagents.trainers.settings.behavior import ExtrinsicSettings
 from mlagents.trainers.settings.hyperparameters import PPOSettings, SACSettings
 from mlagents.trainers.settings.load import load_run_options
 from mlagents.trainers.settings.run_options import RunOptions
@@ -181,8 +182,20 @@ def test_a_file_of_samplers() -> None:
     ("text", "expected"),
     [
         (
-            "A: {trainer: ppo, use_curiosity: true}",
-            "behaviors.A.use_curiosity: dropped, nothing is known of it",
+            "A: {trainer: ppo, use_memory: true}",
+            "behaviors.A.use_memory: dropped, nothing is known of it",
+        ),
+        (
+            "A: {trainer: ppo, gamma: 0.9, reward_signals: {extrinsic: {gamma: 0.8}}}",
+            "behaviors.A.gamma: dropped, reward_signals counts where both are written",
+        ),
+        (
+            "default: {trainer: ppo, use_curiosity: true}\nA: {use_curiosity: false}",
+            "behaviors.A.reward_signals: default_settings now adds 'curiosity'",
+        ),
+        (
+            "A: {trainer: ppo, batch_size: 7, batch_size: 9}",
+            "Line 1: the key 'batch_size' appears again; the last one counts.",
         ),
         ("A: {trainer: ppo, buffer_sise: 9}", "it; did you mean 'buffer_size'?"),
         ("A: {trainer: ppo, tau: 0.1}", "behaviors.A.tau: dropped, ppo has none"),
@@ -256,6 +269,46 @@ def test_a_file_is_replaced_by_force_only(capsys: pytest.CaptureFixture[str]) ->
     }
 
 
+def test_keys_from_before_reward_signals_are_carried_over() -> None:
+    options = upgraded(
+        """
+        default:
+          trainer: ppo
+          gamma: 0.99
+          use_curiosity: false
+          curiosity_strength: 0.02
+          curiosity_enc_size: 64
+          vis_encode_type: default
+        Plain: {gamma: 0.9}
+        Curious: {use_curiosity: true, curiosity_enc_size: 256}
+        Unwritten: {}
+        """
+    )
+    assert options.default_settings is not None
+    for behavior in (options.default_settings, options.behaviors["Unwritten"]):
+        assert behavior.reward_signals == {"extrinsic": ExtrinsicSettings(gamma=0.99)}
+        assert behavior.network_settings.vis_encode_type == "simple"
+    assert options.behaviors["Plain"].reward_signals == {"extrinsic": ExtrinsicSettings(gamma=0.9)}
+    curious = options.behaviors["Curious"].reward_signals
+    assert curious["extrinsic"].gamma == curious["curiosity"].gamma == 0.99
+    assert curious["curiosity"].strength == 0.02
+    assert curious["curiosity"].network_settings.hidden_units == 256
+
+
+def test_curiosity_was_weak_unless_written() -> None:
+    signals = upgraded("A: {trainer: ppo, use_curiosity: true}").behaviors["A"].reward_signals
+    assert signals["curiosity"].strength == 0.01
+
+
+@pytest.mark.parametrize("name", ["old.yaml", "old.json"])
+def test_the_last_of_repeated_keys_counts(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path(name).write_text('{"A": {"trainer": "ppo", "num_epoch": 5, "num_epoch": 7}}')
+    assert main([name, "new.yaml"]) == 0
+    hyperparameters = load_run_options(CommandLine(Path("new.yaml"), {})).behaviors["A"]
+    assert hyperparameters.hyperparameters == PPOSettings(num_epoch=7)
+    assert "'num_epoch' appears again; the last one counts." in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("name", ["ppo/Match3", "sac/Pyramids", "ppo/Sorter_curriculum"])
 def test_a_file_of_today_keeps_its_meaning(name: str) -> None:
     path = ROOT / "config" / f"{name}.yaml"
@@ -263,7 +316,8 @@ def test_a_file_of_today_keeps_its_meaning(name: str) -> None:
 
 
 names = st.sampled_from(
-    "default behaviors A trainer trainer_type reward_signals extrinsic gail encoding_size "
+    "default behaviors A trainer trainer_type gamma use_curiosity curiosity_enc_size "
+    "vis_encode_type reward_signals extrinsic gail encoding_size "
     "num_update train_interval use_recurrent memory_size self_play curriculum thresholds "
     "parameters parameter_randomization sampler-type environment_parameters".split()
 )

@@ -33,6 +33,7 @@ RENAMED_OF_SELF_PLAY = {
     "play_against_current_best_ratio": "play_against_latest_model_ratio",
 }
 RENAMED_SAMPLERS = {"multirange_uniform": "multirangeuniform"}
+RENAMED_ENCODERS = {"default": "simple"}
 
 GONE = {
     "summary_path": "results have their place below --results-dir",
@@ -43,13 +44,17 @@ GONE = {
 """Keys of old that nothing has replaced, and why they are not missed."""
 
 _MEMORY = {"use_recurrent", "memory_size", "sequence_length"}
+_SIGNALS = {"gamma", "use_curiosity", "curiosity_strength", "curiosity_enc_size"}
+"""Keys of before 0.9, when there was no `reward_signals`."""
+_CURIOSITY_STRENGTH = 0.01
+"""What `curiosity_strength` was unless written."""
 _INTERVALS = {"train_interval", "num_update", "reward_signal_num_update"}
 _AMONG_SIGNALS = ("reward_signal_num_update", "reward_signal_steps_per_update")
 """Hyperparameters that stood below `reward_signals`."""
 
 _NETWORK = NetworkSettings.model_fields.keys() - {"memory"}
 _HYPERPARAMETERS = {key for model in HYPERPARAMETERS.values() for key in model.model_fields}
-_KNOWN = {*BehaviorSettings.model_fields, *_NETWORK, *_HYPERPARAMETERS, *_MEMORY}
+_KNOWN = {*BehaviorSettings.model_fields, *_NETWORK, *_HYPERPARAMETERS, *_MEMORY, *_SIGNALS}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -71,9 +76,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     try:
         upgraded = upgrade(
-            read_configuration(arguments.input),
+            _read(arguments.input),
             curricula=read_curricula(arguments.curriculum) if arguments.curriculum else {},
-            samplers=read_configuration(arguments.sampler) if arguments.sampler else {},
+            samplers=_read(arguments.sampler) if arguments.sampler else {},
         )
         text = yaml.safe_dump(upgraded, sort_keys=False, allow_unicode=True)
         check_run_options(upgraded, CommandLine(arguments.input, {}))
@@ -87,6 +92,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     logger.info(f"Wrote {arguments.output}.")
     return 0
+
+
+def _read(file: Path) -> Written:
+    return read_configuration(file, last_key_counts=True)
 
 
 def read_curricula(path: Path) -> Written:
@@ -103,7 +112,7 @@ def read_curricula(path: Path) -> Written:
         files = [path]
     curricula: Written = {}
     for file in files:
-        written = read_configuration(file)
+        written = _read(file)
         curricula |= {file.stem: written} if "thresholds" in written else written
     return curricula
 
@@ -127,6 +136,7 @@ def upgrade(written: Written, *, curricula: Written, samplers: Written) -> Writt
     sections = {key: rest.pop(key) for key in RunOptions.model_fields if key in rest}
     behaviors |= rest
 
+    flat_default, default = default, _with_reward_signals("default_settings", default, default)
     upgraded: Written = {}
     if default:
         upgraded["default_settings"] = _behavior("default_settings", default, default)
@@ -134,6 +144,7 @@ def upgrade(written: Written, *, curricula: Written, samplers: Written) -> Writt
     for name, behavior in behaviors.items():
         path = f"behaviors.{name}"
         own = _mapping(path, behavior)
+        own = _with_reward_signals(path, own, {**flat_default, **own})
         # A behavior took from the default what it did not write; nested keys were not merged.
         upgraded["behaviors"][str(name)] = _behavior(path, own, {**default, **own})
         _warn_of_inherited_signals(path, own, default)
@@ -160,6 +171,32 @@ def _mapping(path: str, value: Any) -> Written:
     if not isinstance(value, dict):
         raise TrainerConfigError(f"{path}: must be a mapping of keys to values, got {value!r:.80}")
     return value
+
+
+def _with_reward_signals(path: str, own: Written, effective: Written) -> Written:
+    """Return a behavior's section with `reward_signals` in place of the keys before there were any.
+
+    Args:
+        path: The section's path, for messages.
+        own: What the section says.
+        effective: The same over what it takes from the default.
+    """
+    written = own.keys() & _SIGNALS
+    if not written:
+        return own
+    rest = {key: value for key, value in own.items() if key not in _SIGNALS}
+    if effective.get("reward_signals"):
+        for key in sorted(written):
+            _drop(path, key, why="reward_signals counts where both are written")
+        return rest
+    discount = {"gamma": effective["gamma"]} if "gamma" in effective else {}
+    signals: Written = {"extrinsic": {"strength": 1.0, **discount}}
+    if str(effective.get("use_curiosity")).lower() == "true":
+        strength = effective.get("curiosity_strength", _CURIOSITY_STRENGTH)
+        signals["curiosity"] = {"strength": strength, **discount}
+        if "curiosity_enc_size" in effective:
+            signals["curiosity"]["encoding_size"] = effective["curiosity_enc_size"]
+    return {**rest, "reward_signals": signals}
 
 
 def _behavior(path: str, own: Written, effective: Written) -> Written:
@@ -199,6 +236,8 @@ def _behavior(path: str, own: Written, effective: Written) -> Written:
         elif key in BehaviorSettings.model_fields:
             _put(upgraded, key, value)
         elif key in _NETWORK:
+            if key == "vis_encode_type":
+                value = RENAMED_ENCODERS.get(str(value), value)
             _put(upgraded, "network_settings", {key: value})
         elif key in known:
             _put(upgraded, "hyperparameters", {key: value})

@@ -64,7 +64,7 @@ DETERMINISTIC_HELP = (
 PRINT_SCHEMA_HELP = "Print the JSON schema of the configuration file, for editors, and exit."
 
 DEPRECATED_FLAGS = {
-    "--load": "it is --resume now",
+    "--load": "--resume continues a run; --load also starts one if there is none",
     "--train": "training is what happens without --inference",
     "--torch": "PyTorch is all there is",
     "--tensorflow": "TensorFlow is not supported any more",
@@ -129,8 +129,6 @@ def parse_command_line(argv: Sequence[str] | None = None) -> CommandLine:
                     section = section.setdefault(part, {})
                 section[name] = typed[key]
     deprecated = tuple(flag for flag in DEPRECATED_FLAGS if flag in typed)
-    if "--load" in deprecated:
-        settings.setdefault("checkpoint_settings", {})["resume"] = True
     return CommandLine(typed["trainer_config_path"], settings, typed["deterministic"], deprecated)
 
 

@@ -9,6 +9,7 @@ path of its key, what came and what is allowed; all problems are reported at onc
 
 import copy
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from mlagents.trainers.exception import TrainerConfigError
 from mlagents.trainers.settings.base import did_you_mean
 from mlagents.trainers.settings.behavior import BehaviorSettings
 from mlagents.trainers.settings.hyperparameters import HYPERPARAMETERS
-from mlagents.trainers.settings.run_options import RunOptions
+from mlagents.trainers.settings.run_options import RunOptions, holds_run
 from mlagents_envs.logging_util import get_logger
 
 logger = get_logger(__name__)
@@ -64,6 +65,7 @@ def check_run_options(written: Written, command_line: CommandLine) -> RunOptions
     _refuse_old_form(written, command_line.config_path)
     try:
         _replace_old_spellings(written)
+        asks_to_load = _asks_to_load(written, command_line)
         _put_flags_over(written, command_line)
         _put_defaults_under_behaviors(written)
         options = RunOptions.model_validate(written)
@@ -75,6 +77,8 @@ def check_run_options(written: Written, command_line: CommandLine) -> RunOptions
         ) from None
     _warn_of_last_lessons(options)
     _warn_of_large_batches(options)
+    if asks_to_load and not options.checkpoint_settings.resume:
+        options = _resume_if_there(options)
     options = _resume_or_initialize(options, command_line)
     seed = options.env_settings.seed
     return options if seed == -1 else options.with_seed(seed)
@@ -93,6 +97,8 @@ def dump_configuration(options: RunOptions) -> str:
 
 # Reading
 
+
+_PYTHON_OBJECT = "tag:yaml.org,2002:python/"
 
 _PLAIN_TAGS = {f"tag:yaml.org,2002:{kind}" for kind in ("bool", "int", "float", "null")}
 """What keys may be besides text."""
@@ -120,10 +126,14 @@ class _Loader(yaml.SafeLoader):
                 raise yaml.MarkedYAMLError(problem=says, problem_mark=key.start_mark)
             name = self._name(key)
             if name in names:
-                says = f"the key {name!r} appears a second time"
-                raise yaml.MarkedYAMLError(problem=says, problem_mark=key.start_mark)
+                self._repeated(name, key.start_mark)
             names.add(name)
         return node
+
+    def _repeated(self, name: str, mark: yaml.Mark) -> None:
+        raise yaml.MarkedYAMLError(
+            problem=f"the key {name!r} appears a second time", problem_mark=mark
+        )
 
     def _name(self, key: yaml.ScalarNode) -> str:
         """Return what a key is called once read: 16 and 0x10, true and "True" are the same."""
@@ -132,18 +142,41 @@ class _Loader(yaml.SafeLoader):
         return str(key.value)
 
 
+class _LastKeyLoader(_Loader):
+    """The same, except that the last of several keys of one name counts, with a warning."""
+
+    def _repeated(self, name: str, mark: yaml.Mark) -> None:
+        logger.warning(
+            "Line %d: the key %r appears again; the last one counts.", mark.line + 1, name
+        )
+
+
 def _without_repeats(pairs: list[tuple[str, Any]]) -> Written:
     """Make a mapping of a JSON object, as strictly as `_Loader` does of a YAML one."""
-    written = dict(pairs)
-    if len(written) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the key {twice!r} appears a second time")
-    return written
+    for name in _repeated_names(pairs):
+        raise ValueError(f"the key {name!r} appears a second time")
+    return dict(pairs)
 
 
-def read_configuration(file: Path) -> Written:
+def _with_last_keys(pairs: list[tuple[str, Any]]) -> Written:
+    """Make a mapping of a JSON object as `_LastKeyLoader` does of a YAML one."""
+    for name in _repeated_names(pairs):
+        logger.warning("The key %r appears again; the last one counts.", name)
+    return dict(pairs)
+
+
+def _repeated_names(pairs: list[tuple[str, Any]]) -> list[str]:
+    counts = Counter(name for name, _ in pairs)
+    return [name for name, count in counts.items() if count > 1]
+
+
+def read_configuration(file: Path, *, last_key_counts: bool = False) -> Written:
     """Read a YAML file, or a JSON one if its name ends so, as written.
+
+    Args:
+        file: The file to read.
+        last_key_counts: Whether the last of several keys of one name counts, with a warning, as
+            before ML-Agents 0.18; otherwise they are refused.
 
     Raises:
         TrainerConfigError: There is no such file, or it is not a mapping in UTF-8.
@@ -152,9 +185,10 @@ def read_configuration(file: Path) -> Written:
     try:
         text = file.read_text(encoding="utf-8-sig")
         if is_json:
-            written = json.loads(text, object_pairs_hook=_without_repeats)
+            hook = _with_last_keys if last_key_counts else _without_repeats
+            written = json.loads(text, object_pairs_hook=hook)
         else:
-            written = yaml.load(text, Loader=_Loader)
+            written = yaml.load(text, Loader=_LastKeyLoader if last_key_counts else _Loader)
     except OSError as error:
         siblings = [path.name for path in file.parent.glob("*.y*ml")]
         hint = did_you_mean(file.name, siblings)
@@ -164,7 +198,15 @@ def read_configuration(file: Path) -> Written:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = f" line {mark.line + 1}, column {mark.column + 1}:" if mark else ""
-        raise TrainerConfigError(f"{file}:{line} {error.problem or error.context}") from error
+        says = error.problem or error.context or ""
+        if _PYTHON_OBJECT in says:
+            says = (
+                "holds a Python object (!!python/...), as old releases of ML-Agents wrote into "
+                "their results (configuration.yaml). Reading one could run any program, so none "
+                "is read. Use the file that the run was started with, or write plain values in "
+                "place of the objects."
+            )
+        raise TrainerConfigError(f"{file}:{line} {says}") from error
     except (yaml.YAMLError, ValueError) as error:
         kind = "JSON" if is_json else "YAML"
         raise TrainerConfigError(f"{file}: is not {kind}: {error}") from error
@@ -223,15 +265,34 @@ def _replace_old_spellings(written: Written) -> None:
         if "framework" in behavior:
             del behavior["framework"]
             logger.warning("%s.framework is deprecated: PyTorch is all there is.", path)
+        _replace_old_network(path, behavior)
         for name, signal in _mapping(behavior.get("reward_signals")).items():
+            _replace_old_network(f"{path}.reward_signals.{name}", _mapping(signal))
             if name in ("curiosity", "gail", "rnd"):
                 _replace_old_signal(f"{path}.reward_signals.{name}", _mapping(signal))
     checkpoints = _mapping(written.get("checkpoint_settings"))
-    for key, says in (("load_model", "write resume"), ("train_model", "write nothing")):
-        if str(checkpoints.pop(key, False)).lower() == "true":
-            logger.warning("checkpoint_settings.%s is deprecated: %s instead.", key, says)
-            if key == "load_model":
-                checkpoints["resume"] = True
+    if str(checkpoints.pop("train_model", False)).lower() == "true":
+        logger.warning("checkpoint_settings.train_model is deprecated: write nothing instead.")
+
+
+def _replace_old_network(path: str, section: Written) -> None:
+    network = _mapping(section.get("network_settings"))
+    if "conditioning_type" in network:
+        logger.warning(
+            "%s.network_settings.conditioning_type is deprecated: write goal_conditioning_type "
+            "instead.",
+            path,
+        )
+        network.setdefault("goal_conditioning_type", network.pop("conditioning_type"))
+
+
+def _asks_to_load(written: Written, command_line: CommandLine) -> bool:
+    """Return whether `--load` or `load_model` asks to resume the run if there is one."""
+    checkpoints = _mapping(written.get("checkpoint_settings"))
+    asks = str(checkpoints.pop("load_model", False)).lower() == "true"
+    if asks:
+        logger.warning("checkpoint_settings.load_model is deprecated: write resume instead.")
+    return asks or "--load" in command_line.deprecated
 
 
 def _replace_old_signal(path: str, signal: Written) -> None:
@@ -355,13 +416,24 @@ def _behavior_settings(options: RunOptions) -> dict[str, BehaviorSettings]:
     return behaviors
 
 
+def _resume_if_there(options: RunOptions) -> RunOptions:
+    settings = options.checkpoint_settings
+    folder = Path(settings.results_dir, settings.run_id)
+    if not holds_run(folder):
+        logger.warning("There is no run in %s to load; it is started.", folder)
+        return options
+    settings = settings.model_copy(update={"resume": True})
+    return options.model_copy(update={"checkpoint_settings": settings})
+
+
 def _resume_or_initialize(options: RunOptions, command_line: CommandLine) -> RunOptions:
     """Settle which of the two holds where both are asked for: what was typed, else resume."""
     settings = options.checkpoint_settings
     if not settings.resume or settings.initialize_from is None:
         return options
     typed = command_line.settings.get("checkpoint_settings", {})
-    if "initialize_from" in typed and "resume" not in typed:
+    asks_to_resume = "resume" in typed or "--load" in command_line.deprecated
+    if "initialize_from" in typed and not asks_to_resume:
         logger.warning("--initialize-from was typed: resume in the file is ignored.")
         settings = settings.model_copy(update={"resume": False})
     else:

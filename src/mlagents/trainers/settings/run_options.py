@@ -1,6 +1,7 @@
 """All settings of one run, as one frozen tree."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, Self
 
 from pydantic import Field, field_validator, model_validator
@@ -116,6 +117,11 @@ class CheckpointSettings(Settings):
     """Only act, until interrupted; nothing is learned or saved."""
     results_dir: str = Field("results", min_length=1)
     """Folder of all runs, relative to the working directory."""
+
+
+def holds_run(folder: Path) -> bool:
+    """Return whether an earlier run left something to continue in its folder."""
+    return (folder / "run_logs" / "training_status.json").exists() or any(folder.glob("*/*.pt"))
 
 
 class TorchSettings(Settings):

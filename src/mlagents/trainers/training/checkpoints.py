@@ -37,6 +37,7 @@ from mlagents import __version__
 from mlagents.trainers.exception import UnityTrainerException
 from mlagents.trainers.settings.base import did_you_mean, quoted
 from mlagents.trainers.settings.behavior import BehaviorSettings
+from mlagents.trainers.settings.run_options import holds_run
 from mlagents.trainers.training.curriculum import ParameterState
 from mlagents_envs.files import write_atomically
 from mlagents_envs.logging_util import get_logger
@@ -131,7 +132,7 @@ class RunFolder:
                 f"or leave out --resume to start it{_other_runs(self.path)}."
             )
         # What failed before its first step left logs at most; it may be tried again as it was.
-        exists = self.status.exists() or any(self.path.glob("*/*.pt"))
+        exists = holds_run(self.path)
         if exists and not (resume or force or inference):
             raise UnityTrainerException(
                 f"{self.path} holds an earlier run. Continue it with --resume, replace it with "
