@@ -27,7 +27,7 @@ def served(there: BaseEnv, **arguments: Any) -> Iterator[UnityEnvironment]:
         except BaseException as error:
             errors.append(error)
 
-    with RpcCommunicator(port=0) as communicator:
+    with RpcCommunicator() as communicator:
         player = threading.Thread(target=play, daemon=True)
         player.start()
         with UnityEnvironment(timeout_wait=30, communicator=communicator, **arguments) as env:

@@ -25,6 +25,9 @@ from mlagents_envs.base_env import (
 from mlagents_envs.codec import Command, Input, Steps, encode_close, encode_input
 from mlagents_envs.communicator import Communicator
 from mlagents_envs.exception import (
+    UnityActionException as UnityActionException,  # programs import it from here
+)
+from mlagents_envs.exception import (
     UnityCommunicationException,
     UnityCommunicatorStoppedException,
     UnityEnvironmentException,
@@ -151,11 +154,11 @@ class UnityEnvironment(BaseEnv):
         port = first_port + worker_id if first_port else 0
         if communicator is None:
             communicator = RpcCommunicator(
-                port,
-                worker_id=worker_id,
+                worker_id,
+                first_port,
+                timeout_wait,
                 listen_address=listen_address,
                 max_message_bytes=max_message_bytes,
-                send_timeout_s=timeout_wait,
             )
             communicator.open()
             port = communicator.port

@@ -68,13 +68,13 @@ def get_logger(name: str) -> logging.Logger:
     return logging.getLogger(name)
 
 
-def set_log_level(level: int) -> None:
+def set_log_level(log_level: int) -> None:
     """Set the level of all packages that log through `get_logger`, now or later."""
     global _level
-    _level = level
-    _handler.setFormatter(_LONG if level <= DEBUG else _SHORT)
+    _level = log_level
+    _handler.setFormatter(_LONG if log_level <= DEBUG else _SHORT)
     for package in _packages:
-        package.setLevel(level)
+        package.setLevel(log_level)
 
 
 @contextlib.contextmanager

@@ -45,29 +45,29 @@ class RpcCommunicator(Communicator):
     be that first: the protocol has no authentication, so only loopback is listened on by default.
 
     Args:
-        port: Where to listen; 0 picks a free port, see `port` after `open`.
-        worker_id: Which worker this is, for errors.
+        worker_id: Number of the worker. It is added to `base_port`, and errors name it.
+        base_port: Port of worker 0. With 0 the system picks a free one: see `port` after `open`.
+        timeout_wait: Seconds that `send` waits for a simulation that does not read.
         listen_address: A numeric address, or a name, to listen on. The default is loopback, IPv4
             and, where the machine has it, IPv6: simulations connect to `localhost`.
         max_message_bytes: Largest message accepted from the simulation. What it accepts itself is
             commonly 4 MiB.
-        send_timeout_s: How long `send` waits for a simulation that does not read.
     """
 
     def __init__(
         self,
-        port: int = 0,
-        *,
         worker_id: int = 0,
+        base_port: int = 0,
+        timeout_wait: float = 60.0,
+        *,
         listen_address: str = _LOOPBACK,
         max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES,
-        send_timeout_s: float = 60.0,
     ) -> None:
-        self._port = port
+        self._port = base_port + worker_id if base_port else 0
         self._worker_id = worker_id
         self._listen_address = listen_address
         self._max_message_bytes = max_message_bytes
-        self._send_timeout_s = send_timeout_s
+        self._send_timeout_s = timeout_wait
         self._listeners: list[socket.socket] = []
         self._selector = Selector()
         self._alarm: int | None = None

@@ -40,7 +40,7 @@ needs_ipv6 = pytest.mark.skipif(not has_ipv6, reason="this machine has no IPv6 l
 
 @pytest.fixture
 def server() -> Iterator[RpcCommunicator]:
-    with RpcCommunicator(send_timeout_s=PLENTY) as communicator:
+    with RpcCommunicator(timeout_wait=PLENTY) as communicator:
         yield communicator
 
 
@@ -240,7 +240,7 @@ def test_last_words_come_before_the_alarm(server):
 
 
 def test_simulation_that_does_not_read_cannot_hold_us():
-    with RpcCommunicator(send_timeout_s=SOON) as server:
+    with RpcCommunicator(timeout_wait=SOON) as server:
         greeting = peer.PREFACE + settings(window=2**31 - 1) + window_update(0, 2**30)
         with connected(server, greeting + request(b"")):
             assert server.receive(PLENTY) == b""
@@ -251,7 +251,7 @@ def test_simulation_that_does_not_read_cannot_hold_us():
 
 
 def test_simulation_that_never_opens_its_window_cannot_hold_us():
-    with RpcCommunicator(send_timeout_s=SOON) as server:
+    with RpcCommunicator(timeout_wait=SOON) as server:
         with connected(server, peer.PREFACE + settings(window=0) + request(b"")):
             assert server.receive(PLENTY) == b""
             with pytest.raises(UnityTimeOutException, match="silent for too long"):
@@ -423,7 +423,7 @@ def test_port_is_known_once_open():
 
 def test_port_taken_by_ourselves_names_this_process(server):
     with pytest.raises(UnityWorkerInUseException) as caught:
-        RpcCommunicator(server.port, worker_id=3).open()
+        RpcCommunicator(3, server.port - 3).open()
     assert caught.value.worker_id == 3
     assert f"Port {server.port}" in str(caught.value)
     if sys.platform == "linux":
@@ -441,7 +441,7 @@ def test_port_taken_by_another_process_names_it():
         assert holder.stdout is not None
         port = int(holder.stdout.readline())
         with pytest.raises(UnityWorkerInUseException, match=f"Port {port} is held by") as caught:
-            RpcCommunicator(port).open()
+            RpcCommunicator(base_port=port).open()
         if sys.platform == "linux":
             assert f"process {holder.pid} (python" in str(caught.value)
         holder.communicate()
@@ -451,7 +451,7 @@ def test_port_taken_by_another_process_names_it():
 def test_port_taken_over_ipv6_only():
     with socket.create_server(("::1", 0), family=socket.AF_INET6) as other:
         with pytest.raises(UnityWorkerInUseException):
-            RpcCommunicator(other.getsockname()[1]).open()
+            RpcCommunicator(base_port=other.getsockname()[1]).open()
 
 
 @needs_ipv6
@@ -489,7 +489,7 @@ def test_port_can_be_used_again_at_once():
         assert server.receive(PLENTY) == b"abc"
         port = server.port
         server.close()  # the side that closes first keeps the connection in TIME_WAIT
-        with RpcCommunicator(port) as second:
+        with RpcCommunicator(base_port=port) as second:
             assert second.port == port
 
 
@@ -503,7 +503,7 @@ def test_port_can_be_used_again_at_once():
 )
 def test_where_nobody_can_listen(port, address, reason):
     with pytest.raises(UnityEnvironmentException, match=reason):
-        RpcCommunicator(port, listen_address=address).open()
+        RpcCommunicator(base_port=port, listen_address=address).open()
 
 
 def test_other_addresses_than_loopback_come_with_a_warning(caplog):

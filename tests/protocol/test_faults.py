@@ -327,7 +327,7 @@ def connected(server: RpcCommunicator, said: bytes = b"") -> Iterator[socket.soc
 
 @pytest.fixture
 def server(nothing_is_left: None) -> Iterator[RpcCommunicator]:
-    with RpcCommunicator(send_timeout_s=SOON) as communicator:
+    with RpcCommunicator(timeout_wait=SOON) as communicator:
         yield communicator
 
 

@@ -52,13 +52,13 @@ class Playing(threading.Thread):
 
 @contextmanager
 def listening() -> Iterator[RpcCommunicator]:
-    with RpcCommunicator(port=0) as communicator:
+    with RpcCommunicator() as communicator:
         yield communicator
 
 
 @contextmanager
 def served(make: EnvironmentFactory, **options) -> Iterator[tuple[UnityEnvironment, Playing]]:
-    communicator = RpcCommunicator(port=0)
+    communicator = RpcCommunicator()
     communicator.open()
     player = Playing(make, communicator.port)
     player.start()
@@ -168,7 +168,7 @@ def served_by_turns(makers: list[EnvironmentFactory]) -> Iterator[list[UnityEnvi
     """Serve environments from one thread, which must have ended in peace."""
     errors: list[BaseException] = []
     with contextlib.ExitStack() as stack:
-        communicators = [stack.enter_context(RpcCommunicator(port=0)) for _ in makers]
+        communicators = [stack.enter_context(RpcCommunicator()) for _ in makers]
         by_port = {c.port: make for c, make in zip(communicators, makers, strict=True)}
 
         def play() -> None:

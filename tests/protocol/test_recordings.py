@@ -54,7 +54,7 @@ class Replay(threading.Thread):
 
 @contextmanager
 def replayed(requests: list[bytes], **arguments: bool) -> Iterator[tuple[UnityEnvironment, Replay]]:
-    communicator = RpcCommunicator(port=0)
+    communicator = RpcCommunicator()
     communicator.open()
     simulation = Replay(communicator.port, requests)
     simulation.start()

@@ -40,18 +40,18 @@ class UnityEnvRegistry(Mapping[str, BaseRegistryEntry]):
         """Add an entry, in place of another of its identifier if there is one."""
         self._to_register.append(lambda: [new_entry])
 
-    def register_from_yaml(self, path_or_url: str, *, allow_unverified: bool = False) -> None:
+    def register_from_yaml(self, path_to_yaml: str, *, allow_unverified: bool = False) -> None:
         """Add the entries of a manifest, as `register` adds each.
 
         The manifest is read when the registry is next looked into; that raises
         `UnityEnvironmentException`, each time anew, while the manifest cannot be read.
 
         Args:
-            path_or_url: A YAML file, or its HTTP or HTTPS address.
+            path_to_yaml: A YAML file, or its HTTP or HTTPS address.
             allow_unverified: Whether to run archives of which the manifest gives no SHA-256.
         """
         self._to_register.append(
-            functools.partial(read_manifest, path_or_url, allow_unverified=allow_unverified)
+            functools.partial(read_manifest, path_to_yaml, allow_unverified=allow_unverified)
         )
 
     def clear(self) -> None:

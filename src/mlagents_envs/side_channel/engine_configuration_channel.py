@@ -48,6 +48,7 @@ class EngineConfig(NamedTuple):
 class EngineConfigurationChannel(SideChannel):
     """Sets how the simulation's engine runs. Only sends."""
 
+    ConfigurationType = ConfigurationType
     CHANNEL_ID = UUID("e951342c-4f7e-11ea-b238-784f4387d1f7")
 
     def __init__(self) -> None:

@@ -60,6 +60,8 @@ class EnvironmentParametersChannel(SideChannel):
     only say so in its log.
     """
 
+    EnvironmentDataType = EnvironmentDataType
+    SamplerType = SamplerType
     CHANNEL_ID = UUID("534c891e-810f-11ea-a9d0-822485860400")
 
     def __init__(self) -> None:

@@ -64,11 +64,7 @@ class SimPlayers:
                 log_folder=log_folder,
                 **arguments,
             )
-        communicator = RpcCommunicator(
-            base_port + worker_id if base_port else 0,
-            worker_id=worker_id,
-            send_timeout_s=timeout_wait,
-        )
+        communicator = RpcCommunicator(worker_id, base_port, timeout_wait)
         communicator.open()
         env = UnityEnvironment(
             worker_id=worker_id, communicator=communicator, timeout_wait=timeout_wait, **arguments
