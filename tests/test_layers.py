@@ -19,17 +19,17 @@ LAYERS = {
         "http2_socket images messages env_utils",
         "side_channel observation_codec",
         "codec handshake rpc_communicator testing",
-        "demonstration_file output_decoder",
+        "demonstration_file output_decoder rpc_utils",
         "environment",
         "registry",
         "envs",
         "factories",
     ],
     "mlagents": [
-        "torch_utils trainers.exception extras",
+        "torch_utils trainers.exception trainers.buffer extras",
         "trainers.settings trainers.stats policy film tally",
         "trainers.cli_args trainers.data",
-        "trainers.settings.load trainers.networks",
+        "trainers.settings.load trainers.networks trainers.demo_loader",
         "trainers.algorithms trainers.rollout",
         "trainers.training",
         "trainers.plots trainers.progress plugins",
@@ -39,6 +39,7 @@ LAYERS = {
         "trainers.run_experiment tools",
         "trainers.upgrade_config utils",
     ],
+    "gym_unity": ["envs"],
     "mlagents_sim": [
         "parameters planar channels client recorder raster",
         "world",
@@ -54,6 +55,7 @@ NEIGHBOURS = {
     "mlagents_envs": set(),
     "mlagents": {"mlagents_envs"},
     "mlagents_sim": {"mlagents_envs"},
+    "gym_unity": {"mlagents_envs"},
 }
 
 # Narrower than its row: all that a name may import of its own package.
@@ -108,7 +110,7 @@ def module_name(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-MODULES = {module_name(path): path for path in sorted(SRC.glob("mlagents*/**/*.py"))}
+MODULES = {module_name(path): path for path in sorted(SRC.glob("*/**/*.py"))}
 IN_LAYERS = [name for name, path in MODULES.items() if path.name != "__init__.py" or name in ROWS]
 
 

@@ -2,8 +2,11 @@
 
 import torch
 from threadpoolctl import threadpool_limits
+from torch import nn
 
 from mlagents_envs.cpus import n_cpus
+
+__all__ = ["choose_device", "default_device", "nn", "set_threads", "torch"]
 
 
 def choose_device(name: str | None) -> torch.device:
@@ -20,6 +23,11 @@ def choose_device(name: str | None) -> torch.device:
     except (RuntimeError, AssertionError) as error:
         raise ValueError(f"torch device {name!r} cannot be used: {error}") from error
     return device
+
+
+def default_device() -> torch.device:
+    """Return the device that a run takes unless `--torch-device` names another."""
+    return choose_device(None)
 
 
 def set_threads(threads: int | None = None) -> None:

@@ -48,6 +48,7 @@ from mlagents_envs.messages import (
     DemonstrationMetaProto,
     UnityMessageProto,
     field,
+    message_class_of_repeated_numbers,
     pack_int32,
     parse_message,
     unpack_int32,
@@ -216,6 +217,31 @@ def decode_demonstration(
                 "several files"
             )
     return Demonstration(metadata, behavior_name, spec, _concatenate(batches))
+
+
+def read_demonstration_messages(path: str | os.PathLike[str]) -> tuple[Any, list[Any], int]:
+    """Read a `.demo` file as the messages it consists of, their numbers as repeated fields.
+
+    Returns:
+        `BrainParametersProto`, one `AgentInfoActionPairProto` for each record, and the number of
+        records that the head of the file tells.
+
+    Raises:
+        UnityDemonstrationException: The file is not a demonstration, or is cut short.
+        OSError: The file cannot be opened.
+    """
+    data = Path(path).read_bytes()
+    try:
+        metadata = _decode_metadata(_message(DemonstrationMetaProto, data, 0, "the metadata")[0])
+        announcement, at = _message(
+            BrainParametersProto, data, _BRAIN_PARAMETERS_OFFSET, "the brain parameters"
+        )
+        pairs = list(_pairs(data, at, metadata.number_steps))
+    except UnityException as error:
+        raise UnityDemonstrationException(f"{os.fspath(path)}: {error}") from error
+    of_numbers = message_class_of_repeated_numbers("AgentInfoActionPairProto")
+    messages = [of_numbers.FromString(pair.SerializeToString()) for pair in pairs]
+    return announcement, messages, metadata.number_steps
 
 
 def write_demonstration(

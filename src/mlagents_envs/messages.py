@@ -71,8 +71,12 @@ TrainingBehaviorInitialized: Any = _message_class(_pool, "TrainingBehaviorInitia
 
 
 @cache
-def _message_class_of_repeated_numbers() -> Any:
-    """Make the class of the same messages with the element types of `PACKED_FIELDS` declared."""
+def message_class_of_repeated_numbers(name: str) -> Any:
+    """Make the class of a message with the element types of `PACKED_FIELDS` declared.
+
+    Args:
+        name: Name of the message, for example "AgentInfoProto".
+    """
     definitions = descriptor_pb2.FileDescriptorSet()
     definitions.CopyFrom(_definitions)
     messages = [message for file in definitions.file for message in file.message_type]
@@ -83,7 +87,7 @@ def _message_class_of_repeated_numbers() -> Any:
             if element_type is not None:
                 field.label = _Type.LABEL_REPEATED
                 field.type = element_type
-    return _message_class(_load(definitions), "UnityMessageProto")
+    return _message_class(_load(definitions), name)
 
 
 def repack(message: bytes) -> bytes:
@@ -93,7 +97,8 @@ def repack(message: bytes) -> bytes:
     out empty or cut short. What cannot be parsed is returned as it is.
     """
     try:
-        return _message_class_of_repeated_numbers().FromString(message).SerializeToString()  # type: ignore[no-any-return]
+        of_numbers = message_class_of_repeated_numbers("UnityMessageProto")
+        return of_numbers.FromString(message).SerializeToString()  # type: ignore[no-any-return]
     except DecodeError:
         return message
 

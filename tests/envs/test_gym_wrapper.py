@@ -267,3 +267,38 @@ def test_gymnasium_finds_nothing_to_complain_about(name):
     env = gymnasium.make(f"mlagents_envs.envs:mlagents/{name}-v0", render_mode="rgb_array")
     check_env(env.unwrapped)
     env.close()
+
+
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_the_api_of_gym(interrupted):
+    episode = [
+        [Asks(0, 0.5)],
+        [Asks(0, 0.25, reward=2.0)],
+        [Ends(0, 1.0, reward=3.0, interrupted=interrupted)],
+    ]
+    env = wrap(*episode, spec=SEEING, allow_multiple_obs=True, legacy_api=True)
+    observation = env.reset()
+    assert isinstance(observation, list)
+    assert [part.shape for part in observation] == [(3, 2, 2), (1,)]
+    observation, reward, done, info = env.step([0, 0])
+    assert isinstance(observation, list)
+    assert (reward, done) == (2.0, False)
+    assert info["step"].agent_id.tolist() == [0]
+    assert env.render(mode="rgb_array").shape == (2, 2, 3)
+    observation, reward, done, _ = env.step([0, 0])
+    assert (observation[1].tolist(), reward, done) == ([1.0], 3.0, True)
+    with pytest.raises(UnityGymException, match="it must be 'rgb_array'"):
+        env.render(mode="human")
+
+
+def test_a_program_for_the_api_of_gym_may_seed_before_it_resets():
+    made = []
+
+    def make(seed):
+        made.append(seed)
+        return ScriptedEnvironment(EPISODE)
+
+    env = UnityToGymWrapper(make, legacy_api=True)
+    env.seed(7)
+    np.testing.assert_allclose(env.reset(), [0.1])
+    assert made[1:] == [7]

@@ -46,6 +46,26 @@ def run(command_line: CommandLine) -> int:
     return status
 
 
+def run_cli(options: RunOptions | CommandLine) -> None:
+    """Train, for programs that start a run themselves: what goes wrong is raised.
+
+        run_cli(parse_command_line(["config.yaml", "--env", "3DBall", "--run-id", "first"]))
+
+    Args:
+        options: All settings, or a command line that leads to them.
+
+    Raises:
+        TrainerError: The settings cannot be used, or as `run_training`.
+        UnityException: As `run_training`.
+        Interrupted: As `run_training`.
+    """
+    trainer_types = plugins.trainer_types()  # before they are named in a file
+    if isinstance(options, CommandLine):
+        options = load_run_options(options)
+    refuse_unbuilt(options)
+    run_training(options, trainer_types=trainer_types)
+
+
 def _status_of(command_line: CommandLine) -> int:
     debug = command_line.settings.get("debug", False)
     try:

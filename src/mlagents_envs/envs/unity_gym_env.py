@@ -47,6 +47,10 @@ class UnityToGymWrapper(gymnasium.Env[Any, Any]):
         ignore_other_agents: Whether to let other agents stand idle, rather than raise.
         behavior_name: Whose agent it is; not needed if there is but one behavior. Agents of the
             others stand idle.
+        legacy_api: Whether to speak the API of `gym` before 0.26, for programs written for
+            ML-Agents: `reset()` returns the observation alone, `step()` observation, reward, done
+            and `info`, several observations are a list, `seed(number)` seeds, and `render()` needs
+            no render mode.
 
     Attributes:
         name: The behavior.
@@ -73,8 +77,12 @@ class UnityToGymWrapper(gymnasium.Env[Any, Any]):
         render_mode: str | None = None,
         ignore_other_agents: bool = False,
         behavior_name: str | None = None,
+        legacy_api: bool = False,
     ) -> None:
-        self.render_mode = check_render_mode(render_mode)
+        self.render_mode = check_render_mode("rgb_array" if legacy_api else render_mode)
+        self._is_legacy = legacy_api
+        if legacy_api:
+            self.seed = self._seed  # Gymnasium complains of environments that have one
         self._ignores_others = ignore_other_agents
         self._source = EnvSource(unity_env)
         self._agent = 0
@@ -108,30 +116,36 @@ class UnityToGymWrapper(gymnasium.Env[Any, Any]):
         self.action_space = self._actions.space
         self.action_space.seed(action_space_seed)
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Any, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
         """Begin an episode; `options` are not used.
 
         Returns:
-            The first observation, and `info`.
+            The first observation, and `info`; with `legacy_api` the observation alone.
         """
         super().reset(seed=seed)
         self._source.reset(seed)
         decisions = self._find_agent()
         self.game_over = False
-        return self._observe(decisions), self._info(decisions)
+        observation = self._observe(decisions)
+        return observation if self._is_legacy else (observation, self._info(decisions))
 
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+    def step(self, action: Any) -> Any:
         """Act, and go on until the agent asks again or its episode has ended.
 
         Returns:
-            Observation, reward, whether the task ended the episode, whether a clock did, `info`.
+            Observation, reward, whether the task ended the episode, whether a clock did, `info`;
+            with `legacy_api` observation, reward, whether the episode has ended, `info`.
 
         Raises:
             UnityGymException: The episode has ended already, or the agent is gone.
             UnityActionException: The action does not fit.
         """
+        observation, reward, terminated, truncated, info = self._step(action)
+        if self._is_legacy:
+            return observation, reward, terminated or truncated, info
+        return observation, reward, terminated, truncated, info
+
+    def _step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         if self.game_over:
             raise UnityGymException("the episode has ended: call reset() before step()")
         self._source.env.set_action_for_agent(
@@ -157,14 +171,18 @@ class UnityToGymWrapper(gymnasium.Env[Any, Any]):
             "action nor ended its episode. Call reset()."
         )
 
-    def render(self) -> NDArray[np.uint8] | None:
+    def render(self, mode: str = "rgb_array") -> NDArray[np.uint8] | None:
         """Return the environment's picture, or else the last image observed, (H, W, 3).
 
-        Nothing is drawn anew, and without a render mode there is None.
+        Nothing is drawn again, and without a render mode there is None.
+
+        Args:
+            mode: What programs for the API of `gym` pass; there is no other.
 
         Raises:
-            UnityGymException: There is neither.
+            UnityGymException: There is neither, or the mode is another.
         """
+        check_render_mode(mode)
         if self.render_mode is None:
             return None
         return picture(self._source.env, self.visual_obs)
@@ -172,6 +190,12 @@ class UnityToGymWrapper(gymnasium.Env[Any, Any]):
     def close(self) -> None:
         """Close the environment. Calling it again does nothing."""
         self._source.env.close()
+
+    def _seed(self, seed: int | None = None) -> None:
+        """Seed the next episodes; a program for the API of `gym` calls it before `reset()`."""
+        if seed is not None:
+            self._source.reset(seed)
+            self.game_over = True
 
     def _choose_behavior(self, wanted: str | None) -> tuple[str, BehaviorSpec]:
         specs = self._source.env.behavior_specs
@@ -217,7 +241,8 @@ class UnityToGymWrapper(gymnasium.Env[Any, Any]):
         row = steps.agent_id_to_index[self._agent]
         if self._image is not None:
             self.visual_obs = steps.obs[self._image][row]
-        return self._layout.encode([batch[row] for batch in steps.obs])
+        observation = self._layout.encode([batch[row] for batch in steps.obs])
+        return list(observation) if self._is_legacy and type(observation) is tuple else observation
 
     def _info(self, decisions: DecisionSteps) -> dict[str, Any]:
         info: dict[str, Any] = {"step": decisions}

@@ -89,7 +89,7 @@ def dump_configuration(options: RunOptions) -> str:
 
     Only `base_port` is left out unless it was written: without it, ports are any free ones.
     """
-    written = options.model_dump(mode="json")
+    written = options.as_dict()
     if "base_port" not in options.env_settings.model_fields_set:
         del written["env_settings"]["base_port"]
     return yaml.safe_dump(written, sort_keys=False, allow_unicode=True)
@@ -418,7 +418,7 @@ def _behavior_settings(options: RunOptions) -> dict[str, BehaviorSettings]:
 
 def _resume_if_there(options: RunOptions) -> RunOptions:
     settings = options.checkpoint_settings
-    folder = Path(settings.results_dir, settings.run_id)
+    folder = Path(settings.write_path)
     if not holds_run(folder):
         logger.warning("There is no run in %s to load; it is started.", folder)
         return options

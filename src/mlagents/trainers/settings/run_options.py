@@ -118,6 +118,16 @@ class CheckpointSettings(Settings):
     results_dir: str = Field("results", min_length=1)
     """Folder of all runs, relative to the working directory."""
 
+    @property
+    def write_path(self) -> str:
+        """Folder of the run."""
+        return str(Path(self.results_dir, self.run_id))
+
+    @property
+    def run_logs_dir(self) -> str:
+        """Folder of the run's logs."""
+        return str(Path(self.write_path, "run_logs"))
+
 
 def holds_run(folder: Path) -> bool:
     """Return whether an earlier run left something to continue in its folder."""
@@ -202,6 +212,10 @@ class RunOptions(Settings):
         what = "lessons of environment_parameters"
         refuse(_problem_of_seeds(self.env_settings.seed, n_lessons, what, "env_settings"))
         return self
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return all settings as plain values, nested as in `configuration.yaml`."""
+        return self.model_dump(mode="json")
 
     @property
     def is_offline(self) -> bool:

@@ -1,0 +1,1 @@
+"""The name under which releases before ML-Agents 0.30 had their Gym wrapper."""
