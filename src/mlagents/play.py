@@ -195,7 +195,12 @@ def _open_environment(options: argparse.Namespace) -> BaseEnv:
             no_build = "" if is_factory_name(name) else f"there is no executable {name!r}, and "
             raise UnityEnvironmentException(f"--env: {no_build}{error}") from error
         return call_factory(
-            factory, worker_id=0, seed=options.seed, num_areas=options.num_areas, parameters={}
+            factory,
+            worker_id=0,
+            seed=options.seed,
+            num_areas=options.num_areas,
+            parameters={},
+            keep_8_bit_images=True,
         )
     engine = EngineConfigurationChannel()
     engine.set_configuration_parameters(time_scale=options.time_scale)

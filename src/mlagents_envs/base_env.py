@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum, IntFlag
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -543,6 +543,33 @@ class BaseEnv(ABC):
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+
+@runtime_checkable
+class HasEightBitImages(Protocol):
+    """An environment that can hand out its images of 8 bit as they are: a world, an adapter.
+
+    `UnityEnvironment` is told when it is made.
+    """
+
+    def keep_8_bit_images(self) -> None:
+        """Hand out images of 8 bit as uint8, 0 to 255, rather than as float32, 0 to 1.
+
+        They take a quarter of the memory. To be called before the first reset.
+
+        Raises:
+            UnityEnvironmentException: The environment has been reset.
+        """
+
+
+def with_float_images(spec: BehaviorSpec) -> BehaviorSpec:
+    """Return the specification with images of 8 bit announced as float32."""
+    floats = np.dtype(np.float32)
+    return spec._replace(
+        observation_specs=[
+            observation._replace(dtype=floats) for observation in spec.observation_specs
+        ]
+    )
 
 
 def unknown_behavior(behavior: BehaviorName, known: Iterable[BehaviorName]) -> str:

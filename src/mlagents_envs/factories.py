@@ -16,7 +16,7 @@ from collections.abc import Callable, Set
 from pathlib import Path
 from typing import Any
 
-from mlagents_envs.base_env import BaseEnv
+from mlagents_envs.base_env import BaseEnv, HasEightBitImages
 from mlagents_envs.environment import UnityEnvironment
 from mlagents_envs.exception import UnityEnvironmentException
 from mlagents_envs.launcher import find_executable
@@ -90,11 +90,19 @@ def find_factory(name: str, *, registry: UnityEnvRegistry = default_registry) ->
     )
 
 
-def call_factory(factory: EnvironmentFactory, **offered: Any) -> BaseEnv:
+def call_factory(
+    factory: EnvironmentFactory, *, keep_8_bit_images: bool = False, **offered: Any
+) -> BaseEnv:
     """Call an environment factory with those of the offered keywords that it takes.
 
     What takes any keyword (`**kwargs`) gets all but `worker_id`, which is for who names it. A class
     hands such keywords on to the one above it: it gets what that takes.
+
+    Args:
+        factory: Makes the environment.
+        keep_8_bit_images: Whether worlds and adapters hand out images of 8 bit as uint8, a quarter
+            of the memory, rather than as float32 from 0 to 1.
+        offered: Keywords, by name.
 
     Raises:
         UnityEnvironmentException: It wants something else, is abstract, takes amiss what it gets,
@@ -127,7 +135,10 @@ def call_factory(factory: EnvironmentFactory, **offered: Any) -> BaseEnv:
             f"{factory!r} returned a {type(env).__name__}; a mlagents_envs.base_env.BaseEnv is "
             "needed."
         )
-    return env
+    made: BaseEnv = env
+    if keep_8_bit_images and isinstance(made, HasEightBitImages):
+        made.keep_8_bit_images()
+    return made
 
 
 def _taken_by(factory: EnvironmentFactory, offered: Set[str]) -> Set[str]:

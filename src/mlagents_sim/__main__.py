@@ -36,7 +36,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(str(error))
     parameters = dict(options.parameter)
     makers = {
-        port: functools.partial(call_factory, factory, worker_id=worker, parameters=parameters)
+        port: functools.partial(
+            call_factory,
+            factory,
+            worker_id=worker,
+            parameters=parameters,
+            keep_8_bit_images=True,  # sent as PNG
+        )
         for worker, port in enumerate(options.mlagents_port or [DEFAULT_PORT], options.worker_id)
     }
     try:

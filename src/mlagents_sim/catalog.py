@@ -1,26 +1,28 @@
 """The worlds by name. A world's module is imported when the world is made."""
 
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
 from mlagents_envs.base_env import BaseEnv
-from mlagents_envs.exception import UnityEnvironmentException
+from mlagents_envs.environment import UnityEnvironment
 from mlagents_envs.registry.base_registry_entry import BaseRegistryEntry
+from mlagents_envs.side_channel.side_channel import SideChannel
+from mlagents_sim.world import World
 
-_FOR_PLAYERS_ONLY = frozenset(
-    {
-        "file_name",
-        "worker_id",
-        "base_port",
-        "no_graphics",
-        "no_graphics_monitor",
-        "timeout_wait",
-        "additional_args",
-        "log_folder",
-    }
-)
-"""Arguments of `UnityEnvironment` that mean nothing where there is no other process."""
+_FOR_BUILDS_ONLY = frozenset({"file_name", "additional_args"})
+"""Arguments of `UnityEnvironment` that no world obeys."""
+
+_FOR_PLAYERS_ONLY = _FOR_BUILDS_ONLY | {
+    "worker_id",
+    "base_port",
+    "no_graphics",
+    "no_graphics_monitor",
+    "timeout_wait",
+    "log_folder",
+}
+"""Those that mean nothing where there is no other process."""
 
 
 class WorldEntry(BaseRegistryEntry):
@@ -49,29 +51,51 @@ class WorldEntry(BaseRegistryEntry):
         self.tags = frozenset(tags)
         self._factory = factory
 
-    def make(self, **kwargs: Any) -> BaseEnv:
-        """Make the world.
+    def make(
+        self,
+        *,
+        side_channels: Sequence[SideChannel] | None = None,
+        keep_8_bit_images: bool = False,
+        **kwargs: Any,
+    ) -> BaseEnv:
+        """Make the world: in this process, or in another one if there are side channels.
 
         Args:
+            side_channels: Channels to talk to the world. With any, the world is played in a
+                process of its own, and what is returned is the `UnityEnvironment` that leads to it.
+            keep_8_bit_images: Whether images of 8 bit are handed out as uint8, 0 to 255, a
+                quarter of the memory, rather than as float32, 0 to 1.
             kwargs: `seed`, `num_areas` and `parameters`, as `mlagents_sim.world.World` takes
-                them. Arguments of `UnityEnvironment` that concern only its player are ignored,
-                and so are no `side_channels`: a script may hand the same ones to either.
+                them. Arguments of `UnityEnvironment` may be given too: those that concern only
+                its player are ignored where there is none.
 
         Raises:
-            UnityEnvironmentException: There are side channels, of which a world has none.
+            UnityEnvironmentException: The world cannot be made so.
+            TypeError: An argument is unknown.
+            UnityException: With side channels, as `UnityEnvironment`.
         """
-        if kwargs.pop("side_channels", None):
-            raise UnityEnvironmentException(
-                f"{self.identifier} runs in this process and has no side channels; set parameters "
-                "with `parameters=` or `set_float_parameter`, and read statistics with "
-                "`get_and_reset_stats`"
+        if side_channels:
+            return self._play_elsewhere(
+                side_channels=side_channels, keep_8_bit_images=keep_8_bit_images, **kwargs
             )
         module, _, name = self._factory.partition(":")
-        world = getattr(import_module(f"mlagents_sim.examples.{module}"), name)
-        env: BaseEnv = world(
+        make_world = getattr(import_module(f"mlagents_sim.examples.{module}"), name)
+        world: World = make_world(
             **{key: value for key, value in kwargs.items() if key not in _FOR_PLAYERS_ONLY}
         )
-        return env
+        if keep_8_bit_images:
+            world.keep_8_bit_images()
+        return world
+
+    def _play_elsewhere(
+        self, *, parameters: Mapping[str, float] | None = None, **kwargs: Any
+    ) -> UnityEnvironment:
+        """Play the world in another process."""
+        command = [sys.executable, "-m", "mlagents_sim", self.identifier]
+        for name, value in (parameters or {}).items():
+            command += ["--parameter", f"{name}={float(value)!r}"]
+        arguments = {key: value for key, value in kwargs.items() if key not in _FOR_BUILDS_ONLY}
+        return UnityEnvironment(command=command, **{"base_port": 0, **arguments})
 
 
 CATALOG = {

@@ -42,8 +42,10 @@ from mlagents_envs.base_env import (
     BoolArray,
     DecisionSteps,
     TerminalSteps,
+    with_float_images,
 )
 from mlagents_envs.exception import UnityActionException, UnityEnvironmentException
+from mlagents_envs.images import as_floats
 from mlagents_envs.logging_util import get_logger
 from mlagents_envs.side_channel.stats_side_channel import EnvironmentStats, StatsAggregationMethod
 from mlagents_sim.parameters import Gaussian, Parameters, Sampler, Uniform
@@ -94,7 +96,8 @@ class World(BaseEnv):
     behavior_names: ClassVar[Sequence[BehaviorName]] = ()
     """Of a world of several, in place of `behavior_name`."""
     behavior_spec: ClassVar[BehaviorSpec]
-    """Of all of them."""
+    """Of all of them; images may be 8 bit, and are handed out as float32 unless
+    `keep_8_bit_images` is called."""
     agents_per_area: ClassVar[int] = 1
     decision_period_steps: ClassVar[int] = 1
     max_steps: ClassVar[int | None] = None
@@ -131,10 +134,7 @@ class World(BaseEnv):
         # who is next is asked no sooner.
         self._next_clock = self.max_steps
 
-        names = self.behavior_names or (self.behavior_name,)
-        self._specs = BehaviorMapping(dict.fromkeys(names, self.behavior_spec))
-        self._actions = ActionBuffer(self._specs, self._check_values)
-        self._reports = {name: _Report(self.behavior_spec) for name in names}
+        self._announce(with_float_images(self.behavior_spec))
         self._branches = self.behavior_spec.action_spec.discrete_branches
         self._n_choices = np.array(self._branches, np.uint32)
         self._has_begun = False
@@ -293,6 +293,18 @@ class World(BaseEnv):
         """What its agents see and do, by behavior."""
         return self._specs
 
+    def keep_8_bit_images(self) -> None:
+        """Hand out images as they are drawn, uint8 from 0 to 255, rather than float32 from 0 to 1.
+
+        Raises:
+            UnityEnvironmentException: The world has been reset: its specifications are known.
+        """
+        if self._has_begun:
+            raise UnityEnvironmentException(
+                "keep_8_bit_images() comes before the first reset: specifications never change"
+            )
+        self._announce(self.behavior_spec)
+
     def reset(self) -> None:
         """Begin all episodes anew; ids and pending rewards stay."""
         self._require_open()
@@ -365,16 +377,27 @@ class World(BaseEnv):
         if self._is_closed:
             raise UnityEnvironmentException("this environment is closed; make a new one")
 
+    def _announce(self, spec: BehaviorSpec) -> None:
+        """Let this be what agents see, whose images are float32 or as `observe` returns them."""
+        names = self.behavior_names or (self.behavior_name,)
+        self._spec = spec
+        self._makes_floats = spec != self.behavior_spec
+        self._specs = BehaviorMapping(dict.fromkeys(names, spec))
+        self._actions = ActionBuffer(self._specs, self._check_values)
+        self._reports = {name: _Report(spec) for name in names}
+
     def _decisions_of(self, behavior_name: BehaviorName) -> DecisionSteps:
         """Return who asks; nobody of a behavior that there is not, which others refuse."""
         report = self._reports.get(behavior_name)
-        return DecisionSteps.empty(self.behavior_spec) if report is None else report.decisions
+        return DecisionSteps.empty(self._spec) if report is None else report.decisions
 
     def _seen_by_behavior(
         self, agents: Agents
     ) -> Iterable[tuple["_Report", Agents, list[NDArray[Any]]]]:
         """Observe what agents see; part them by their behaviors, but for those of no agent."""
         obs = self.observe(agents)
+        if self._makes_floats:
+            obs = [as_floats(batch) for batch in obs]
         reports = list(self._reports.values())
         if len(reports) == 1:
             return [(reports[0], agents, obs)]

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from guess_environment import GuessEnvironment
@@ -52,6 +53,37 @@ def test_what_can_only_be_a_factory_is_told_from_paths_and_names(name: str, is_o
 def test_a_factory_makes_an_environment(name: str, registry: UnityEnvRegistry) -> None:
     env = call_factory(find_factory(name, registry=registry), seed=1, num_areas=2)
     assert isinstance(env, GuessEnvironment)
+
+
+@pytest.mark.parametrize("keep", [False, True])
+@pytest.mark.parametrize("source", ["registry", "class", "gymnasium", "pettingzoo"])
+def test_bytes_of_images_are_kept_where_that_is_asked_for(source: str, keep: bool) -> None:
+    pytest.importorskip("gymnasium")
+    pytest.importorskip("pettingzoo")
+    from mlagents_envs.envs.from_gymnasium import from_gymnasium
+    from mlagents_envs.envs.from_pettingzoo import from_pettingzoo
+    from mlagents_envs.envs.unity_gym_env import UnityToGymWrapper
+    from mlagents_envs.envs.unity_parallel_env import UnityParallelEnv
+
+    make_world = find_factory("GridWorld")
+    factory = {
+        "registry": make_world,
+        "class": find_factory("mlagents_sim.examples.grid_world:GridWorld"),
+        "gymnasium": lambda: from_gymnasium(
+            UnityToGymWrapper(make_world(), uint8_visual=True, ignore_other_agents=True)
+        ),
+        "pettingzoo": lambda: from_pettingzoo(UnityParallelEnv(make_world(), uint8_visual=True)),
+    }[source]
+    env: Any = call_factory(factory, keep_8_bit_images=keep)
+    env.reset()
+    (behavior,) = env.behavior_specs
+    seen = env.get_steps(behavior)[0].obs
+    image = next(batch for batch in seen if batch.ndim == 4)
+    assert image.dtype == (np.uint8 if keep else np.float32)
+    assert 1 < image.max() <= 255 if keep else 0 < image.max() <= 1
+    with pytest.raises(UnityEnvironmentException, match="before the first reset"):
+        env.keep_8_bit_images()
+    env.close()
 
 
 def test_a_gymnasium_environment_is_made_with_areas_and_parameters() -> None:

@@ -10,6 +10,7 @@ from scripted_environment import CONTINUOUS, Asks, Ends, ScriptedEnvironment
 pytest.importorskip("gymnasium")
 pytest.importorskip("stable_baselines3")
 
+from gymnasium.vector import AutoresetMode
 from stable_baselines3 import DQN, PPO
 from stable_baselines3.common.vec_env import VecMonitor
 
@@ -85,6 +86,14 @@ def test_agents_share_what_the_environment_has():
 def test_both_kinds_of_actions_at_once_are_refused():
     with pytest.raises(UnityGymException, match="not both"):
         make([Asks(0, 0.0)], spec=vectors(ActionSpec(1, (2,))))
+
+
+def test_episodes_that_begin_in_the_next_step_are_refused():
+    envs = UnityVectorEnv(
+        ScriptedEnvironment([[Asks(0, 0.0)]]), autoreset_mode=AutoresetMode.NEXT_STEP
+    )
+    with pytest.raises(UnityGymException, match=r"AutoresetMode\.SAME_STEP"):
+        SB3VecEnv(envs)
 
 
 def test_a_seed_set_before_is_used_at_the_next_reset_and_no_other():

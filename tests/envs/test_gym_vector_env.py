@@ -470,3 +470,68 @@ def test_players_on_the_wire_report_what_worlds_in_this_process_do():
                 np.testing.assert_array_equal(infos["final_obs"][slot], expected["final_obs"][slot])
     finally:
         players.close()
+
+
+def test_the_next_episode_may_begin_in_the_next_step():
+    scripted, envs = make(
+        [Asks(0, 0.1), Asks(1, 0.2)],
+        [Ends(0, 0.5, reward=2.0, interrupted=True), Asks(0, 0.6, reward=9.0), Asks(1, 0.3)],
+        [Asks(0, 0.7, reward=4.0), Asks(1, 0.4, reward=1.0)],
+        [Asks(0, 0.8, reward=0.5), Ends(1, 0.9, reward=3.0)],
+        autoreset_mode=AutoresetMode.NEXT_STEP,
+    )
+    assert envs.metadata["autoreset_mode"] is AutoresetMode.NEXT_STEP
+    assert UnityVectorEnv.metadata["autoreset_mode"] is AutoresetMode.SAME_STEP
+    envs.reset()
+
+    observations, rewards, terminated, truncated, infos = envs.step(actions(0.1, 0.2))
+    np.testing.assert_allclose(observations, [[0.5], [0.3]])  # the last of the episode
+    assert rewards.tolist() == [2.0, 0.0]
+    assert (terminated.tolist(), truncated.tolist()) == ([False, False], [True, False])
+    assert infos["acting"].tolist() == [False, True]
+    assert "final_obs" not in infos
+
+    observations, rewards, terminated, truncated, infos = envs.step(actions(0.5, 0.5))
+    np.testing.assert_allclose(scripted.told[1][0], [0.0])  # the action is ignored
+    np.testing.assert_allclose(scripted.told[1][1], [0.5])
+    np.testing.assert_allclose(observations, [[0.7], [0.4]])
+    assert rewards.tolist() == [0.0, 1.0]
+    assert not (terminated | truncated).any()
+    assert infos["acting"].all()
+
+    observations, rewards, terminated, _, _ = envs.step(actions(0.25, 0.25))
+    np.testing.assert_allclose(scripted.told[2][0], [0.25])
+    np.testing.assert_allclose(observations, [[0.8], [0.9]])
+    assert rewards.tolist() == [0.5, 3.0]
+    assert terminated.tolist() == [False, True]
+
+
+def test_an_episode_that_ends_while_it_is_put_off_leaves_no_trace():
+    _, envs = make(
+        [Asks(0, 0.1)],
+        [Ends(0, 0.2, reward=1.0), Asks(0, 0.3)],
+        [Ends(0, 0.4, reward=5.0), Asks(0, 0.5)],
+        [Ends(0, 0.6, reward=7.0), Asks(0, 0.7)],
+        autoreset_mode=AutoresetMode.NEXT_STEP,
+    )
+    envs.reset()
+    seen = [envs.step(actions(0.0))[:3] for _ in range(3)]
+    np.testing.assert_allclose([obs[0, 0] for obs, _, _ in seen], [0.2, 0.5, 0.6])
+    assert [reward[0] for _, reward, _ in seen] == [1.0, 0.0, 7.0]
+    assert [bool(ended[0]) for _, _, ended in seen] == [True, False, True]
+
+
+def test_scenes_cannot_wait_for_a_reset_of_single_agents():
+    with pytest.raises(UnityGymException, match="expected SAME_STEP or NEXT_STEP"):
+        make([Asks(0, 0.1)], autoreset_mode=AutoresetMode.DISABLED)
+
+
+def test_gymnasium_makes_vector_environments_of_either_mode():
+    envs = gymnasium.make_vec(
+        "mlagents_envs.envs:mlagents/3DBall-v0", 3, autoreset_mode=AutoresetMode.NEXT_STEP
+    )
+    # Its wrappers for observations take environments of this mode only.
+    envs = gymnasium.wrappers.vector.NormalizeObservation(envs)
+    envs.reset(seed=1)
+    assert envs.step(envs.action_space.sample())[0].shape == (3, 8)
+    envs.close()

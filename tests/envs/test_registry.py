@@ -4,6 +4,7 @@ import re
 import shutil
 import subprocess
 import sys
+from contextlib import closing
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from document_examples import DOCS
 from file_server import file_server
 from guess_environment import GuessEnvironment
 from mlagents_envs.base_env import BaseEnv
+from mlagents_envs.environment import UnityEnvironment
 from mlagents_envs.exception import UnityEnvironmentException
 from mlagents_envs.registry import (
     LocalRegistryEntry,
@@ -23,6 +25,8 @@ from mlagents_envs.registry import (
 )
 from mlagents_envs.registry.base_registry_entry import BaseRegistryEntry
 from mlagents_envs.registry.unity_env_registry import UnityEnvRegistry
+from mlagents_envs.side_channel.engine_configuration_channel import EngineConfigurationChannel
+from mlagents_envs.side_channel.environment_parameters_channel import EnvironmentParametersChannel
 from mlagents_envs.side_channel.stats_side_channel import StatsSideChannel
 from mlagents_sim.catalog import CATALOG
 from mlagents_sim.examples.ball_3d import Ball3D
@@ -302,12 +306,35 @@ def test_a_build_on_this_machine_is_made_by_name(tmp_path):
         assert list(env.behavior_specs) == list(other.behavior_specs) == ["Basic?team=0"]
 
 
-def test_a_world_has_no_side_channels():
-    CATALOG["Basic"].make(side_channels=[]).close()
-    with pytest.raises(
-        UnityEnvironmentException, match="Basic runs in this process and has no side"
-    ):
-        CATALOG["Basic"].make(side_channels=[StatsSideChannel()])
+def test_a_world_with_side_channels_is_played_in_another_process():
+    with closing(CATALOG["Basic"].make(side_channels=[])) as here:
+        assert not isinstance(here, UnityEnvironment)
+    engine, parameters = EngineConfigurationChannel(), EnvironmentParametersChannel()
+    stats = StatsSideChannel()
+    engine.set_configuration_parameters(time_scale=20.0)
+    parameters.set_float_parameter("gravity", 5.0)
+    with CATALOG["3DBall"].make(
+        side_channels=[engine, parameters, stats],
+        seed=3,
+        num_areas=2,
+        parameters={"scale": 1.5},
+        no_graphics=True,
+        file_name="ignored",
+        additional_args=["--of-a-build"],
+    ) as env:
+        assert isinstance(env, UnityEnvironment)
+        assert env.side_channels == (engine, parameters, stats)
+        env.reset()
+        here = Ball3D(seed=3, num_areas=2, parameters={"scale": 1.5, "gravity": 5.0})
+        here.reset()
+        (name,) = env.behavior_specs
+        assert env.get_steps(name)[0] == here.get_steps(name)[0]
+        for _ in range(3):
+            env.step()
+            here.step()
+        assert env.get_steps(name)[0] == here.get_steps(name)[0]
+    with pytest.raises(UnityEnvironmentException, match="has no environment parameter 'scales'"):
+        CATALOG["3DBall"].make(side_channels=[stats], parameters={"scales": 1.0})
 
 
 def test_a_build_takes_a_free_port_unless_it_is_told(tmp_path, monkeypatch):

@@ -140,6 +140,14 @@ def test_the_program_plays_in_a_process_of_its_own_and_logs_where_told(tmp_path:
     assert (tmp_path / "Player-0.log").read_text() == "[INFO] The trainer ended the session.\n"
 
 
+@pytest.mark.parametrize("keep_8_bit_images", [False, True])
+def test_images_are_the_same_here_and_through_the_wire(keep_8_bit_images):
+    channel = EngineConfigurationChannel()
+    arguments = {"seed": 2, "keep_8_bit_images": keep_8_bit_images}
+    with CATALOG["GridWorld"].make(side_channels=[channel], **arguments) as env:
+        play_alike(CATALOG["GridWorld"].make(**arguments), env, steps=4)
+
+
 def test_environment_parameters_reach_the_world_and_others_are_passed_over(caplog):
     parameters, engine = EnvironmentParametersChannel(), EngineConfigurationChannel()
     engine.set_configuration_parameters(time_scale=20.0)

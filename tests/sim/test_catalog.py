@@ -5,6 +5,7 @@ import pytest
 from numpy.typing import NDArray
 
 from long_play import act, step
+from mlagents_envs.exception import UnityEnvironmentException
 from mlagents_envs.testing import check_env
 from mlagents_sim import top_view
 from mlagents_sim.catalog import CATALOG
@@ -47,6 +48,34 @@ def begun(name: str, seed: int) -> World:
     assert isinstance(world, World)
     world.reset()
     return world
+
+
+IMAGES = [name for name, entry in CATALOG.items() if entry.tags & {"image"}]
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_images_are_floats_from_0_to_1_unless_bytes_are_kept(name: str) -> None:
+    floats = CATALOG[name].make(seed=1)
+    bytes_ = CATALOG[name].make(seed=1, keep_8_bit_images=True)
+    for env in (floats, bytes_):
+        env.reset()
+    for behavior, spec in floats.behavior_specs.items():
+        (of_floats, _), (of_bytes, _) = floats.get_steps(behavior), bytes_.get_steps(behavior)
+        for index, observation in enumerate(spec.observation_specs):
+            batch = of_floats.obs[index]
+            assert batch.dtype == observation.dtype == np.float32
+            if len(observation.shape) < 3:
+                continue
+            kept = bytes_.behavior_specs[behavior].observation_specs[index]
+            assert of_bytes.obs[index].dtype == kept.dtype == np.uint8
+            np.testing.assert_array_equal(batch, of_bytes.obs[index] / np.float32(255))
+            assert 0.0 <= batch.min() < batch.max() <= 1.0
+
+
+def test_a_world_says_what_its_images_are_before_it_begins() -> None:
+    world = begun("GridWorld", seed=1)
+    with pytest.raises(UnityEnvironmentException, match="comes before the first reset"):
+        world.keep_8_bit_images()
 
 
 def play(world: World, steps: int) -> None:

@@ -331,6 +331,7 @@ def is_away_from_edges(picture: NDArray[np.uint8]) -> NDArray[np.bool_]:
 
 def test_everything_is_drawn_in_its_cell():
     env = GridWorld(num_areas=4, parameters={"numPlusGoals": 3, "numExGoals": 2})
+    env.keep_8_bit_images()
     env.reset()
     pictures = env.get_steps(NAME)[0].obs[0]
     for agent, picture in enumerate(pictures):
@@ -365,7 +366,7 @@ def test_the_last_picture_of_an_episode_shows_the_agent_at_the_goal():
     env = arranged()
     go(env, RIGHT)
     go(env, RIGHT)
-    picture = env.get_steps(NAME)[1].obs[0][0]
+    picture = 255 * env.get_steps(NAME)[1].obs[0][0]
     rows, columns = where(picture, AGENT).nonzero()
     assert {(rows.min(), rows.max()), (columns.min() - 10, columns.max() - 10)} == {(38, 50)}
 

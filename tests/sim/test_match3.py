@@ -282,10 +282,10 @@ def test_vectors_name_cells_row_by_row_and_pictures_show_the_same():
         planes = visual.get_steps(visual.behavior_name)[0].obs[index]
         at_cell = np.eye(size)[gems[row, column, agent]]
         np.testing.assert_array_equal(seen[agent, size * cell : size * (cell + 1)], at_cell)
-        np.testing.assert_array_equal(planes[agent, :, row, column], at_cell * 255)
+        np.testing.assert_array_equal(planes[agent, :, row, column], at_cell)
         np.testing.assert_array_equal(seen.sum(axis=1), (gems != NO_GEM).sum(axis=(0, 1)))
         as_planes = seen.reshape(4, ROWS, COLUMNS, size).transpose(0, 3, 1, 2)
-        np.testing.assert_array_equal(as_planes * 255, planes)
+        np.testing.assert_array_equal(as_planes, planes)
 
 
 def test_the_picture_shows_every_board():

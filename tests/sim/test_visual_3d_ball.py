@@ -147,6 +147,7 @@ def is_ball(pictures: NDArray[np.uint8]) -> NDArray[np.bool_]:
 
 def test_the_last_picture_of_an_episode_is_of_the_fallen_ball():
     env = Visual3DBall()
+    env.keep_8_bit_images()
     env.reset()
     env.ball[POSITION, :, 2] = [3.5, 3.0, 0.0]
     hold(env)

@@ -30,6 +30,7 @@ def from_gymnasium(
     *,
     behavior_name: BehaviorName | None = None,
     seed: int | None = None,
+    keep_8_bit_images: bool = False,
 ) -> BaseEnv:
     """Turn a Gymnasium environment, single or vector, into a `BaseEnv` of one behavior.
 
@@ -44,6 +45,8 @@ def from_gymnasium(
         env: Closed with what is returned.
         behavior_name: By default the environment's id without its namespace, or else `gymnasium`.
         seed: Of the first reset.
+        keep_8_bit_images: Whether images of bytes stay uint8, 0 to 255, a quarter of the memory;
+            otherwise they become float32, 0 to 1.
 
     Raises:
         UnityGymException: A space is of a kind that has no counterpart.
@@ -52,7 +55,10 @@ def from_gymnasium(
         env_id = env.spec.id if env.spec is not None else "gymnasium"
         behavior_name = env_id.rpartition("/")[2]
     envs = env if isinstance(env, VectorEnv) else _vector_of_one(env)
-    return GymnasiumEnv(envs, behavior_name, seed=seed)
+    made = GymnasiumEnv(envs, behavior_name, seed=seed)
+    if keep_8_bit_images:
+        made.keep_8_bit_images()
+    return made
 
 
 def make_from_gymnasium(
@@ -107,16 +113,11 @@ class GymnasiumEnv(BaseEnv):
     ) -> None:
         self._envs = envs
         self._autoreset = envs.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP)
-        self._observations = ForeignObservations(envs.single_observation_space)
         self._choices = ForeignActions(envs.single_action_space)
         self._name = behavior_name
-        self._spec = BehaviorSpec(self._observations.specs, self._choices.spec)
-        self._specs = BehaviorMapping({behavior_name: self._spec})
-        self._actions = ActionBuffer(self._specs)
         self._seed = seed
         self._asking = np.zeros(envs.num_envs, np.bool_)
-        self._decisions = DecisionSteps.empty(self._spec)
-        self._terminals = TerminalSteps.empty(self._spec)
+        self._announce(keep_8_bit_images=False)
         self._has_begun = False
         self._is_closed = False
 
@@ -124,6 +125,16 @@ class GymnasiumEnv(BaseEnv):
     def behavior_specs(self) -> BehaviorMapping:
         """Its one behavior."""
         return self._specs
+
+    def keep_8_bit_images(self) -> None:
+        """Leave images of bytes as they are, rather than make them float32 from 0 to 1.
+
+        Raises:
+            UnityEnvironmentException: The environment has been reset: its specification is known.
+        """
+        if self._has_begun:
+            raise UnityEnvironmentException("keep_8_bit_images() comes before the first reset")
+        self._announce(keep_8_bit_images=True)
 
     def reset(self) -> None:
         """Begin all episodes anew; the first time with the seed."""
@@ -184,6 +195,16 @@ class GymnasiumEnv(BaseEnv):
         if not self._is_closed:
             self._is_closed = True
             self._envs.close()
+
+    def _announce(self, *, keep_8_bit_images: bool) -> None:
+        self._observations = ForeignObservations(
+            self._envs.single_observation_space, keep_8_bit_images=keep_8_bit_images
+        )
+        self._spec = BehaviorSpec(self._observations.specs, self._choices.spec)
+        self._specs = BehaviorMapping({self._name: self._spec})
+        self._actions = ActionBuffer(self._specs)
+        self._decisions = DecisionSteps.empty(self._spec)
+        self._terminals = TerminalSteps.empty(self._spec)
 
     def _require_open(self) -> None:
         if self._is_closed:

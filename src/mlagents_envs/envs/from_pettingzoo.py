@@ -36,7 +36,9 @@ _MASK = "action_mask"
 _OBSERVATION = "observation"
 
 
-def from_pettingzoo(env: ParallelEnv, *, seed: int | None = None) -> BaseEnv:
+def from_pettingzoo(
+    env: ParallelEnv, *, seed: int | None = None, keep_8_bit_images: bool = False
+) -> BaseEnv:
     """Turn a PettingZoo `ParallelEnv` into a `BaseEnv`.
 
     Agents with equal spaces follow the same behavior. It is called as the first of them is,
@@ -51,6 +53,8 @@ def from_pettingzoo(env: ParallelEnv, *, seed: int | None = None) -> BaseEnv:
     Args:
         env: Closed with what is returned.
         seed: Of the first reset.
+        keep_8_bit_images: Whether images of bytes stay uint8, 0 to 255, a quarter of the memory;
+            otherwise they become float32, 0 to 1.
 
     Raises:
         UnityGymException: It does not tell all possible agents, or a space has no counterpart.
@@ -61,7 +65,10 @@ def from_pettingzoo(env: ParallelEnv, *, seed: int | None = None) -> BaseEnv:
             f"{env} is no ParallelEnv that has possible_agents; an AECEnv becomes one by "
             "pettingzoo.utils.conversions.aec_to_parallel"
         )
-    return PettingZooEnv(env, possible_agents, seed=seed)
+    made = PettingZooEnv(env, possible_agents, seed=seed)
+    if keep_8_bit_images:
+        made.keep_8_bit_images()
+    return made
 
 
 class PettingZooEnv(BaseEnv):
@@ -78,12 +85,9 @@ class PettingZooEnv(BaseEnv):
     ) -> None:
         self._env = env
         self._seed = seed
-        self._casts = _make_casts(env, possible_agents)
-        self._specs = BehaviorMapping({name: cast.spec for name, cast in self._casts.items()})
-        self._actions = ActionBuffer(self._specs)
+        self._possible_agents = possible_agents
         self._observations: dict[AgentName, Any] = {}
-        self._decisions = {n: DecisionSteps.empty(spec) for n, spec in self._specs.items()}
-        self._terminals = {n: TerminalSteps.empty(spec) for n, spec in self._specs.items()}
+        self._announce(keep_8_bit_images=False)
         self._has_begun = False
         self._is_closed = False
 
@@ -91,6 +95,16 @@ class PettingZooEnv(BaseEnv):
     def behavior_specs(self) -> BehaviorMapping:
         """One behavior for each kind of agent."""
         return self._specs
+
+    def keep_8_bit_images(self) -> None:
+        """Leave images of bytes as they are, rather than make them float32 from 0 to 1.
+
+        Raises:
+            UnityEnvironmentException: The environment has been reset: its specifications are known.
+        """
+        if self._has_begun:
+            raise UnityEnvironmentException("keep_8_bit_images() comes before the first reset")
+        self._announce(keep_8_bit_images=True)
 
     def reset(self) -> None:
         """Begin all episodes anew; the first time with the seed."""
@@ -142,6 +156,15 @@ class PettingZooEnv(BaseEnv):
         if not self._is_closed:
             self._is_closed = True
             self._env.close()
+
+    def _announce(self, *, keep_8_bit_images: bool) -> None:
+        self._casts = _make_casts(
+            self._env, self._possible_agents, keep_8_bit_images=keep_8_bit_images
+        )
+        self._specs = BehaviorMapping({name: cast.spec for name, cast in self._casts.items()})
+        self._actions = ActionBuffer(self._specs)
+        self._decisions = {n: DecisionSteps.empty(spec) for n, spec in self._specs.items()}
+        self._terminals = {n: TerminalSteps.empty(spec) for n, spec in self._specs.items()}
 
     def _require_open(self) -> None:
         if self._is_closed:
@@ -219,14 +242,16 @@ class _Cast:
         spec: What they see and do.
     """
 
-    def __init__(self, observation_space: Space, action_space: Space) -> None:
+    def __init__(
+        self, observation_space: Space, action_space: Space, *, keep_8_bit_images: bool
+    ) -> None:
         self.ids: dict[AgentName, AgentId] = {}
         self._has_masks = False
         if isinstance(observation_space, spaces.Dict):
             self._has_masks = observation_space.spaces.keys() == {_OBSERVATION, _MASK}
             if self._has_masks:
                 observation_space = observation_space[_OBSERVATION]
-        self._seen = ForeignObservations(observation_space)
+        self._seen = ForeignObservations(observation_space, keep_8_bit_images=keep_8_bit_images)
         self._actions = ForeignActions(action_space)
         self.spec = BehaviorSpec(self._seen.specs, self._actions.spec)
 
@@ -257,7 +282,7 @@ class _Cast:
 
 
 def _make_casts(
-    env: ParallelEnv, possible_agents: Sequence[AgentName]
+    env: ParallelEnv, possible_agents: Sequence[AgentName], *, keep_8_bit_images: bool
 ) -> dict[BehaviorName, _Cast]:
     """Sort agents by their spaces."""
     sorted_agents: list[tuple[Space, Space, _Cast]] = []
@@ -265,7 +290,7 @@ def _make_casts(
         seen, done = env.observation_space(agent), env.action_space(agent)
         cast = next((cast for s, d, cast in sorted_agents if s == seen and d == done), None)
         if cast is None:
-            cast = _Cast(seen, done)
+            cast = _Cast(seen, done, keep_8_bit_images=keep_8_bit_images)
             sorted_agents.append((seen, done, cast))
         cast.ids[agent] = agent_id
     casts = [cast for _, _, cast in sorted_agents]

@@ -6,6 +6,7 @@ from contextlib import closing
 from typing import Any
 
 import gymnasium
+from gymnasium.vector import AutoresetMode
 
 from mlagents_envs.base_env import BaseEnv
 from mlagents_envs.envs.unity_gym_env import UnityToGymWrapper
@@ -84,6 +85,7 @@ def make_vector_env(
     uint8_visual: bool = False,
     flatten_branched: bool = False,
     render_mode: str | None = None,
+    autoreset_mode: AutoresetMode = AutoresetMode.SAME_STEP,
     **arguments: Any,
 ) -> UnityVectorEnv:
     """Make `num_envs` agents of a registered environment.
@@ -93,11 +95,12 @@ def make_vector_env(
     Args:
         num_envs: How many agents to drive.
         identifier: Its name in `default_registry`.
-        behavior_name: As `UnityVectorEnv` takes it, like all up to `render_mode`.
+        behavior_name: As `UnityVectorEnv` takes it, like all up to `autoreset_mode`.
         flatten_obs: The same.
         uint8_visual: The same.
         flatten_branched: The same.
         render_mode: The same.
+        autoreset_mode: The same.
         arguments: For the environment itself, for example `parameters`; `num_areas` too, if it
             shall not be found out.
     """
@@ -113,6 +116,7 @@ def make_vector_env(
         uint8_visual=uint8_visual,
         flatten_branched=flatten_branched,
         render_mode=render_mode,
+        autoreset_mode=autoreset_mode,
     )
 
 

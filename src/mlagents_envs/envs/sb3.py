@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 from gymnasium import spaces
+from gymnasium.vector import AutoresetMode
 from numpy.typing import NDArray
 
 from mlagents_envs.base_env import BoolArray
@@ -33,7 +34,7 @@ class SB3VecEnv(VecEnv):
             continuous or discrete: the algorithms take no others.
 
     Raises:
-        UnityGymException: The actions are of both kinds.
+        UnityGymException: The actions are of both kinds, or episodes begin in the next step.
     """
 
     def __init__(self, envs: UnityVectorEnv) -> None:
@@ -41,6 +42,11 @@ class SB3VecEnv(VecEnv):
             raise UnityGymException(
                 f"{envs.behavior_name}: Stable-Baselines3 takes continuous or discrete actions, "
                 "not both at once"
+            )
+        if envs.metadata["autoreset_mode"] is not AutoresetMode.SAME_STEP:
+            raise UnityGymException(
+                f"{envs.behavior_name}: Stable-Baselines3 expects the next episode in the step in "
+                "which one ends; make the UnityVectorEnv with AutoresetMode.SAME_STEP"
             )
         self.envs = envs
         self._masks: BoolArray | None = None

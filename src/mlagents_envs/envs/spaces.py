@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from mlagents_envs.base_env import ActionSpec, ActionTuple, BoolArray, ObservationSpec
 from mlagents_envs.exception import UnityActionException, UnityException
+from mlagents_envs.images import as_floats
 
 Space = spaces.Space[Any]
 
@@ -301,10 +302,3 @@ class ObservationLayout:
         if image.dtype == np.uint8:
             return image
         return np.round(image * np.float32(255.0)).astype(np.uint8)
-
-
-def as_floats(image: NDArray[Any]) -> NDArray[np.float32]:
-    """Return images as float32; bytes are scaled to [0, 1]."""
-    if image.dtype == np.uint8:
-        return image * np.float32(1.0 / 255.0)
-    return image.astype(np.float32, copy=False)

@@ -9,7 +9,13 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from mlagents_envs.base_env import BaseEnv, BehaviorSpec, BoolArray, FloatArray
+from mlagents_envs.base_env import (
+    ActionTuple,
+    BaseEnv,
+    BehaviorSpec,
+    BoolArray,
+    FloatArray,
+)
 from mlagents_envs.envs.rendering import RENDER_METADATA, check_render_mode, picture
 from mlagents_envs.envs.slots import NOBODY, Scene, Slots, answered
 from mlagents_envs.envs.source import MAX_SILENT_STEPS, EnvMaker, EnvSource
@@ -39,6 +45,11 @@ class UnityVectorEnv(gymnasium.vector.VectorEnv[Any, Any, NDArray[Any]]):
     - whose agent did not ask, or that has none: the observation of before, at first zeros, and
       reward 0.
 
+    With `AutoresetMode.NEXT_STEP` a slot whose agent ended reports the episode's last observation,
+    and begins the next episode in the step after that: its action is ignored, its reward is 0, and
+    its observation is the first of the episode. The scene goes on meanwhile, so the agent stands
+    idle for its first decision; `final_obs` and `final_info` are not needed.
+
     `infos["acting"]` tells which slots obey the next action: those whose agent asks. A trainer
     that takes no notice learns from some transitions that had no action; where all agents ask at
     once there are none. A reward that comes with the first request of an episode follows from no
@@ -65,6 +76,8 @@ class UnityVectorEnv(gymnasium.vector.VectorEnv[Any, Any, NDArray[Any]]):
         uint8_visual: Whether images are bytes, 0 to 255, rather than floats, 0 to 1.
         flatten_branched: Whether several discrete branches become a single one.
         render_mode: `rgb_array` to make `render()` return a picture of each environment, or None.
+        autoreset_mode: When an episode that ended is followed by the next: `SAME_STEP`, or
+            `NEXT_STEP`, which Gymnasium's own vector environments have by default.
 
     Attributes:
         behavior_name: The behavior.
@@ -87,8 +100,15 @@ class UnityVectorEnv(gymnasium.vector.VectorEnv[Any, Any, NDArray[Any]]):
         uint8_visual: bool = False,
         flatten_branched: bool = False,
         render_mode: str | None = None,
+        autoreset_mode: AutoresetMode = AutoresetMode.SAME_STEP,
     ) -> None:
         self.render_mode = check_render_mode(render_mode)
+        if autoreset_mode not in (AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP):
+            raise UnityGymException(
+                f"autoreset_mode is {autoreset_mode}; expected SAME_STEP or NEXT_STEP. The scene "
+                "itself begins the next episode, so it cannot wait for a reset of single agents."
+            )
+        self.metadata = {**self.metadata, "autoreset_mode": autoreset_mode}
         self._sources: list[EnvSource] = []
         try:
             for env in envs if isinstance(envs, Sequence) else [envs]:
@@ -126,6 +146,8 @@ class UnityVectorEnv(gymnasium.vector.VectorEnv[Any, Any, NDArray[Any]]):
             n_slots += agents_per_env or n_agents
         self._slots = Slots(self._layout, self._actions, n_slots)
 
+        # With NEXT_STEP: slots whose episode ended in the last step, and begins in the next one.
+        self._resetting = np.zeros(n_slots, np.bool_)
         self.num_envs = n_slots
         self.single_observation_space = self._layout.space
         self.single_action_space = self._actions.space
@@ -151,6 +173,7 @@ class UnityVectorEnv(gymnasium.vector.VectorEnv[Any, Any, NDArray[Any]]):
             )
         super().reset(seed=seed)
         self._slots.reset()
+        self._resetting[:] = False
         for number, scene in enumerate(self._scenes):
             scene.forget()
             scene.source.reset(None if seed is None else seed + number)
@@ -180,6 +203,9 @@ class UnityVectorEnv(gymnasium.vector.VectorEnv[Any, Any, NDArray[Any]]):
         decoded = self._actions.decode(actions)
         spec = self.behavior_spec.action_spec
         spec.check(decoded, self.num_envs, behavior=self.behavior_name)
+        if self._resetting.any():
+            obeyed = ~self._resetting[:, None]
+            decoded = ActionTuple(decoded.continuous * obeyed, decoded.discrete * obeyed)
         for scene in self._scenes:
             scene.act(decoded)
             scene.source.env.step_send()
@@ -196,8 +222,9 @@ class UnityVectorEnv(gymnasium.vector.VectorEnv[Any, Any, NDArray[Any]]):
                     waiting.remove(scene)
                 else:
                     scene.source.env.step_send()
+        is_put_off = self.metadata["autoreset_mode"] is AutoresetMode.NEXT_STEP
         return (
-            self._observations(),
+            self._put_off_resets() if is_put_off else self._observations(),
             slots.reward,
             slots.terminated,
             slots.truncated,
@@ -255,6 +282,24 @@ class UnityVectorEnv(gymnasium.vector.VectorEnv[Any, Any, NDArray[Any]]):
 
     def _observations(self) -> Any:
         return self._layout.assemble([part.copy() for part in self._slots.obs])
+
+    def _put_off_resets(self) -> Any:
+        """Let episodes that ended in this step begin in the next one; return the observations."""
+        slots, resetting = self._slots, self._resetting
+        for report in (slots.reward, slots.group_reward, slots.terminated, slots.truncated):
+            report[resetting] = 0  # of an episode that nobody has seen begin
+        parts = [part.copy() for part in slots.obs]
+        ended = np.zeros_like(resetting)
+        for where, _, last in slots.ended:
+            is_told = ~resetting[where]
+            for part, of_part in zip(parts, last, strict=True):
+                part[where[is_told]] = of_part[is_told]
+            ended[where[is_told]] = True
+        slots.acting[ended] = False
+        slots.allowed[ended] = True
+        slots.ended = []
+        self._resetting = ended
+        return self._layout.assemble(parts)
 
     def _info(self) -> dict[str, Any]:
         slots = self._slots

@@ -133,6 +133,7 @@ def _in_this_process(
         seed=environment.seed + worker,
         num_areas=environment.num_areas,
         parameters=_constants(options),
+        keep_8_bit_images=True,  # a quarter of the memory; networks take both
     )
     return SimpleEnvManager(env)
 
