@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from guess_environment import GuessEnvironment
@@ -90,6 +91,14 @@ def executable(tmp_path: Path) -> str:
     path = tmp_path / "build.x86_64"
     path.touch(mode=0o755)
     return str(path)
+
+
+def test_a_world_in_this_process_keeps_its_pictures_as_bytes(tmp_path: Path) -> None:
+    manager = make(tmp_path, "--env", "GridWorld")
+    manager.reset()
+    (spec,) = manager.behavior_specs.values()
+    assert [o.dtype == np.uint8 for o in spec.observation_specs] == [True, False]
+    manager.close()
 
 
 def test_an_executable_is_told_ports_seeds_and_settings(
