@@ -13,7 +13,7 @@ def test_the_programs_of_the_page_run():
     pytest.importorskip("gymnasium")
     pytest.importorskip("stable_baselines3")
     programs = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    assert len(programs) == 6
+    assert len(programs) == 7
     names: dict[str, object] = {}
     for program in programs:
         exec(compile(program, PAGE.name, "exec"), names)

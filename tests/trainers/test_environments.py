@@ -94,7 +94,8 @@ def executable(tmp_path: Path) -> str:
 
 
 def test_a_world_in_this_process_keeps_its_pictures_as_bytes(tmp_path: Path) -> None:
-    manager = make(tmp_path, "--env", "GridWorld")
+    options = load_run_options(parse_command_line(["--env", "GridWorld", "--seed", "1"]))
+    manager = env_manager_maker(options, log_folder=tmp_path)()
     manager.reset()
     (spec,) = manager.behavior_specs.values()
     assert [o.dtype == np.uint8 for o in spec.observation_specs] == [True, False]

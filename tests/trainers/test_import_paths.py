@@ -18,6 +18,7 @@ from mlagents.trainers.demo_loader import demo_to_buffer, get_demo_files, load_d
 from mlagents.trainers.exception import TrainerConfigError, UnityTrainerException
 from mlagents.trainers.settings import RunOptions, TrainerSettings
 from mlagents.trainers.settings.load import load_run_options
+from mlagents.trainers.stats import StatsReporter, StatsWriter
 from mlagents_envs.base_env import ActionSpec, ActionTuple, BehaviorSpec, ObservationSpec
 from mlagents_envs.demonstration_file import DemonstrationRecords, write_demonstration
 from mlagents_envs.exception import UnityDemonstrationException
@@ -41,6 +42,24 @@ def test_what_writers_of_statistics_ask_of_the_options(tmp_path: Path) -> None:
     assert options.checkpoint_settings.write_path == str(tmp_path / "first")
     assert options.checkpoint_settings.run_logs_dir == str(tmp_path / "first" / "run_logs")
     assert options.as_dict()["behaviors"]["A"]["trainer_type"] == "sac"
+
+
+def test_a_writer_of_statistics_as_ml_agents_documents_it(tmp_path: Path) -> None:
+    class ToFile(StatsWriter):
+        def __init__(self, run_options: RunOptions) -> None:
+            self.path = Path(run_options.checkpoint_settings.write_path, "stats.txt")
+            self.path.parent.mkdir()
+
+        def write_stats(self, category: str, values: Any, step: int) -> None:
+            lines = [f"{name}: {summary.aggregated_value}" for name, summary in values.items()]
+            self.path.write_text("\n".join([f"{category} {step}", *lines]))
+
+    options = RunOptions.model_validate({"checkpoint_settings": {"results_dir": str(tmp_path)}})
+    reporter = StatsReporter("3DBall", [ToFile(options)])
+    reporter.add_stat("Height", 2.0)
+    reporter.add_stat("Height", 4.0)
+    reporter.write_stats(50)
+    assert (tmp_path / "ppo" / "stats.txt").read_text() == "3DBall 50\nHeight: 3.0"
 
 
 CONFIG = (
