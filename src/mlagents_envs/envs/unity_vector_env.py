@@ -205,7 +205,9 @@ class UnityVectorEnv(gymnasium.vector.VectorEnv[Any, Any, NDArray[Any]]):
         spec.check(decoded, self.num_envs, behavior=self.behavior_name)
         if self._resetting.any():
             obeyed = ~self._resetting[:, None]
-            decoded = ActionTuple(decoded.continuous * obeyed, decoded.discrete * obeyed)
+            decoded = ActionTuple(
+                np.where(obeyed, decoded.continuous, 0), np.where(obeyed, decoded.discrete, 0)
+            )
         for scene in self._scenes:
             scene.act(decoded)
             scene.source.env.step_send()
