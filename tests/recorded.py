@@ -7,7 +7,7 @@ import numpy as np
 
 from guess_environment import GuessEnvironment
 from mlagents_envs.base_env import ActionSpec, ActionTuple
-from mlagents_sim.recorder import DemonstrationRecorder
+from mlagents_envs.demonstration_recorder import DemonstrationRecorder
 from tasks import Task
 
 

@@ -20,7 +20,7 @@ LAYERS = {
         "side_channel observation_codec",
         "codec handshake rpc_communicator testing",
         "demonstration_file output_decoder rpc_utils",
-        "environment",
+        "demonstration_recorder environment",
         "registry",
         "envs",
         "factories",

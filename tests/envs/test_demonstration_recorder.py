@@ -8,6 +8,7 @@ from document_examples import run_examples
 from guess_environment import GuessEnvironment
 from mlagents_envs.base_env import ActionSpec, ActionTuple
 from mlagents_envs.demonstration_file import read_demonstration
+from mlagents_envs.demonstration_recorder import DemonstrationRecorder
 from mlagents_envs.exception import (
     UnityActionException,
     UnityDemonstrationException,
@@ -18,7 +19,7 @@ from mlagents_envs.registry import default_registry
 from mlagents_envs.side_channel.environment_parameters_channel import ParameterReceiver
 from mlagents_envs.side_channel.stats_side_channel import StatsSource
 from mlagents_envs.testing import check_env
-from mlagents_sim.recorder import DemonstrationRecorder
+from mlagents_sim import recorder
 from skirmish_environment import (
     GROUP,
     GROUP_REWARD,
@@ -30,6 +31,12 @@ from skirmish_environment import (
 )
 
 BASIC, RIGHT = "Basic?team=0", 2
+
+
+def test_the_former_import_path_still_works():
+    assert recorder.DemonstrationRecorder is DemonstrationRecorder
+
+
 # Scout 1 ends in the third step, scout 2 goes on.
 SCOUTS = (
     Moment({SCOUT: [1, 2]}),
@@ -362,13 +369,13 @@ def test_a_behavior_that_is_not_there_is_told_of_at_the_beginning_and_at_the_end
 
 
 def test_the_examples_of_the_document_run(tmp_path, monkeypatch):
-    # They read what the last of them records.
+    # The first reads what the second records, and the third writes it again.
     monkeypatch.chdir(tmp_path)
     play = DemonstrationRecorder(default_registry["Basic"].make(), "expert.demo")
     with closing(play):
         for _ in range(3):
             play.step()
-    assert run_examples("demonstrations.md") == 2
+    assert run_examples("demonstrations.md") == 3
     expert = read_demonstration("expert.demo")
     assert expert.behavior_name == "3DBall?team=0"
     # Nobody drops the ball in 200 decisions.
