@@ -2,9 +2,9 @@
 
     metadata │ zeros up to byte 33 │ brain parameters │ record │ record │ ...
 
-A record is what one agent reported and the action that goes with it. On the wire a list of agents
-and a list of actions have the same elements, so the records are decoded and encoded as if they had
-come in one message of many agents. Source: wire protocol, section 5.
+A record is what one agent reported and an action; see `ActionPlacement` for which one. On the wire
+a list of agents and a list of actions have the same elements, so the records are decoded and
+encoded as if they had come in one message of many agents. Source: wire protocol, section 5.
 """
 
 import itertools
@@ -12,6 +12,7 @@ import math
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from enum import Enum
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar
@@ -101,12 +102,30 @@ class DemonstrationMetadata(NamedTuple):
     api_version: int = API_VERSION
 
 
+class ActionPlacement(Enum):
+    """Which record of a file keeps the action taken at the observation of record t.
+
+    Unity's recorder stores the action that an agent still carries out when it observes, which it
+    chose one record earlier. At its end such a file repeats its metadata. Files without this
+    repetition were written by this project, by a trainer's own tools or by Unity's first packages.
+    They keep each action beside its observation.
+    """
+
+    SAME_RECORD = 0
+    """Record t."""
+
+    NEXT_RECORD = 1
+    """Record t + 1."""
+
+
 class DemonstrationRecords(NamedTuple):
     """T records, in columns: one for every decision, and one for every end of an episode.
 
-    Episodes follow each other; one begins after every record that is `done`. The action of a
-    record is the one taken there, and its reward the one that came before it. So a step of
-    experience is observation t, action t, reward t+1. The action of a `done` record means nothing.
+    Records have the order of the file: usually episodes follow each other, but agents may have
+    recorded by turns; see `episodes`. The action of a record is the one taken at its observation,
+    wherever the file keeps it, and its reward the one that came before it. Within an episode, a
+    step of experience is observation t, mask t, action t, reward t+1. The action of an episode's
+    last record means nothing.
 
     Attributes:
         obs: One array per observation, (T, *shape).
@@ -131,6 +150,17 @@ class DemonstrationRecords(NamedTuple):
     group_id: IntArray
     group_reward: FloatArray
 
+    def episodes(self) -> list[NDArray[np.intp]]:
+        """Return the rows of each episode, in the order in which episodes begin.
+
+        An episode ends at its agent's first record that is `done`, or with its agent's last one.
+        """
+        by_agent = np.argsort(self.agent_id, kind="stable")
+        agent_id, done = self.agent_id[by_agent], self.done[by_agent]
+        begins = np.flatnonzero((agent_id[1:] != agent_id[:-1]) | done[:-1]) + 1
+        episodes = (rows for rows in np.split(by_agent, begins) if len(rows))
+        return sorted(episodes, key=lambda rows: int(rows[0]))
+
 
 class Demonstration(NamedTuple):
     """A whole file.
@@ -140,12 +170,14 @@ class Demonstration(NamedTuple):
         behavior_name: Of the agents recorded.
         spec: What they see and do.
         records: What they saw and did.
+        action_placement: Where the file keeps actions; `records` has them beside what was observed.
     """
 
     metadata: DemonstrationMetadata
     behavior_name: BehaviorName
     spec: BehaviorSpec
     records: DemonstrationRecords
+    action_placement: ActionPlacement = ActionPlacement.SAME_RECORD
 
 
 def read_demonstration(
@@ -153,6 +185,7 @@ def read_demonstration(
     *,
     image_layout: ImageLayout | None = None,
     keep_8_bit_images: bool = False,
+    action_placement: ActionPlacement | None = None,
 ) -> Demonstration:
     """Read a `.demo` file.
 
@@ -161,6 +194,8 @@ def read_demonstration(
         image_layout: In which order the file has the axes of images; specs and arrays are
             (C, H, W). None to tell by what the file says of the axes.
         keep_8_bit_images: Whether compressed images become uint8 rather than float32 in [0, 1].
+        action_placement: Which record keeps the action taken at an observation. None to tell by
+            whether the file ends as Unity's recorder ends it.
 
     Raises:
         UnityDemonstrationException: It is no demonstration, is cut short or holds no records.
@@ -169,21 +204,29 @@ def read_demonstration(
     data = Path(path).read_bytes()
     try:
         return decode_demonstration(
-            data, image_layout=image_layout, keep_8_bit_images=keep_8_bit_images
+            data,
+            image_layout=image_layout,
+            keep_8_bit_images=keep_8_bit_images,
+            action_placement=action_placement,
         )
     except UnityException as error:
         raise UnityDemonstrationException(f"{os.fspath(path)}: {error}") from error
 
 
 def decode_demonstration(
-    data: bytes, *, image_layout: ImageLayout | None = None, keep_8_bit_images: bool = False
+    data: bytes,
+    *,
+    image_layout: ImageLayout | None = None,
+    keep_8_bit_images: bool = False,
+    action_placement: ActionPlacement | None = None,
 ) -> Demonstration:
-    """Read the content of a `.demo` file. What comes after the last record is ignored.
+    """Read the content of a `.demo` file.
 
     Args:
         data: The content.
         image_layout: As for `read_demonstration`.
         keep_8_bit_images: As for `read_demonstration`.
+        action_placement: As for `read_demonstration`.
 
     Raises:
         UnityDemonstrationException: It is no demonstration, is cut short or holds no records.
@@ -216,7 +259,12 @@ def decode_demonstration(
                 f"{metadata.number_steps} records of {n_numbers} numbers each are too many; record "
                 "several files"
             )
-    return Demonstration(metadata, behavior_name, spec, _concatenate(batches))
+    records = _concatenate(batches)
+    if action_placement is None:
+        action_placement = _placement_of(data, at, metadata.number_steps)
+    if action_placement is ActionPlacement.NEXT_RECORD:
+        records = _with_actions_moved_back(records)
+    return Demonstration(metadata, behavior_name, spec, records, action_placement)
 
 
 def read_demonstration_messages(path: str | os.PathLike[str]) -> tuple[Any, list[Any], int]:
@@ -396,6 +444,18 @@ def demonstration_path(path: str | os.PathLike[str]) -> Path:
 
 def _message(kind: Any, data: bytes, start: int, what: str) -> tuple[Any, int]:
     """Read a message that has its length before it; return it and where it ends."""
+    span = _span(data, start, what)
+    try:
+        return kind.FromString(data[span]), span.stop
+    except DecodeError:
+        raise UnityDemonstrationException(
+            f"the {span.stop - span.start} bytes of {what}, from byte {span.start} on, cannot be "
+            "read"
+        ) from None
+
+
+def _span(data: bytes, start: int, what: str) -> slice:
+    """Return the bytes of a message that has its length before it."""
     size = shift = 0
     for at in range(start, start + _MAX_VARINT_BYTES):
         if at >= len(data):
@@ -409,12 +469,7 @@ def _message(kind: Any, data: bytes, start: int, what: str) -> tuple[Any, int]:
     end = at + 1 + size
     if end > len(data):
         raise _cut_short(data, what)
-    try:
-        return kind.FromString(data[at + 1 : end]), end
-    except DecodeError:
-        raise UnityDemonstrationException(
-            f"the {size} bytes of {what}, from byte {at + 1} on, cannot be read"
-        ) from None
+    return slice(at + 1, end)
 
 
 def _cut_short(data: bytes, what: str) -> UnityDemonstrationException:
@@ -431,6 +486,21 @@ def _pairs(data: bytes, at: int, number_steps: int) -> Iterator[Any]:
         what = f"record {number + 1} of {number_steps}"
         pair, at = _message(AgentInfoActionPairProto, data, at, what)
         yield pair
+
+
+def _placement_of(data: bytes, at: int, number_steps: int) -> ActionPlacement:
+    """Tell from what follows the last record: Unity's recorder repeats the metadata there.
+
+    Args:
+        data: The content of a file.
+        at: Where its first record begins.
+        number_steps: Number of its records.
+    """
+    for _ in range(number_steps):
+        at = _span(data, at, "a record").stop
+    metadata = data[_span(data, 0, "the metadata")]
+    is_unitys = data.startswith(metadata, at)
+    return ActionPlacement.NEXT_RECORD if is_unitys else ActionPlacement.SAME_RECORD
 
 
 def _decode_metadata(message: Any) -> DemonstrationMetadata:
@@ -543,6 +613,16 @@ def _decode_records(
         group_id=in_order(asking.group_id, ended.group_id),
         group_reward=in_order(asking.group_reward, ended.group_reward),
     )
+
+
+def _with_actions_moved_back(records: DemonstrationRecords) -> DemonstrationRecords:
+    """Give every record the action of its agent's next record."""
+    by_agent = np.argsort(records.agent_id, kind="stable")
+    is_same = np.diff(records.agent_id[by_agent]) == 0
+    from_row = np.arange(len(by_agent))
+    from_row[by_agent[:-1][is_same]] = by_agent[1:][is_same]
+    action = ActionTuple(records.action.continuous[from_row], records.action.discrete[from_row])
+    return records._replace(action=action)
 
 
 def _output(pairs: Sequence[Any], behavior_name: BehaviorName) -> Any:

@@ -26,6 +26,7 @@ from mlagents_envs.base_env import (
     ObservationSpec,
 )
 from mlagents_envs.demonstration_file import (
+    ActionPlacement,
     DemonstrationMetadata,
     DemonstrationRecords,
     DemonstrationWriter,
@@ -111,9 +112,20 @@ def legacy_file(sizes, kind, *actions):
 # The hand-made file.
 
 
-@pytest.mark.parametrize("file", ["file_hex", "file_hex_without_trailer"])
-def test_the_hand_made_file_is_read(file):
+HAND_MADE_ACTIONS = [[0.0, 0.0], [1.0, -1.0], [0.5, 0.5]]
+
+
+@pytest.mark.parametrize(
+    ("file", "placement", "actions"),
+    [
+        ("file_hex_without_trailer", ActionPlacement.SAME_RECORD, HAND_MADE_ACTIONS),
+        # Unity's recorder writes zeros first, and each action in the record after it was taken.
+        ("file_hex", ActionPlacement.NEXT_RECORD, [*HAND_MADE_ACTIONS[1:], [0.5, 0.5]]),
+    ],
+)
+def test_the_hand_made_file_is_read(file, placement, actions):
     demonstration = decode_demonstration(bytes.fromhex(vector()[file]))
+    assert demonstration.action_placement is placement
     assert demonstration.metadata == DemonstrationMetadata("SpecDemo", 3, 2, 0.75)
     assert demonstration.behavior_name == BEHAVIOR
     assert demonstration.spec == BehaviorSpec(
@@ -121,7 +133,7 @@ def test_the_hand_made_file_is_read(file):
     )
     expected = DemonstrationRecords(
         obs=[np.array([[0.0, 0.0], [0.5, 0.25], [1.0, 0.75]], np.float32)],
-        action=ActionTuple(np.array([[0.0, 0.0], [1.0, -1.0], [0.5, 0.5]])),
+        action=ActionTuple(np.array(actions)),
         action_mask=None,
         reward=np.array([0.0, 0.5, 1.0], np.float32),
         done=np.array([False, False, True]),
@@ -134,7 +146,9 @@ def test_the_hand_made_file_is_read(file):
 
 
 def test_the_hand_made_file_is_written_byte_for_byte(tmp_path):
-    demonstration = decode_demonstration(bytes.fromhex(vector()["file_hex"]))
+    demonstration = decode_demonstration(
+        bytes.fromhex(vector()["file_hex"]), action_placement=ActionPlacement.SAME_RECORD
+    )
     path = written(
         tmp_path, demonstration.records, spec=demonstration.spec, name=demonstration.metadata.name
     )
@@ -184,6 +198,65 @@ def test_an_action_is_the_one_taken_at_its_observation():
     expected = records.action.continuous[:-1].clip(-1, 1) * np.radians(2.0) / 2 * 5
     np.testing.assert_allclose(turned, expected, atol=0.02)
     assert np.corrcoef(turned[:, 0], expected[:, 0])[0, 1] > 0.99
+
+
+@pytest.mark.parametrize("name", ["ExpertFood", "ExpertPyramid"])
+def test_the_speed_of_the_agent_answers_to_the_action_before(name):
+    # These agents observe their speed, which the forward and turning actions change. Of all records
+    # near a step, its own action must leave the least of the change unexplained.
+    demonstration = read_demonstration(recorded(name))
+    assert demonstration.action_placement is ActionPlacement.NEXT_RECORD
+    records = demonstration.records
+    speed = records.obs[-1][:, 1:] if name == "ExpertPyramid" else records.obs[-1][:, :2]
+    turn = {"ExpertFood": 1, "ExpertPyramid": 0}[name]
+    rows = np.array([row for e in records.episodes() for row in e[2:-3]])
+
+    def unexplained(late):
+        choices = np.eye(5)[records.action.discrete[rows + late, turn]]
+        known = np.column_stack([speed[rows], choices])
+        weights, *_ = np.linalg.lstsq(known, speed[rows + 1], rcond=None)
+        return np.square(speed[rows + 1] - known @ weights).sum()
+
+    assert min(range(-2, 3), key=unexplained) == 0
+
+
+def test_no_action_of_grid_world_was_forbidden():
+    # Masks keep its agent within the grid; a mask belongs to the observation beside it.
+    for placement, n_forbidden in (None, 0), (ActionPlacement.SAME_RECORD, 2):
+        records = read_demonstration(
+            recorded("ExpertGridWorld"), action_placement=placement
+        ).records
+        rows = np.concatenate([episode[:-1] for episode in records.episodes()])
+        forbidden = records.action_mask[0][rows, records.action.discrete[rows, 0]]
+        assert forbidden.sum() == n_forbidden
+
+
+def test_actions_move_back_among_the_records_of_their_agent(tmp_path):
+    # Agents 1 and 2 by turns, then 1 alone; agent 3 has one record.
+    n, ids = 6, [1, 2, 1, 2, 3, 1]
+    actions = ActionTuple(discrete=np.array([[0], [1], [2], [0], [1], [1]]))
+    records = columns(n, action=actions, agent_id=np.array(ids, np.int32))
+    data = written(tmp_path, records).read_bytes()
+    unitys = decode_demonstration(data + data[1 : 1 + data[0]])
+    assert unitys.action_placement is ActionPlacement.NEXT_RECORD
+    # Rows 0 and 2 have those of 2 and 5, row 1 that of 3; the last of each agent stays.
+    assert unitys.records.action.discrete[:, 0].tolist() == [2, 0, 1, 0, 1, 1]
+    assert_records_equal(unitys.records._replace(action=actions), records)
+    for data_of, placement in ((data, ActionPlacement.NEXT_RECORD), (data, None)):
+        chosen = decode_demonstration(data_of, action_placement=placement).records
+        expected = unitys.records if placement else records
+        assert_records_equal(chosen, expected)
+
+
+def test_episodes_are_told_by_agent_and_end():
+    # Agent 7: rows 0 2 | 4 5; agent 8: rows 1 3, without an end; agent 9: its end alone.
+    records = columns(
+        7,
+        agent_id=np.array([7, 8, 7, 8, 7, 7, 9], np.int32),
+        done=np.array([0, 0, 1, 0, 0, 1, 1], np.bool_),
+    )
+    assert [rows.tolist() for rows in records.episodes()] == [[0, 2], [1, 3], [4, 5], [6]]
+    assert columns(0).episodes() == []
 
 
 def test_images_are_channel_first_whatever_the_file_says():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mlagents_envs.demonstration_file import read_demonstration
+from mlagents_envs.demonstration_file import ActionPlacement, read_demonstration
 from mlagents_envs.testing import check_env
 from mlagents_sim.examples.push_block import AGENT, BLOCK, PushBlock
 from mlagents_sim.planar import X, Z
@@ -263,7 +263,9 @@ def test_recorded_episodes_go_as_in_unity(
     # Where they began was solved for from what the first rays see. They were recorded in a scene
     # of ordinary gravity, on a floor like everything else; up to 23 decisions of pushing, turning,
     # striking the block, sliding along it and into the goal are reproduced to a millimetre or two.
-    recorded = read_demonstration(require(ROOT / "demonstrations" / "ExpertPushBlock.demo")).records
+    file = require(ROOT / "demonstrations" / "ExpertPushBlock.demo")
+    # As the file has it, an action lies beside the observation that followed it.
+    recorded = read_demonstration(file, action_placement=ActionPlacement.SAME_RECORD).records
     last = first + int(np.argmax(recorded.done[first:]))
     actions, rays = recorded.action.discrete[:, 0], recorded.obs[1].reshape(-1, 3, 7, 5)[:, -1]
     friction = {"static_friction": 0.6, "dynamic_friction": 0.6}

@@ -14,6 +14,7 @@ from mlagents.trainers.data.demonstrations import (
 from mlagents.trainers.exception import UnityTrainerException
 from mlagents_envs.base_env import ActionTuple, BehaviorSpec
 from mlagents_envs.demonstration_file import (
+    ActionPlacement,
     DemonstrationRecords,
     read_demonstration,
     write_demonstration,
@@ -21,7 +22,10 @@ from mlagents_envs.demonstration_file import (
 
 SPEC = behavior(1, continuous=1, branches=(3,))
 SHARED = shared_data.ROOT / "demonstrations"
-NAMES = ["Expert3DBall", "ExpertBasic", "ExpertPushBlock", "testdcvis", "testhybridvis"]
+BESIDE = ["Expert3DBall", "ExpertBasic", "testdcvis"]
+"""Recorded by Unity's first packages, with each action beside its observation."""
+AFTER = ["ExpertFood", "ExpertHallway", "ExpertPushBlock", "testhybridvis"]
+"""Recorded by later packages, with each action in the record after its observation."""
 
 
 def write(
@@ -31,6 +35,7 @@ def write(
     interrupted: list[bool] | None = None,
     spec: BehaviorSpec = SPEC,
     continuous: list[float] | None = None,
+    agent_id: list[int] | None = None,
 ) -> Path:
     """Write records whose every number tells which record it belongs to."""
     n, numbers = len(done), np.arange(len(done), dtype=np.float32)
@@ -47,7 +52,7 @@ def write(
         reward=numbers,
         done=np.array(done),
         interrupted=np.array(interrupted or [False] * n),
-        agent_id=np.zeros(n, np.int32),
+        agent_id=np.array(agent_id or [0] * n, np.int32),
         group_id=np.zeros(n, np.int32),
         group_reward=100 * numbers,
     )
@@ -157,22 +162,43 @@ def test_what_is_not_there_is_named(tmp_path: Path) -> None:
         load_demonstrations(tmp_path, SPEC)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", BESIDE + AFTER)
 def test_unitys_files_pair_as_they_were_recorded(name: str) -> None:
     file = shared_data.require(SHARED / f"{name}.demo")
-    records = read_demonstration(file, keep_8_bit_images=True).records
+    records = read_demonstration(
+        file, keep_8_bit_images=True, action_placement=ActionPlacement.SAME_RECORD
+    ).records
 
     steps = load_demonstrations(file, demonstrated_spec(file))
 
+    late = int(name in AFTER)
     row = 0
     for t in range(len(records.done) - 1):
         if records.done[t]:
             continue
         for found, batch in zip(steps.obs, records.obs, strict=True):
             np.testing.assert_array_equal(found[row], batch[t])
-        np.testing.assert_array_equal(steps.discrete[row], records.action.discrete[t])
-        np.testing.assert_array_equal(steps.continuous[row], records.action.continuous[t])
+        action = records.action
+        np.testing.assert_array_equal(steps.discrete[row], action.discrete[t + late])
+        np.testing.assert_array_equal(steps.continuous[row], action.continuous[t + late])
         assert steps.reward[row] == records.reward[t + 1] + records.group_reward[t + 1]
         assert steps.terminated[row] == (records.done[t + 1] and not records.interrupted[t + 1])
         row += 1
     assert row == steps.n_steps == steps.length.sum()
+
+
+def test_agents_that_recorded_by_turns_are_learned_from_one_by_one(tmp_path: Path) -> None:
+    # Agent 1 has the records 0 2 4D | 6 7D, and agent 2, which never ends, has 1 3 5.
+    file = write(
+        tmp_path / "a.demo",
+        [False, False, False, False, True, False, False, True],
+        agent_id=[1, 2, 1, 2, 1, 2, 1, 1],
+    )
+
+    steps = load_demonstrations(file, SPEC)
+
+    assert steps.obs[0][:, 0].tolist() == [0, 2, 1, 3, 6]
+    assert steps.discrete[:, 0].tolist() == [0, 2, 1, 0, 0]
+    assert steps.reward.tolist() == [202, 404, 303, 505, 707]
+    assert steps.terminated.tolist() == [False, True, False, False, True]
+    assert steps.length.tolist() == [2, 2, 1]

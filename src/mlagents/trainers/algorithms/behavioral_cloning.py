@@ -74,7 +74,7 @@ def cloning_loss(
 
     Both are means, over steps and actions and over steps and branches. Sampled actions teach the
     deviation too: it shrinks. Actions are compared as the environment sees them. All choices count
-    as allowed: what a recording calls forbidden may be an action its recorder noted a step late.
+    as allowed, so a clone also learns to avoid what was forbidden.
 
     Args:
         actor: The network that learns.

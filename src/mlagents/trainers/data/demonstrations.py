@@ -1,8 +1,8 @@
 """Demonstrations to learn from: `.demo` files as steps of experience, checked to fit the behavior.
 
-A file holds records. The step of experience t is observation t and action t, with the reward and
-the end of record t + 1: a record that ends an episode closes the step before it and begins none, so
-its action is never learned from.
+A file holds records; its reader puts every action beside the observation at which it was taken. The
+step of experience t is observation t and action t, with the reward and the end of record t + 1. The
+last record of an episode closes the step before it and begins none, so its action teaches nothing.
 """
 
 from collections.abc import Sequence
@@ -168,9 +168,11 @@ def _check_fit(file: Path, found: BehaviorSpec, expected: BehaviorSpec) -> None:
 
 def _steps(records: DemonstrationRecords) -> Demonstrations:
     """Pair what was done with what came of it."""
-    rows = np.flatnonzero(~records.done[:-1])  # a step begins at each, and ends at the next record
-    after = rows + 1
-    is_last = np.append(np.diff(rows) > 1, True)[: len(rows)]
+    episodes = records.episodes()
+    # A step begins at every record of an episode but the last, and ends at the next one.
+    rows = np.concatenate([episode[:-1] for episode in episodes])
+    after = np.concatenate([episode[1:] for episode in episodes])
+    length = np.array([len(episode) - 1 for episode in episodes], np.int64)
     return Demonstrations(
         obs=[batch[rows] for batch in records.obs],
         # No policy can act beyond these limits.
@@ -178,7 +180,7 @@ def _steps(records: DemonstrationRecords) -> Demonstrations:
         discrete=records.action.discrete[rows],
         reward=records.reward[after] + records.group_reward[after],
         terminated=records.done[after] & ~records.interrupted[after],
-        length=np.diff(np.flatnonzero(is_last), prepend=-1),
+        length=length[length > 0],
     )
 
 
