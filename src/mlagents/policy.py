@@ -13,6 +13,7 @@ not needed to run one.
 Letters in shapes: N agents of this step, A continuous actions, K discrete branches, M memory size.
 """
 
+import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -48,8 +49,17 @@ _BRANCHES = "discrete_action_output_shape"
 # Inputs and outputs of version 2, the models of packages before 2.0.
 _VECTORS, _IMAGE = "vector_observation", re.compile(r"visual_observation_(\d+)")
 _ACTION, _IS_CONTINUOUS = "action", "is_continuous_control"
+_NOISE = "epsilon"
+"""Standard normal noise for each action, which the first models of version 2 take as an input."""
+
+_TENSORFLOW_SUFFIX = ":0"
+"""End of the names of inputs and outputs in models that were converted from TensorFlow."""
 
 _RANDOM_OPERATORS = ("Multinomial", "RandomNormalLike")
+_OTHER_RANDOM_OPERATORS = ("Bernoulli", "RandomNormal", "RandomUniform", "RandomUniformLike")
+
+_MAX_INPUT_NUMBERS = 2**26
+"""Largest number of values that an input may have for one agent: 256 MiB of floats."""
 
 
 class Policy:
@@ -59,6 +69,9 @@ class Policy:
     without memory, as by the engine. They run on onnxruntime where that is installed, else on
     onnx's own evaluator, which is much slower.
 
+    A model without deterministic outputs still acts deterministically: its random operators are
+    replaced by the likeliest choice and by the mean.
+
     Args:
         model: The content of an `.onnx` file.
         name: What errors call it.
@@ -66,7 +79,7 @@ class Policy:
         seed: Of the samples: the same steps get the same actions.
 
     Raises:
-        UnityPolicyException: It is no model, none that acts, or none that acts like this.
+        UnityPolicyException: The file is not an ONNX model, or not a policy this class supports.
         ModuleNotFoundError: onnx is not installed.
     """
 
@@ -78,6 +91,8 @@ class Policy:
         self._rng = np.random.default_rng(seed)
         self._memories: dict[AgentId, FloatArray] = {}  # (M,) each
         graph = _parse(model, name)
+        _remove_tensorflow_suffixes(graph.graph)
+        self._require_weights(graph.graph)
         weights = {weight.name for weight in graph.graph.initializer}
         self._axes = {
             value.name: tuple(axis.dim_value for axis in value.type.tensor_type.shape.dim)
@@ -85,17 +100,21 @@ class Policy:
             if value.name not in weights
         }  # of every input; 0 for any length
         for key, axes in self._axes.items():
-            is_known = key in (_MASKS, _MEMORY_IN) or _is_observation(key)
+            is_known = key in (_MASKS, _MEMORY_IN, _NOISE) or _is_observation(key)
             self._require(is_known and len(axes) > 1, f"takes {key!r} of {len(axes)} axes")
+            size = math.prod(max(axis, 1) for axis in axes)
+            self._require(size <= _MAX_INPUT_NUMBERS, f"takes {key!r} of {_text(axes)} numbers")
         outputs = [value.name for value in graph.graph.output]
         self._require("version_number" in outputs and "memory_size" in outputs, "has no version")
+        if deterministic:
+            self._replace_chance(graph.graph)
         zeros = {key: np.zeros(np.maximum(axes, 1), np.float32) for key, axes in self._axes.items()}
         try:
             self._run = _runner(graph, self._rng, name)
             at_zero = self._run(outputs, zeros)  # constants are outputs too
         except Exception as error:  # the runtimes raise many kinds
-            raise UnityPolicyException(f"{name} cannot be run: {error}") from error
-        self._memory_size = int(at_zero["memory_size"].item())
+            raise UnityPolicyException(f"{name} cannot be run: {_one_line(error)}") from error
+        self._memory_size = self._whole_number("memory_size", at_zero)
         self._continuous: str | None = None  # the outputs to act on
         self._discrete: str | None = None
         self._n_continuous = 0
@@ -115,7 +134,7 @@ class Policy:
             seed: Of the samples.
 
         Raises:
-            UnityPolicyException: There is no such file, or the model is none that acts like this.
+            UnityPolicyException: There is no such file, or it is not a policy this class supports.
             ModuleNotFoundError: onnx is not installed.
         """
         try:
@@ -195,10 +214,12 @@ class Policy:
         if n_agents == 0:
             return ActionTuple(continuous, discrete)
         names = [self._continuous, self._discrete, _MEMORY_OUT if self._memory_size else None]
-        found = self._run(
-            [name for name in names if name is not None],
-            {key: self._input(key, decisions) for key in self._axes},
-        )
+        inputs = {key: self._input(key, decisions) for key in self._axes}
+        try:
+            found = self._run([name for name in names if name is not None], inputs)
+        except Exception as error:  # the runtimes raise many kinds
+            raise UnityPolicyException(f"{self.name} cannot be run: {_one_line(error)}") from error
+        self._require_finite(found, decisions.agent_id)
         if self._memory_size:
             memories = found[_MEMORY_OUT][:, 0].copy()
             self._memories.update(zip(decisions.agent_id.tolist(), memories, strict=True))
@@ -225,12 +246,82 @@ class Policy:
                 "mlagents-learn or Unity's trainer exported."
             )
 
+    def _require_finite(self, outputs: Arrays, agent_id: IntArray) -> None:
+        for name, batch in outputs.items():
+            # What is forbidden may have the logarithm of 0.
+            are_logarithms = name == self._discrete and self._n_log_probs
+            is_sound = ~np.isnan(batch) if are_logarithms else np.isfinite(batch)
+            if not is_sound.all():
+                row = np.argwhere(~is_sound)[0][0]
+                raise UnityPolicyException(
+                    f"{self.name} gives agent {agent_id[row]} a NaN or an infinity in {name!r}: "
+                    "its training diverged, or it observed one. Take an earlier model."
+                )
+
+    def _require_weights(self, graph: Any) -> None:
+        """Raise if a weight is NaN: choices made from it would still look like choices."""
+        from onnx import TensorProto, numpy_helper
+
+        constants = [
+            (node.output[0], attribute.t)
+            for node in graph.node
+            if node.op_type == "Constant" and node.output
+            for attribute in node.attribute
+            if attribute.name == "value"
+        ]
+        for name, tensor in [*((weight.name, weight) for weight in graph.initializer), *constants]:
+            if tensor.data_location == TensorProto.EXTERNAL:
+                continue  # not in this file; the runtime says so
+            try:
+                values = numpy_helper.to_array(tensor)
+            except Exception:  # the runtime says what is wrong with it
+                continue
+            if values.dtype.kind == "f" and np.isnan(values).any():
+                raise UnityPolicyException(
+                    f"{self.name} has NaN in its weights {name!r}: its training diverged. Take an "
+                    "earlier model."
+                )
+
+    def _whole_number(self, name: str, at_zero: Arrays) -> int:
+        """Return the value of a constant output."""
+        values = at_zero[name].ravel()
+        is_one = len(values) == 1 and bool(np.isfinite(values).all()) and 0 <= values[0] < 2**31
+        self._require(is_one, f"has {values[:3].tolist()} for {name}, expected one whole number")
+        return int(values[0])
+
+    def _replace_chance(self, graph: Any) -> None:
+        """Replace what draws by the likeliest or the mean, unless the model has such outputs.
+
+        Raises:
+            UnityPolicyException: The model draws in a way that this class does not know.
+        """
+        outputs = {value.name for value in graph.output}
+        sampled = outputs & {"continuous_actions", "discrete_actions"}
+        if sampled and all(f"deterministic_{name}" in outputs for name in sampled):
+            return
+        for node in graph.node:
+            if node.op_type in _OTHER_RANDOM_OPERATORS:
+                raise UnityPolicyException(
+                    f"{self.name} can only sample its actions: it was exported without "
+                    f"deterministic outputs and draws by {node.op_type}. Let it act without "
+                    "deterministic."
+                )
+        nodes = [better for node in graph.node for better in _without_chance(node)]
+        del graph.node[:]
+        graph.node.extend(nodes)
+
     def _find_outputs(self, at_zero: Arrays) -> None:
         """Find out where actions come from, and of what sizes they are."""
-        version = int(at_zero["version_number"].item())
+        version = self._whole_number("version_number", at_zero)
         self._require(version in (2, 3), f"has version {version}, expected 2 or 3")
-        has_memory = _MEMORY_IN in self._axes and _MEMORY_OUT in at_zero
-        self._require(has_memory or not self._memory_size, "does not hand out its memory")
+        if self._memory_size:
+            has_memory = _MEMORY_IN in self._axes and _MEMORY_OUT in at_zero
+            self._require(has_memory, "does not hand out its memory")
+            taken = self._axes[_MEMORY_IN][-1] or self._memory_size
+            self._require(
+                taken == self._memory_size <= _MAX_INPUT_NUMBERS,
+                f"has a memory of {self._memory_size} numbers and takes {taken}",
+            )
         if "continuous_actions" in at_zero:
             self._continuous = "continuous_actions"
         if "discrete_actions" in at_zero:
@@ -241,6 +332,9 @@ class Policy:
             else:
                 self._discrete = _ACTION
         self._require(bool(self._continuous or self._discrete), "has no actions")
+        for name in (self._continuous, self._discrete):
+            axes = 2 if name is None else at_zero[name].ndim
+            self._require(axes == 2, f"has {axes} axes in {name!r}, expected 2")
         if self._continuous is not None:
             self._n_continuous = at_zero[self._continuous].shape[1]
         if self._discrete is not None and version == 2:
@@ -248,22 +342,13 @@ class Policy:
             self._branches = None
         elif self._discrete is not None:
             self._require(_BRANCHES in at_zero, f"has no {_BRANCHES}")
-            self._branches = tuple(int(size) for size in at_zero[_BRANCHES].ravel())
-        if self._deterministic:
-            self._continuous = self._deterministic_output(self._continuous, at_zero)
-            if not self._n_log_probs:
-                self._discrete = self._deterministic_output(self._discrete, at_zero)
-
-    def _deterministic_output(self, sampled: str | None, outputs: Iterable[str]) -> str | None:
-        if sampled is None:
-            return None
-        wanted = f"deterministic_{sampled}"
-        if wanted not in outputs:
-            raise UnityPolicyException(
-                f"{self.name} can only sample its actions: it was exported without {wanted!r}. "
-                "Let it act without deterministic."
-            )
-        return wanted
+            sizes = at_zero[_BRANCHES].ravel()
+            self._require(bool(np.isfinite(sizes).all()), f"has {sizes.tolist()} for {_BRANCHES}")
+            self._branches = tuple(int(size) for size in sizes)
+        if self._deterministic and f"deterministic_{self._continuous}" in at_zero:
+            self._continuous = f"deterministic_{self._continuous}"
+        if self._deterministic and f"deterministic_{self._discrete}" in at_zero:
+            self._discrete = f"deterministic_{self._discrete}"
 
     def _input(self, key: str, decisions: DecisionSteps) -> FloatArray:
         """Return what goes into the input `key`, (N, ...)."""
@@ -275,6 +360,11 @@ class Policy:
             nothing = np.zeros(self._memory_size, np.float32)
             held = [self._memories.get(agent, nothing) for agent in decisions.agent_id.tolist()]
             return np.stack(held)[:, None]  # (N, 1, M)
+        if key == _NOISE:
+            shape = (len(decisions), *self._axes[key][1:])
+            if self._deterministic:
+                return np.zeros(shape, np.float32)
+            return self._rng.standard_normal(shape, np.float32)
         read = _observations_of(key, [batch.ndim - 1 for batch in decisions.obs])
         batches = [_as_floats(decisions.obs[i]) for i in read]
         return batches[0] if len(batches) == 1 else np.concatenate(batches, axis=1)
@@ -344,6 +434,39 @@ def _observations_of(key: str, ranks: Sequence[int]) -> list[int]:
     return [i for i, rank in enumerate(ranks) if rank == 1]
 
 
+def _remove_tensorflow_suffixes(graph: Any) -> None:
+    """Give inputs and outputs the names that they had before TensorFlow ended them with ":0"."""
+    plain = {
+        value.name: value.name.removesuffix(_TENSORFLOW_SUFFIX)
+        for value in [*graph.input, *graph.output]
+    }
+    for value in [*graph.input, *graph.output, *graph.initializer]:
+        value.name = plain.get(value.name, value.name)
+    for node in graph.node:
+        for names in (node.input, node.output):
+            names[:] = [plain.get(name, name) for name in names]
+
+
+def _without_chance(node: Any) -> list[Any]:
+    """Return what computes the likeliest or the mean of what an operator draws."""
+    from onnx import TensorProto, helper
+
+    [drawn] = node.output[:1]
+    if node.op_type == "Multinomial":  # (B, choices) logarithms of probabilities to (B, 1) choices
+        kinds = [attribute.i for attribute in node.attribute if attribute.name == "dtype"]
+        likeliest = helper.make_node("ArgMax", node.input, [f"{drawn}/likeliest"], axis=1)
+        kind = kinds[0] if kinds else TensorProto.INT32
+        return [likeliest, helper.make_node("Cast", likeliest.output, [drawn], to=kind)]
+    if node.op_type == "RandomNormalLike":
+        shape = helper.make_node("Shape", node.input, [f"{drawn}/shape"])
+        return [shape, helper.make_node("ConstantOfShape", shape.output, [drawn])]
+    return [node]
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
+
+
 def _as_floats(batch: NDArray[Any]) -> FloatArray:
     """Return an observation as models take it; 8-bit images from 0 to 1."""
     if batch.dtype == np.uint8:
@@ -361,7 +484,7 @@ def _parse(model: bytes, name: str) -> Any:
     try:
         return onnx.load_from_string(model)
     except Exception as error:  # an error of protobuf, which has several
-        raise UnityPolicyException(f"{name} is not an ONNX model: {error}") from error
+        raise UnityPolicyException(f"{name} is not an ONNX model: {_one_line(error)}") from error
 
 
 def _runner(model: Any, rng: np.random.Generator, name: str) -> Runner:

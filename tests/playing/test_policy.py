@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from onnx import ModelProto, numpy_helper
 
 from actors import DISCRETE, HYBRID, action_mask, behavior, make_actor, observations, outputs
 from mlagents.policy import Policy, find_model
@@ -20,7 +21,7 @@ from mlagents_envs.base_env import (
 )
 from mlagents_envs.exception import UnityPolicyException
 from models import counting_model, make_model, node
-from samples import assert_categorical
+from samples import assert_categorical, assert_normal
 from shared_data import ROOT, require
 
 PRESENT = {"version_number": [3], "memory_size": [0]}
@@ -56,6 +57,17 @@ def split(spec: BehaviorSpec, mask: np.ndarray) -> list[np.ndarray]:
     return np.split(mask, np.cumsum(spec.action_spec.discrete_branches)[:-1], axis=1)
 
 
+def model_of(operator: str, inputs: dict[str, list[int]], **constants: list[float]) -> bytes:
+    """Make a model whose continuous actions are one operator of its observation."""
+    [name] = inputs
+    return make_model(
+        [node(operator, name, "continuous_actions")],
+        inputs,
+        floats=["continuous_actions"],
+        constants={**PRESENT, "continuous_action_output_shape": [1], **constants},
+    )
+
+
 @pytest.fixture(params=["onnxruntime", "onnx.reference"])
 def runtime(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "onnx.reference":
@@ -87,6 +99,44 @@ def test_deterministic_actions_are_means_and_the_likeliest_allowed_choices() -> 
     allowed = split(HYBRID, np.where(mask, -np.inf, logits))
     likeliest = np.stack([branch.argmax(axis=1) for branch in allowed], axis=1)
     np.testing.assert_array_equal(action.discrete, likeliest)
+
+
+@pytest.mark.usefixtures("runtime")
+def test_without_deterministic_outputs_the_likeliest_is_done_all_the_same() -> None:
+    rng = np.random.default_rng(1)
+    obs, mask = observations(HYBRID, 50, rng), action_mask(HYBRID, 50, rng)
+    present = export_onnx(make_actor(HYBRID, normalize=True), HYBRID)
+    legacy = ModelProto.FromString(present)
+    kept = [one for one in legacy.graph.output if not one.name.startswith("deterministic_")]
+    assert len(kept) == len(legacy.graph.output) - 2
+    del legacy.graph.output[:]
+    legacy.graph.output.extend(kept)
+    actions = []
+    for model in (present, legacy.SerializeToString()):
+        policy = Policy(model, deterministic=True)
+        policy.check(HYBRID)
+        actions.append(policy.act(decisions_of(obs, masks=split(HYBRID, mask))))
+    np.testing.assert_allclose(actions[0].continuous, actions[1].continuous, atol=1e-6)
+    np.testing.assert_array_equal(actions[0].discrete, actions[1].discrete)
+    sampled = Policy(legacy.SerializeToString()).act(decisions_of(obs, masks=split(HYBRID, mask)))
+    assert (sampled.discrete != actions[0].discrete).any()
+
+
+@pytest.mark.parametrize("name", ["Match3VectorObs", "Crawler"])
+def test_models_of_unity_without_deterministic_outputs_act_the_same_for_every_seed(
+    name: str,
+) -> None:
+    model = require(ROOT / "models" / f"{name}.onnx")
+    rng = np.random.default_rng(0)
+    sizes = {"Match3VectorObs": (432, 216), "Crawler": (126, 32)}[name]
+    obs = [rng.random((4, size), np.float32) for size in sizes]
+    masks = [np.zeros((4, 127), np.bool_)] if name == "Match3VectorObs" else None
+    first, second = (
+        Policy.load(model, deterministic=True, seed=seed).act(decisions_of(obs, masks=masks))
+        for seed in (1, 2)
+    )
+    np.testing.assert_array_equal(first.continuous, second.continuous)
+    np.testing.assert_array_equal(first.discrete, second.discrete)
 
 
 @pytest.mark.usefixtures("runtime")
@@ -226,6 +276,56 @@ def test_choices_of_an_old_model_are_made_from_its_logarithms() -> None:
     assert_categorical(chosen[:, 1], e / e.sum())
 
 
+def test_an_old_model_may_forbid_by_a_logarithm_of_zero() -> None:
+    model = make_model(
+        [node("Log", "vector_observation", "action")],
+        {"vector_observation": [2]},
+        floats=["action"],
+        constants={"version_number": [2], "memory_size": [0], "is_continuous_control": [0]},
+    )
+    policy = Policy(model, seed=1)
+    policy.check(behavior(2, branches=(2,)))
+    obs = np.repeat(np.array([[0, 1]], np.float32), 50, axis=0)
+    assert policy.act(decisions_of([obs])).discrete.tolist() == [[1]] * 50
+
+
+def test_an_old_model_gets_noise_where_it_asks_for_it() -> None:
+    model = make_model(
+        [node("Add", "vector_observation epsilon", "action")],
+        {"vector_observation": [2], "epsilon": [2]},
+        floats=["action"],
+        constants={"version_number": [2], "memory_size": [0], "is_continuous_control": [1]},
+    )
+    obs = np.repeat(np.array([[3, 4]], np.float32), 4000, axis=0)
+    noise = Policy(model, seed=1).act(decisions_of([obs])).continuous - obs
+    assert_normal(noise[:, 0])
+    assert_normal(noise[:, 1])
+    means = Policy(model, deterministic=True).act(decisions_of([obs])).continuous
+    np.testing.assert_array_equal(means, obs)
+
+
+@pytest.mark.usefixtures("runtime")
+@pytest.mark.parametrize("is_continuous", [True, False])
+def test_names_that_tensorflow_ended_with_a_number_are_understood(is_continuous: bool) -> None:
+    plain = ModelProto.FromString(legacy_model(is_continuous=is_continuous))
+    named = ModelProto.FromString(plain.SerializeToString())
+    graph = named.graph
+    for value in [*graph.input, *graph.output, *graph.initializer]:
+        value.name += ":0"
+    for operator in graph.node:
+        operator.input[:] = [f"{name}:0" for name in operator.input]
+        operator.output[:] = [f"{name}:0" for name in operator.output]
+    masks = [np.array([[False, True]]), np.array([[False, False, True]])]
+    actions = []
+    for model in (plain, named):
+        policy = Policy(model.SerializeToString(), deterministic=True)
+        if not is_continuous:
+            policy.check(LEGACY)
+        actions.append(policy.act(decisions_of(LEGACY_OBS, masks=masks)))
+    np.testing.assert_array_equal(actions[0].continuous, actions[1].continuous)
+    np.testing.assert_array_equal(actions[0].discrete, actions[1].discrete)
+
+
 def test_an_old_model_needs_to_know_the_behavior() -> None:
     policy = Policy(legacy_model(is_continuous=False))
     masks = [np.zeros((1, 2), np.bool_), np.zeros((1, 3), np.bool_)]
@@ -316,11 +416,67 @@ def test_files_that_are_no_models_are_refused(tmp_path: Path) -> None:
         Policy.load(tmp_path / "none.onnx")
 
 
-def test_a_model_that_can_only_sample_does_not_act_deterministically() -> None:
-    model = require(ROOT / "models" / "Match3VectorObs.onnx")
-    Policy.load(model)
-    with pytest.raises(UnityPolicyException, match="without 'deterministic_discrete_actions'"):
-        Policy.load(model, deterministic=True)
+def test_a_model_that_draws_in_unknown_ways_does_not_act_deterministically() -> None:
+    model = make_model(
+        [
+            node("RandomUniformLike", "obs_0", "noise"),
+            node("Add", "obs_0 noise", "continuous_actions"),
+        ],
+        {"obs_0": [1]},
+        floats=["continuous_actions"],
+        constants={**PRESENT, "continuous_action_output_shape": [1]},
+    )
+    Policy(model)
+    with pytest.raises(UnityPolicyException, match=r"deterministic outputs and draws by RandomU"):
+        Policy(model, deterministic=True)
+
+
+def test_an_input_beyond_memory_is_refused() -> None:
+    model = model_of("Identity", {"obs_0": [2**31]})
+    with pytest.raises(UnityPolicyException, match="takes 'obs_0' of any x 2147483648 numbers"):
+        Policy(model)
+
+
+def test_a_memory_beyond_memory_is_refused() -> None:
+    graph = ModelProto.FromString(counting_model())
+    for weight in graph.graph.initializer:
+        if weight.name == "memory_size.value":
+            weight.CopyFrom(numpy_helper.from_array(np.array([2**30], np.float32), weight.name))
+    with pytest.raises(UnityPolicyException, match="has a memory of 1073741824 numbers and takes"):
+        Policy(graph.SerializeToString())
+
+
+@pytest.mark.parametrize("size", [np.inf, -1.0, 2.0**31])
+def test_constants_must_be_numbers_that_make_sense(size: float) -> None:
+    model = model_of("Identity", {"obs_0": [1]}, memory_size=[size])
+    with pytest.raises(UnityPolicyException, match=r"has \[.*\] for memory_size, expected one"):
+        Policy(model)
+
+
+def test_weights_that_are_no_numbers_are_refused() -> None:
+    model = make_model(
+        [node("Add", "obs_0 bias", "scores"), node("ArgMax", "scores", "discrete_actions", axis=1)],
+        {"obs_0": [2]},
+        integers=["discrete_actions"],
+        constants={**PRESENT, "discrete_action_output_shape": [[2]]},
+        weights={"bias": [0.0, np.nan]},
+    )
+    with pytest.raises(UnityPolicyException, match=r"bad\.onnx has NaN in its weights 'bias'"):
+        Policy(model, name="bad.onnx")
+
+
+def test_an_action_that_is_no_number_is_blamed_on_its_agent() -> None:
+    policy = Policy(model_of("Log", {"obs_0": [1]}), name="bad.onnx")
+    numbers = np.array([[1.0], [-1.0]], np.float32)
+    with pytest.raises(UnityPolicyException, match=r"bad.onnx gives agent 7 .*'continuous_actions"):
+        policy.act(decisions_of([numbers], agents=[5, 7]))
+
+
+def test_what_the_runtime_refuses_while_acting_is_one_line() -> None:
+    policy = Policy(model_of("Identity", {"obs_0": [1]}), name="some.onnx")
+    with pytest.raises(UnityPolicyException, match=r"some.onnx cannot be run: .*obs_0") as refused:
+        policy.act(decisions_of([np.zeros((1, 3), np.float32)]))
+    assert len(str(refused.value).splitlines()) == 1
 
 
 def test_without_onnx_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
