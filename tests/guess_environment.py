@@ -112,3 +112,21 @@ class GuessEnvironment(BaseEnv):
             self._obs(), reward, ids, masks or None, np.zeros_like(ids), np.zeros_like(reward)
         )
         self._steps = decisions, terminals
+
+
+class BadObservations(GuessEnvironment):
+    """Agent 2 observes an infinity."""
+
+    def get_steps(self, behavior_name: str) -> tuple[DecisionSteps, TerminalSteps]:
+        decisions, terminals = super().get_steps(behavior_name)
+        decisions.obs[0][2] = np.inf
+        return decisions, terminals
+
+
+class BadRewards(GuessEnvironment):
+    """Agent 1 is rewarded with NaN."""
+
+    def get_steps(self, behavior_name: str) -> tuple[DecisionSteps, TerminalSteps]:
+        decisions, terminals = super().get_steps(behavior_name)
+        decisions.reward[1] = np.nan
+        return decisions, terminals

@@ -1,11 +1,12 @@
-"""`mlagents-play`: let policies act, count their episodes, film them. Nothing is learned."""
+"""`mlagents-play`: let policies act, count, film and record their episodes. Nothing is learned."""
 
 import argparse
 import itertools
+import math
 import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Protocol
@@ -27,15 +28,20 @@ from mlagents_envs.base_env import (
     TerminalSteps,
     is_named,
 )
+from mlagents_envs.demonstration_file import demonstration_path
+from mlagents_envs.demonstration_recorder import DemonstrationRecorder
 from mlagents_envs.environment import UnityEnvironment
 from mlagents_envs.exception import (
+    UnityDemonstrationException,
     UnityEnvironmentException,
     UnityException,
+    UnityNonFiniteException,
     UnityPolicyException,
 )
-from mlagents_envs.factories import call_factory, find_build, find_factory, is_factory_name
+from mlagents_envs.factories import call_factory, find_build, find_factory, is_factory_name, takes
 from mlagents_envs.logging_util import get_logger, reader_may_leave
 from mlagents_envs.side_channel.engine_configuration_channel import EngineConfigurationChannel
+from mlagents_envs.side_channel.environment_parameters_channel import EnvironmentParametersChannel
 
 logger = get_logger(__name__)
 
@@ -103,6 +109,10 @@ class Game:
 
         Yields:
             How many agents ask for a decision, whenever the environment has reported.
+
+        Raises:
+            UnityNonFiniteException: An observation or a reward is NaN or infinite.
+            UnityPolicyException: A policy's action is NaN or infinite.
         """
         while True:
             n_asking = sum([self._decide(name) for name in list(self._env.behavior_specs)])
@@ -119,12 +129,31 @@ class Game:
             if self._only is None or is_named(name, self._only):
                 self.tallies[name] = Tally(self._n_episodes)
         decisions, terminals = self._env.get_steps(name)
+        for steps in (decisions, terminals):
+            _require_finite(name, self._env.behavior_specs[name], steps)
         if name in self.tallies:
             self.tallies[name].observe(decisions, terminals)
         action = self._actors[name].act(decisions, terminals)
         if len(decisions):
             self._env.set_actions(name, action)
         return len(decisions)
+
+
+def _require_finite(
+    name: BehaviorName, spec: BehaviorSpec, steps: DecisionSteps | TerminalSteps
+) -> None:
+    """Raise unless all rewards and observations are finite."""
+    names = [f"observation {one.name!r}" for one in spec.observation_specs]
+    batches = [*steps.obs, steps.reward, steps.group_reward]
+    for what, batch in zip([*names, "reward", "group reward"], batches, strict=True):
+        numbers = np.asarray(batch)
+        is_finite = np.isfinite(numbers)
+        if not is_finite.all():
+            row, *place = np.argwhere(~is_finite)[0].tolist()
+            raise UnityNonFiniteException(
+                f"behavior {name!r}: agent {steps.agent_id[row]} has {numbers[row, *place]} in its "
+                f"{what}: expected finite numbers. Correct the environment."
+            )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -139,6 +168,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     models = dict(options.model)
     if len(models) < len(options.model):
         parser.error("--model is given twice for the same behavior; name others with NAME=PATH")
+    if len(dict(options.parameter)) < len(options.parameter):
+        parser.error("--parameter is given twice for the same name")
     try:
         return 0 if _play(options, models) else 1
     except KeyboardInterrupt:
@@ -166,7 +197,11 @@ def _play(options: argparse.Namespace, models: dict[str | None, str]) -> bool:
         policy.check(spec, name)
         return policy
 
-    with _open_environment(options) as env, closing(_Camera(options, env)) as camera:
+    with (
+        _open_environment(options) as source,
+        closing(_Camera(options, source)) as camera,
+        _recorded(source, options) as env,
+    ):
         env.reset()
         _require_behaviors([*models, options.behavior], env)
         game = Game(env, make_actor, n_episodes=options.episodes, only=options.behavior)
@@ -181,12 +216,16 @@ def _play(options: argparse.Namespace, models: dict[str | None, str]) -> bool:
             if game.n_decisions:
                 with reader_may_leave():
                     _print_results(game, options.episodes, progress.seconds)
+    if isinstance(env, DemonstrationRecorder) and env.metadata is not None:
+        with reader_may_leave():
+            print(f"{env.metadata.number_steps} records in {options.record}")
     return not camera.has_failed
 
 
 def _open_environment(options: argparse.Namespace) -> BaseEnv:
     """Open what `--env` names; it means what it means to `mlagents-learn`."""
     name = options.env
+    parameters = dict(options.parameter)
     start = UnityEnvironment if name is None else find_build(name)
     if start is None:
         try:
@@ -194,16 +233,22 @@ def _open_environment(options: argparse.Namespace) -> BaseEnv:
         except UnityEnvironmentException as error:
             no_build = "" if is_factory_name(name) else f"there is no executable {name!r}, and "
             raise UnityEnvironmentException(f"--env: {no_build}{error}") from error
-        return call_factory(
+        env = call_factory(
             factory,
             worker_id=0,
             seed=options.seed,
             num_areas=options.num_areas,
-            parameters={},
+            parameters=parameters,
             keep_8_bit_images=True,
         )
+        if parameters and not takes(factory, "parameters"):
+            _set_parameters(env, parameters)
+        return env
     engine = EngineConfigurationChannel()
     engine.set_configuration_parameters(time_scale=options.time_scale)
+    channel = EnvironmentParametersChannel()
+    for key, value in parameters.items():
+        channel.set_float_parameter(key, value)
     port = options.base_port
     if port is None and name is not None:
         port = 0  # any free one; the Editor has its own
@@ -213,9 +258,33 @@ def _open_environment(options: argparse.Namespace) -> BaseEnv:
         no_graphics=options.no_graphics,
         timeout_wait=options.timeout_wait,
         additional_args=options.env_args,
-        side_channels=[engine],
+        side_channels=[engine, channel],
         num_areas=options.num_areas,
     )
+
+
+def _recorded(env: BaseEnv, options: argparse.Namespace) -> BaseEnv:
+    """Record the environment, if that is wanted."""
+    if options.record is None:
+        return env
+    return DemonstrationRecorder(env, options.record, behavior_name=options.behavior)
+
+
+def _set_parameters(env: BaseEnv, parameters: Mapping[str, float]) -> None:
+    """Give parameters to an environment whose factory does not take them.
+
+    Raises:
+        UnityEnvironmentException: It takes none at all; the environment is closed.
+    """
+    set_parameter = getattr(env, "set_float_parameter", None)
+    if set_parameter is None:
+        env.close()
+        raise UnityEnvironmentException(
+            f"--parameter: {type(env).__name__} has no environment parameters, got "
+            f"{', '.join(parameters)}. Its factory must take the keyword `parameters`."
+        )
+    for key, value in parameters.items():
+        set_parameter(key, value)
 
 
 def _require_behaviors(names: Iterable[str | None], env: BaseEnv) -> None:
@@ -327,7 +396,7 @@ def _print_results(game: Game, n_wanted: int, seconds: float) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="mlagents-play",
-        description="Let trained policies act, count their episodes, film them.",
+        description="Let trained policies act; count, film and record their episodes.",
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"mlagents-next {__version__}")
@@ -385,6 +454,23 @@ def _parser() -> argparse.ArgumentParser:
         default=1,
         metavar="N",
         help="copies of the training area (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--parameter",
+        type=_parameter,
+        action="append",
+        default=[],
+        metavar="NAME=NUMBER",
+        help="an environment parameter; may be given several times",
+    )
+    parser.add_argument(
+        "--record",
+        type=_demonstration,
+        metavar="FILE",
+        help=(
+            "record what agents see, do and get into a .demo file to learn from; of several "
+            "behaviors, that of --behavior"
+        ),
     )
     film = parser.add_argument_group("film")
     film.add_argument(
@@ -447,6 +533,25 @@ def _model(text: str) -> tuple[str | None, str]:
     if not behavior or not path:
         raise argparse.ArgumentTypeError(f"{text!r} is neither PATH nor BEHAVIOR=PATH")
     return behavior, path
+
+
+def _parameter(text: str) -> tuple[str, float]:
+    name, _, number = text.partition("=")
+    try:
+        if name and math.isfinite(float(number)):
+            return name, float(number)
+    except ValueError:
+        pass
+    raise argparse.ArgumentTypeError(
+        f"{text!r} is not NAME=NUMBER: expected a finite number, for example gravity=9.81"
+    )
+
+
+def _demonstration(text: str) -> Path:
+    try:
+        return demonstration_path(text)
+    except UnityDemonstrationException as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def _film(text: str) -> Path:

@@ -26,6 +26,7 @@ from mlagents_envs.base_env import (
     is_named,
 )
 from mlagents_envs.demonstration_file import (
+    DemonstrationMetadata,
     DemonstrationRecords,
     DemonstrationWriter,
     demonstration_path,
@@ -95,6 +96,11 @@ class DemonstrationRecorder(BaseEnv):
         for offered in _PASSED_ON:
             if hasattr(env, offered):
                 setattr(self, offered, getattr(env, offered))
+
+    @property
+    def metadata(self) -> DemonstrationMetadata | None:
+        """What the file says of itself; None while nothing has been recorded."""
+        return None if self._recording is None else self._recording.metadata
 
     @property
     def behavior_specs(self) -> Mapping[BehaviorName, BehaviorSpec]:
@@ -186,8 +192,8 @@ class DemonstrationRecorder(BaseEnv):
             found = [full for full in found if full == self._behavior_name] or found
         if len(found) > 1:
             raise UnityEnvironmentException(
-                f"there are several behaviors, {sorted(found)}: say by behavior_name which of them "
-                "to record"
+                f"there are several behaviors, {sorted(found)}: choose the one to record by "
+                "behavior_name (mlagents-play: --behavior)"
             )
         if not found:
             if specs and not self._has_warned:
@@ -226,6 +232,11 @@ class _Recording:
         self._actions = ActionBuffer({writer.behavior_name: writer.spec})
         self._nobody = self._asking = DecisionSteps.empty(writer.spec)
         self._episodes: dict[AgentId, _Episode] = {}
+
+    @property
+    def metadata(self) -> DemonstrationMetadata | None:
+        metadata = self._writer.metadata
+        return metadata if metadata.number_steps else None
 
     def set_actions(self, action: ActionTuple) -> None:
         self._actions.set(self.behavior_name, action, self._asking)

@@ -141,6 +141,14 @@ def call_factory(
     return made
 
 
+def takes(factory: EnvironmentFactory, keyword: str) -> bool:
+    """Return whether `call_factory` would call a factory with this keyword."""
+    try:
+        return keyword in _taken_by(factory, {keyword})
+    except (TypeError, ValueError):  # it cannot be called at all
+        return False
+
+
 def _taken_by(factory: EnvironmentFactory, offered: Set[str]) -> Set[str]:
     """Return which of the offered keywords to call a factory with."""
     signatures = [inspect.signature(factory)]

@@ -12,8 +12,10 @@ from actors import make_actor
 from document_examples import run_examples
 from guess_environment import GuessEnvironment
 from mlagents.play import Game, RandomActor, main
+from mlagents.trainers.data.demonstrations import load_demonstrations
 from mlagents.trainers.training.export import export_onnx
 from mlagents_envs.base_env import ActionSpec, ActionTuple, DecisionSteps, TerminalSteps
+from mlagents_envs.demonstration_file import read_demonstration
 from models import make_model, node
 from shared_data import ROOT, require
 from skirmish_environment import SCOUT, TANK, SkirmishEnvironment
@@ -27,7 +29,7 @@ def working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def write_to_the_right(path: str) -> None:
+def write_to_the_right(path: str, *, preference: float = 1.0, n_observed: int = 20) -> None:
     """Write a policy for Basic: to the right, whatever is seen."""
     model = make_model(
         [
@@ -36,14 +38,14 @@ def write_to_the_right(path: str) -> None:
             node("ArgMax", "scores", "discrete_actions", axis=1, keepdims=1),
             node("Identity", "discrete_actions", "deterministic_discrete_actions"),
         ],
-        {"obs_0": [20]},
+        {"obs_0": [n_observed]},
         integers=["discrete_actions", "deterministic_discrete_actions"],
         constants={
             "version_number": [3],
             "memory_size": [0],
             "discrete_action_output_shape": [[3]],
         },
-        weights={"zeros": np.zeros((20, 3)), "preference": [[0, 0, 1]]},
+        weights={"zeros": np.zeros((20, 3)), "preference": [[0, 0, preference]]},
     )
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     Path(path).write_bytes(model)
@@ -94,6 +96,79 @@ def test_a_policy_trained_in_unity_reaches_100_in_3dball(
     assert "3DBall?team=0: 12 episodes" in told
     assert "mean 100.000, std 0.000" in told
     assert "mean 1000.0 decisions" in told
+
+
+def test_play_is_recorded_to_learn_from(capsys: pytest.CaptureFixture[str]) -> None:
+    write_to_the_right("right.onnx")
+    arguments = ["--env", "Basic", "--model", "right.onnx", "--episodes", "3"]
+
+    assert main([*arguments, "--record", "right.demo"]) == 0
+
+    # Three episodes of seven steps and an end, and the first observation of a fourth, which no
+    # action followed.
+    assert capsys.readouterr().out.splitlines()[-1] == "24 records in right.demo"
+    demonstration = read_demonstration("right.demo")
+    assert demonstration.behavior_name == "Basic?team=0"
+    records = demonstration.records
+    assert [len(rows) for rows in records.episodes()] == [8, 8, 8]
+    assert not records.interrupted.any()
+    steps = load_demonstrations("right.demo", demonstration.spec)
+    assert (steps.discrete == 2).all()
+    # It sees the place it walks from, one further at every step.
+    assert np.diff(steps.obs[0][:7].argmax(axis=1)).tolist() == [1] * 6
+
+
+def test_of_several_behaviors_the_counted_one_is_recorded(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    play = ["--env", "skirmish_environment:SkirmishEnvironment", "--episodes", "1"]
+
+    assert main([*play, "--behavior", "Tank", "--record", "tank.demo"]) == 0
+    assert read_demonstration("tank.demo").behavior_name == TANK
+
+    capfd.readouterr()
+    assert main([*play, "--record", "all.demo"]) == 1
+    [line] = capfd.readouterr().err.splitlines()
+    assert re.search(r"several behaviors, \['Scout.*', 'Tank.*'\]: choose .*--behavior", line)
+    assert not Path("all.demo").exists()
+
+
+def test_what_was_played_until_an_interrupt_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    interrupt_after(monkeypatch, 10)
+    assert main(["--env", ENVIRONMENT, "--episodes", "100", "--record", "some.demo"]) == 130
+    # Eight agents, episodes of four steps, ten reports: two episodes each, and a third begun.
+    assert len(read_demonstration("some.demo").records.episodes()) == 24
+
+
+def lengths_in(told: str) -> float:
+    [length] = re.findall(r"length +mean ([\d.]+) decisions", told)
+    return float(length)
+
+
+@pytest.mark.parametrize("in_process", [True, False])
+def test_parameters_reach_the_environment(
+    in_process: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # Without weight to speak of, a ball stays on its cube for long, however that is turned.
+    player = str(Path(sys.executable).with_name("mlagents-sim"))
+    play = ["--env", "3DBall" if in_process else player, "--episodes", "12"]
+    world = [] if in_process else ["--time-scale", "20", "--env-args", "3DBall"]
+
+    assert main([*play, *world]) == 0
+    usual = lengths_in(capsys.readouterr().out)
+    assert main([*play, "--parameter", "gravity=0.1", "--parameter", "mass=2", *world]) == 0
+    assert lengths_in(capsys.readouterr().out) > 2 * usual
+
+
+def test_a_parameter_may_be_set_after_the_factory(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("plain_ball.py").write_text(
+        "from mlagents_sim.examples.ball_3d import Ball3D\ndef make():\n    return Ball3D()\n"
+    )
+    play = ["--env", "plain_ball:make", "--episodes", "12"]
+    assert main(["--env", "3DBall", *play[2:], "--parameter", "gravity=0.1"]) == 0
+    told = capsys.readouterr().out
+    assert main([*play, "--parameter", "gravity=0.1"]) == 0
+    assert lengths_in(capsys.readouterr().out) == lengths_in(told)
 
 
 def test_without_a_model_anything_is_done_and_this_is_said(
@@ -268,12 +343,30 @@ def test_a_model_that_does_not_fit_costs_no_film_of_before(working_directory: Pa
         (["--env", "Basic", "--behavior", "Basics"], "there is no behavior 'Basics'"),
         (["--env", ENVIRONMENT, "--render", "play.gif"], "GuessEnvironment draws no pictures"),
         (["--env", "Basic", "--render", "nowhere/play.gif"], "No such file .*nowhere/play.gif"),
+        (["--env", "Basic", "--record", "nowhere/a.demo"], "No such file .*nowhere/a.demo"),
+        (["--env", "3DBall", "--parameter", "gravty=1"], "'gravty'; did you mean 'gravity'"),
+        (
+            ["--env", ENVIRONMENT, "--parameter", "size=1"],
+            "--parameter: GuessEnvironment has no environment parameters, got size",
+        ),
+        (["--env", "Basic", "--model", "nan.onnx"], "nan.onnx has NaN in its weights 'preference'"),
+        (["--env", "Basic", "--model", "huge.onnx"], "huge.onnx .* takes 'obs_0' of any x 21474"),
+        (
+            ["--env", "guess_environment:BadObservations"],
+            "agent 2 has inf in its observation 'number'",
+        ),
+        (
+            ["--env", "guess_environment:BadRewards"],
+            "'Guess.team=0': agent 1 has nan in its reward",
+        ),
     ],
 )
 def test_what_is_wrong_is_told_in_one_line(
     arguments: list[str], text: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     write_to_the_right("right.onnx")
+    write_to_the_right("nan.onnx", preference=np.nan)
+    write_to_the_right("huge.onnx", n_observed=2**31)
     Path("junk.onnx").write_bytes(b"junk")
 
     assert main(arguments) == 1
@@ -293,6 +386,11 @@ def test_what_is_wrong_is_told_in_one_line(
         (["--fps", "0"], "'0' is no positive number"),
         (["--fps", "200"], "'200' is above 100"),
         (["--base-port", "70000"], "'70000' is no port"),
+        (["--record", "play.gif"], "play.gif: a demonstration is named *.demo"),
+        (["--parameter", "gravity"], "'gravity' is not NAME=NUMBER"),
+        (["--parameter", "gravity=nan"], "'gravity=nan' is not NAME=NUMBER: expected a finite"),
+        (["--parameter", "=1"], "'=1' is not NAME=NUMBER"),
+        (["--parameter", "a=1", "--parameter", "a=2"], "--parameter is given twice"),
         (["--model", "=a.onnx"], "neither PATH nor BEHAVIOR=PATH"),
         (["--model", "a.onnx", "--model", "b.onnx"], "--model is given twice"),
         (["--model", "A=a.onnx", "--model", "A=b.onnx"], "--model is given twice"),
@@ -313,10 +411,9 @@ def test_a_file_whose_name_has_an_equals_sign_is_a_file(capsys: pytest.CaptureFi
     assert "mean 0.930" in capsys.readouterr().out
 
 
-def test_what_was_counted_is_told_when_interrupted(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    act, reports = RandomActor.act, iter(range(10))
+def interrupt_after(monkeypatch: pytest.MonkeyPatch, n_reports: int) -> None:
+    """Let Ctrl-C be pressed when an actor that acts at random is asked once more."""
+    act, reports = RandomActor.act, iter(range(n_reports))
 
     def interrupted(*arguments: object) -> ActionTuple:
         if next(reports, None) is None:
@@ -324,6 +421,12 @@ def test_what_was_counted_is_told_when_interrupted(
         return act(*arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(RandomActor, "act", interrupted)
+
+
+def test_what_was_counted_is_told_when_interrupted(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    interrupt_after(monkeypatch, 10)
 
     assert main(["--env", ENVIRONMENT, "--episodes", "100"]) == 130
 
