@@ -56,7 +56,7 @@ _TENSORFLOW_SUFFIX = ":0"
 """End of the names of inputs and outputs in models that were converted from TensorFlow."""
 
 _RANDOM_OPERATORS = ("Multinomial", "RandomNormalLike")
-_OTHER_RANDOM_OPERATORS = ("Bernoulli", "RandomNormal", "RandomUniform", "RandomUniformLike")
+_OTHER_RANDOM_OPERATORS = ("Bernoulli", "RandomUniform", "RandomUniformLike")
 
 _MAX_INPUT_NUMBERS = 2**26
 """Largest number of values that an input may have for one agent: 256 MiB of floats."""
@@ -457,9 +457,10 @@ def _without_chance(node: Any) -> list[Any]:
         likeliest = helper.make_node("ArgMax", node.input, [f"{drawn}/likeliest"], axis=1)
         kind = kinds[0] if kinds else TensorProto.INT32
         return [likeliest, helper.make_node("Cast", likeliest.output, [drawn], to=kind)]
-    if node.op_type == "RandomNormalLike":
-        shape = helper.make_node("Shape", node.input, [f"{drawn}/shape"])
-        return [shape, helper.make_node("ConstantOfShape", shape.output, [drawn])]
+    if node.op_type in ("RandomNormal", "RandomNormalLike"):  # of mean 0
+        noise = f"{drawn}/noise"
+        node.output[0] = noise
+        return [node, helper.make_node("Sub", [noise, noise], [drawn])]
     return [node]
 
 
