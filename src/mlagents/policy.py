@@ -247,6 +247,7 @@ class Policy:
             )
 
     def _require_finite(self, outputs: Arrays, agent_id: IntArray) -> None:
+        """Raise if what the model hands out is not finite; the text names the agent."""
         for name, batch in outputs.items():
             # What is forbidden may have the logarithm of 0.
             are_logarithms = name == self._discrete and self._n_log_probs
@@ -451,7 +452,9 @@ def _without_chance(node: Any) -> list[Any]:
     """Return what computes the likeliest or the mean of what an operator draws."""
     from onnx import TensorProto, helper
 
-    [drawn] = node.output[:1]
+    if not node.output:
+        return [node]  # the runtime says what is wrong with it
+    drawn = node.output[0]
     if node.op_type == "Multinomial":  # (B, choices) logarithms of probabilities to (B, 1) choices
         kinds = [attribute.i for attribute in node.attribute if attribute.name == "dtype"]
         likeliest = helper.make_node("ArgMax", node.input, [f"{drawn}/likeliest"], axis=1)

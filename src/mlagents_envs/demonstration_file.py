@@ -115,7 +115,7 @@ class ActionPlacement(Enum):
     """Record t."""
 
     NEXT_RECORD = 1
-    """Record t + 1."""
+    """Record t + 1 of the same agent."""
 
 
 class DemonstrationRecords(NamedTuple):
