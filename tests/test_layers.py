@@ -14,10 +14,10 @@ SRC = Path(__file__).parents[1] / "src"
 # the rows above its own, and modules of its own folder; never a name of its own row or below.
 LAYERS = {
     "mlagents_envs": [
-        "exception timers logging_util cpus files hpack",
+        "exception timers logging_util cpus files hpack interrupts",
         "base_env communicator http2 launcher",
         "http2_socket images messages env_utils",
-        "side_channel observation_codec",
+        "side_channel observation_codec checked_env",
         "codec handshake rpc_communicator testing",
         "demonstration_file output_decoder rpc_utils",
         "demonstration_recorder environment",

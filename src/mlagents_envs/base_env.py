@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum, IntFlag
 from types import TracebackType
-from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
+from typing import Any, ClassVar, NamedTuple, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -465,7 +465,13 @@ class BaseEnv(ABC):
     `step_send` and `step_receive` split `step` in two so that one thread keeps many environments
     busy. An environment whose step takes time elsewhere overrides both and `fileno`; any other
     inherits them and does its work in `step_receive`.
+
+    Attributes:
+        reports_are_checked: Whether `get_steps` only returns what fits the specifications, as when
+            it was decoded from messages; otherwise `mlagents_envs.checked_env` checks it.
     """
+
+    reports_are_checked: ClassVar[bool] = False
 
     @property
     @abstractmethod

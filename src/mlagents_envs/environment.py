@@ -107,6 +107,7 @@ class UnityEnvironment(BaseEnv):
     API_VERSION = handshake.API_VERSION
     DEFAULT_EDITOR_PORT = 5004
     BASE_ENVIRONMENT_PORT = 5005
+    reports_are_checked = True
 
     def __init__(
         self,

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from mlagents_envs.base_env import BaseEnv, HasEightBitImages
+from mlagents_envs.checked_env import is_environment, missing_in
 from mlagents_envs.environment import UnityEnvironment
 from mlagents_envs.exception import UnityEnvironmentException
 from mlagents_envs.launcher import find_executable
@@ -123,6 +124,11 @@ def call_factory(
         raise UnityEnvironmentException(f"{factory!r} is abstract: it lacks {', '.join(missing)}.")
     try:
         env = factory(**given)
+    except SystemExit as error:
+        raise UnityEnvironmentException(
+            f"{factory!r} ended the program (SystemExit: {error}). What makes an environment must "
+            "not call sys.exit(); let it raise an error."
+        ) from error
     except TypeError as error:
         arguments = ", ".join(f"{key}={value!r}" for key, value in given.items())
         at = traceback.extract_tb(error.__traceback__)[-1]
@@ -130,10 +136,10 @@ def call_factory(
             f"{factory!r} was called with {arguments or 'nothing'}: {error} "
             f"({at.filename}, line {at.lineno})"
         ) from error
-    if not isinstance(env, BaseEnv):
+    if not is_environment(env):
         raise UnityEnvironmentException(
             f"{factory!r} returned a {type(env).__name__}; a mlagents_envs.base_env.BaseEnv is "
-            "needed."
+            f"needed, or what has its methods. It lacks {', '.join(missing_in(env))}."
         )
     made: BaseEnv = env
     if keep_8_bit_images and isinstance(made, HasEightBitImages):

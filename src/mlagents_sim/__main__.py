@@ -1,17 +1,20 @@
 """`mlagents-sim`, or `python -m mlagents_sim`: play a world for a trainer in another process."""
 
-import argparse
-import contextlib
-import functools
-import sys
-import traceback
-from collections.abc import Mapping, Sequence
+from mlagents_envs.interrupts import ends_quietly
 
-from mlagents_envs.exception import UnityEnvironmentException, UnityException
-from mlagents_envs.factories import call_factory, find_factory
-from mlagents_envs.logging_util import reader_may_leave
-from mlagents_sim.catalog import CATALOG
-from mlagents_sim.player import EnvironmentFactory, serve_several
+with ends_quietly():
+    import argparse
+    import contextlib
+    import functools
+    import sys
+    import traceback
+    from collections.abc import Mapping, Sequence
+
+    from mlagents_envs.exception import UnityEnvironmentException, UnityException
+    from mlagents_envs.factories import call_factory, find_factory
+    from mlagents_envs.logging_util import reader_may_leave
+    from mlagents_sim.catalog import CATALOG
+    from mlagents_sim.player import EnvironmentFactory, serve_several
 
 DEFAULT_PORT = 5004
 

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from mlagents_envs import codec, handshake
 from mlagents_envs.base_env import BaseEnv, BehaviorName, BehaviorSpec
+from mlagents_envs.checked_env import checked
 from mlagents_envs.codec import Command, Output
 from mlagents_envs.exception import (
     UnityCommunicatorStoppedException,
@@ -174,9 +175,9 @@ def _talk(make: EnvironmentFactory) -> Generator[bytes, bytes, None]:
         raise UnityEnvironmentException(f"num_areas must be at least 1, got {hello.num_areas}")
     first = codec.decode_input((yield handshake.encode_ready()), {})
     # A trainer from before there were areas says nothing, which reads as 0.
-    env = make(seed=hello.seed, num_areas=max(hello.num_areas, 1))
-    with contextlib.closing(env):
-        channels = SimulationChannels(env)
+    made = make(seed=hello.seed, num_areas=max(hello.num_areas, 1))
+    with contextlib.closing(checked(made)) as env:
+        channels = SimulationChannels(made)
         # Whatever the first command says, the simulation begins with a reset of its own.
         channels.deliver(first.side_channel)
         env.reset()

@@ -27,6 +27,9 @@ from mlagents.trainers.settings.behavior import NetworkSettings
 from mlagents_envs.base_env import (
     ActionSpec,
     BehaviorSpec,
+    DimensionProperty,
+    ObservationSpec,
+    ObservationType,
 )
 from samples import assert_normal
 
@@ -184,6 +187,33 @@ def test_without_normalize_there_are_no_statistics() -> None:
 def test_a_behavior_without_observations_is_refused() -> None:
     with pytest.raises(UnityTrainerException, match="no observation"):
         Actor(BehaviorSpec([], ActionSpec(1, ())), NetworkSettings())
+
+
+EMPTY = ObservationSpec.vector(0, "nothing")
+GOAL = ObservationType.GOAL_SIGNAL
+ENTITIES = (DimensionProperty.VARIABLE_SIZE, DimensionProperty.NONE)
+
+
+def test_an_empty_vector_beside_others_adds_nothing() -> None:
+    body = NetworkBody([ObservationSpec.vector(2, "state"), EMPTY], NetworkSettings(normalize=True))
+    obs = [torch.ones(3, 2), torch.ones(3, 0)]
+    body.observations.update_normalization(obs)
+    assert body.observations(obs)[0].shape == (3, 2)
+
+
+@pytest.mark.parametrize(
+    "observation_specs",
+    [
+        [EMPTY],
+        [EMPTY, EMPTY],
+        [ObservationSpec.vector(2, "s"), EMPTY._replace(observation_type=GOAL)],
+        [ObservationSpec.vector(2, "s"), ObservationSpec.image((3, 0, 20), "nothing")],
+        [ObservationSpec.vector(2, "s"), EMPTY._replace(shape=(4, 0), dimension_property=ENTITIES)],
+    ],
+)
+def test_what_observes_nothing_is_refused_by_name(observation_specs: list[ObservationSpec]) -> None:
+    with pytest.raises(UnityTrainerException, match=r"observation 'nothing' has the shape \("):
+        NetworkBody(observation_specs, NetworkSettings())
 
 
 # ------------------------------------------------------------------------------------------ actions

@@ -3,49 +3,39 @@
 import numpy as np
 import pytest
 
-from guess_environment import GuessEnvironment
+from duck_environment import BEHAVIOR, N_AGENTS, DuckEnvironment, DuckOfLists
 from mlagents.trainers.rollout.simple_env_manager import SimpleEnvManager
-from mlagents_envs.base_env import DecisionSteps
+from mlagents_envs.base_env import ActionTuple
 from mlagents_envs.exception import UnityNonFiniteException, UnityObservationException
 
 
-def reported(**changes: object) -> None:
-    """Let a manager receive the first report of an environment, with these fields changed."""
-    env = GuessEnvironment(n_agents=3)
+def test_what_only_has_the_methods_of_an_environment_is_played() -> None:
+    env = DuckOfLists()
     manager = SimpleEnvManager(env)
     manager.reset()
-    decisions, terminals = env.get_steps(env.BEHAVIOR)
-    env.get_steps = lambda name: (changed(decisions, changes), terminals)
+    (report,) = manager.receive()
+    decisions, terminals = report.steps[BEHAVIOR]
+    assert decisions.reward.dtype == np.float32 and not len(terminals)
+
+    action = ActionTuple(np.ones((N_AGENTS, 1)))
+    manager.send(0, {BEHAVIOR: action})
     manager.receive()
-
-
-def changed(steps: DecisionSteps, changes: dict[str, object]) -> DecisionSteps:
-    fields = ("obs", "reward", "agent_id", "action_mask", "group_id", "group_reward")
-    return DecisionSteps(**{name: getattr(steps, name) for name in fields} | changes)
-
-
-def test_what_fits_is_received() -> None:
-    reported()
-
-
-@pytest.mark.parametrize("field", ["reward", "group_reward"])
-@pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_a_reward_that_is_no_number_is_refused(field: str, value: float) -> None:
-    rewards = np.array([0.0, value, 0.0], np.float32)
-    with pytest.raises(UnityNonFiniteException, match=r"'Guess\?team=0': agent 1 has the reward"):
-        reported(**{field: rewards})
+    assert env.actions == [action]
+    manager.close()
+    assert env.is_closed
 
 
 @pytest.mark.parametrize(
-    "obs",
+    ("changes", "error"),
     [
-        [np.zeros((3, 1), np.float32)],
-        [np.zeros((3, 1), np.float32), np.zeros((3, 3), np.float32)],
-        [np.zeros((2, 1), np.float32), np.zeros((2, 2), np.float32)],
+        ({"reward": np.zeros(N_AGENTS + 1, np.float32)}, UnityObservationException),
+        ({"reward": np.full(N_AGENTS, np.nan, np.float32)}, UnityNonFiniteException),
     ],
 )
-def test_observations_are_of_the_shape_specified(obs: list[np.ndarray]) -> None:
-    with pytest.raises(
-        UnityObservationException, match=r"those specified are \[\(3, 1\), \(3, 2\)"
-    ):
-        reported(obs=obs)
+def test_what_cannot_be_learned_from_is_refused(
+    changes: dict[str, np.ndarray], error: type[Exception]
+) -> None:
+    manager = SimpleEnvManager(DuckEnvironment(changes))
+    manager.reset()
+    with pytest.raises(error, match=r"'Duck\?team=0'.*reward"):
+        manager.receive()

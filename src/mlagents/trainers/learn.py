@@ -1,35 +1,40 @@
 """`mlagents-learn`: arguments to settings to a run."""
 
-import logging
-import os
-import random
-import sys
-import time
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING
+from mlagents_envs.interrupts import ends_quietly
 
-from mlagents import __version__, plugins
-from mlagents.trainers.cli_args import CommandLine, parse_command_line
-from mlagents.trainers.exception import TrainerConfigError, TrainerError
-from mlagents.trainers.settings.load import load_run_options, refuse_unbuilt
-from mlagents.trainers.settings.run_options import RunOptions
-from mlagents.trainers.summaries import next_commands, run_in_words
-from mlagents.trainers.training.interrupt import Interrupt, Interrupted
-from mlagents_envs.exception import UnityCommunicatorStoppedException, UnityException
-from mlagents_envs.handshake import API_VERSION
-from mlagents_envs.logging_util import get_logger, set_log_level
-from mlagents_envs.timers import add_metadata, get_timer_tree, hierarchical_timer, reset_timers
+with ends_quietly():
+    import logging
+    import os
+    import random
+    import sys
+    import time
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+    from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from mlagents.trainers.training.trainer import Trainer
+    from mlagents import __version__, plugins
+    from mlagents.trainers.cli_args import CommandLine, parse_command_line
+    from mlagents.trainers.exception import TrainerConfigError, TrainerError
+    from mlagents.trainers.settings.load import load_run_options, refuse_unbuilt
+    from mlagents.trainers.settings.run_options import RunOptions
+    from mlagents.trainers.summaries import next_commands, run_in_words
+    from mlagents.trainers.training.interrupt import Interrupt, Interrupted
+    from mlagents_envs.exception import UnityCommunicatorStoppedException, UnityException
+    from mlagents_envs.handshake import API_VERSION
+    from mlagents_envs.logging_util import get_logger, set_log_level
+    from mlagents_envs.timers import add_metadata, get_timer_tree, hierarchical_timer, reset_timers
+
+    if TYPE_CHECKING:
+        from mlagents.trainers.training.trainer import Trainer
 
 logger = get_logger(__name__)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; return its exit status. A command line not understood exits with 2."""
-    return run(parse_command_line(sys.argv[1:] if argv is None else argv))
+    with ends_quietly():
+        command_line = parse_command_line(sys.argv[1:] if argv is None else argv)
+    return run(command_line)
 
 
 def run(command_line: CommandLine) -> int:

@@ -57,8 +57,12 @@ class SB3VecEnv(VecEnv):
 
         Returns:
             Observations.
+
+        Raises:
+            UnityGymException: `set_options` was called before with options.
         """
-        observations, infos = self.envs.reset(seed=self._seeds[0])
+        options = next((given for given in self._options if given), None)  # by set_options
+        observations, infos = self.envs.reset(seed=self._seeds[0], options=options)
         self._reset_seeds()
         self._reset_options()
         self._masks = infos.get("action_mask")

@@ -1,10 +1,13 @@
 """`EnvSource`: an environment that can begin anew from a seed, if somebody told how to make it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
 from mlagents_envs.base_env import BaseEnv
+from mlagents_envs.checked_env import checked, is_environment, missing_in
+from mlagents_envs.exception import UnityEnvironmentException
 from mlagents_envs.logging_util import get_logger
 
 logger = get_logger(__name__)
@@ -14,6 +17,15 @@ EnvMaker = Callable[..., BaseEnv]
 
 MAX_SILENT_STEPS = 10_000
 """How often a wrapper steps an environment on in which none of its agents asks or ends."""
+
+
+def no_options(options: Mapping[str, Any]) -> str:
+    """Say that `reset` takes no options, and where what they are used for is set instead."""
+    return (
+        f"reset(options={dict(options)!r:.100}): this environment takes no options. Environment "
+        "parameters are set through an EnvironmentParametersChannel, or where the environment is "
+        "made."
+    )
 
 
 class EnvSource:
@@ -32,14 +44,29 @@ class EnvSource:
 
     def __init__(self, env: BaseEnv | EnvMaker, seed: int | None = None) -> None:
         self._make: EnvMaker | None = None
-        if isinstance(env, BaseEnv):
-            self.env = env
-        else:
+        if is_environment(env):
+            self.env = checked(env)
+        elif callable(env):
             self._make = env
             if seed is None:
                 seed = int(np.random.SeedSequence().generate_state(1)[0])
-            self.env = env(seed=seed % 2**31)
+            self.env = self._made(seed)
+        else:
+            raise UnityEnvironmentException(
+                f"expected an environment, or a function that makes one, got {env!r:.80}. A "
+                f"BaseEnv has {', '.join(missing_in(env))}; this has not."
+            )
         self._has_warned = False
+
+    def _made(self, seed: int) -> BaseEnv:
+        assert self._make is not None
+        env = self._make(seed=seed % 2**31)
+        if not is_environment(env):
+            raise UnityEnvironmentException(
+                f"{self._make!r} made a {type(env).__name__}, which is not a BaseEnv: it lacks "
+                f"{', '.join(missing_in(env))}"
+            )
+        return checked(env)
 
     def close_if_made(self) -> None:
         """Close what this made itself; an environment that was given stays open."""
@@ -51,7 +78,7 @@ class EnvSource:
         if seed is not None:
             if self._make is not None:
                 self.env.close()
-                self.env = self._make(seed=seed % 2**31)
+                self.env = self._made(seed)
             elif not self._has_warned:
                 self._has_warned = True
                 logger.warning(

@@ -63,7 +63,7 @@ class UnityAECEnv(UnityPettingzooBaseEnv, AECEnv):  # type: ignore[misc]  # unty
 
         Args:
             seed: Of the environment, if this wrapper was given a function that makes it.
-            options: None is known; what is given is ignored.
+            options: There are none; what is given is ignored, with a warning.
         """
         for of_agents in (
             self.rewards,
@@ -76,7 +76,7 @@ class UnityAECEnv(UnityPettingzooBaseEnv, AECEnv):  # type: ignore[misc]  # unty
         ):
             of_agents.clear()
         self._skip_agent_selection = None
-        self._take_in(self._begin(seed))
+        self._take_in(self._begin(seed, options))
         self._clear_rewards()  # they are from before
         self.agent_selection = self._waiting[0]
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from mlagents_envs.base_env import BaseEnv, BehaviorSpec, DecisionSteps, TerminalSteps
 from mlagents_envs.envs.rendering import RENDER_METADATA, check_render_mode, picture
-from mlagents_envs.envs.source import MAX_SILENT_STEPS, EnvMaker, EnvSource
+from mlagents_envs.envs.source import MAX_SILENT_STEPS, EnvMaker, EnvSource, no_options
 from mlagents_envs.envs.spaces import (
     ActionFlattener,
     ActionLayout,
@@ -117,11 +117,20 @@ class UnityToGymWrapper(gymnasium.Env[Any, Any]):
         self.action_space.seed(action_space_seed)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
-        """Begin an episode; `options` are not used.
+        """Begin an episode.
+
+        Args:
+            seed: Seed of the environment, if this wrapper was given a function that makes it.
+            options: None or empty; there are none.
 
         Returns:
             The first observation, and `info`; with `legacy_api` the observation alone.
+
+        Raises:
+            UnityGymException: There are options.
         """
+        if options:
+            raise UnityGymException(no_options(options))
         super().reset(seed=seed)
         self._source.reset(seed)
         decisions = self._find_agent()

@@ -51,12 +51,12 @@ class UnityParallelEnv(UnityPettingzooBaseEnv, ParallelEnv):  # type: ignore[mis
 
         Args:
             seed: Of the environment, if this wrapper was given a function that makes it.
-            options: None is known; what is given is ignored.
+            options: There are none; what is given is ignored, with a warning.
 
         Returns:
             Observations and infos, by agent.
         """
-        self._reports = self._begin(seed)
+        self._reports = self._begin(seed, options)
         return (
             {agent: self._reports[agent].observation for agent in self.agents},
             {agent: self._reports[agent].info for agent in self.agents},

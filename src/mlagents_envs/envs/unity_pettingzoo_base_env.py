@@ -26,9 +26,12 @@ from mlagents_envs.base_env import (
     DecisionSteps,
     TerminalSteps,
 )
-from mlagents_envs.envs.source import MAX_SILENT_STEPS, EnvMaker, EnvSource
+from mlagents_envs.envs.source import MAX_SILENT_STEPS, EnvMaker, EnvSource, no_options
 from mlagents_envs.envs.spaces import ActionLayout, ObservationLayout, Space
 from mlagents_envs.exception import UnityActionException, UnityEnvironmentException
+from mlagents_envs.logging_util import get_logger
+
+logger = get_logger(__name__)
 
 AgentName = str
 
@@ -104,6 +107,7 @@ class UnityPettingzooBaseEnv:
         self._casts: dict[BehaviorName, _Cast] = {}
         self._cast_of: dict[AgentName, _Cast] = {}
         self._seed = seed
+        self._has_warned_of_options = False
         try:
             self._begin(None)
             self.agents = []
@@ -157,8 +161,14 @@ class UnityPettingzooBaseEnv:
 
     # For the wrappers.
 
-    def _begin(self, seed: int | None) -> dict[AgentName, Report]:
+    def _begin(
+        self, seed: int | None, options: Mapping[str, Any] | None = None
+    ) -> dict[AgentName, Report]:
         """Begin a new episode of the whole environment; return a report of everyone in it."""
+        if options and not self._has_warned_of_options:
+            # No error: PettingZoo's own tests pass an option that no environment has.
+            self._has_warned_of_options = True
+            logger.warning(no_options(options))
         self._source.reset(seed)
         for cast in self._casts.values():
             cast.roster.begin()

@@ -18,7 +18,7 @@ from mlagents_envs.base_env import (
 )
 from mlagents_envs.envs.rendering import RENDER_METADATA, check_render_mode, picture
 from mlagents_envs.envs.slots import NOBODY, Scene, Slots, answered
-from mlagents_envs.envs.source import MAX_SILENT_STEPS, EnvMaker, EnvSource
+from mlagents_envs.envs.source import MAX_SILENT_STEPS, EnvMaker, EnvSource, no_options
 from mlagents_envs.envs.spaces import ActionLayout, ObservationLayout, UnityGymException
 
 
@@ -161,16 +161,19 @@ class UnityVectorEnv(gymnasium.vector.VectorEnv[Any, Any, NDArray[Any]]):
 
         Args:
             seed: Of all environments.
-            options: Not used. Agents begin anew by themselves, so `reset_mask` is refused.
+            options: None or empty; there are none. Agents begin by themselves, so `reset_mask` is
+                refused too.
 
         Raises:
-            UnityGymException: `options` has a `reset_mask`.
+            UnityGymException: There are options.
         """
         if options and "reset_mask" in options:
             raise UnityGymException(
                 "reset_mask: single agents cannot be reset; an episode that ends is followed by "
                 "the next in the same step"
             )
+        if options:
+            raise UnityGymException(no_options(options))
         super().reset(seed=seed)
         self._slots.reset()
         self._resetting[:] = False

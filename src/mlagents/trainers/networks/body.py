@@ -1,5 +1,6 @@
 """Observations to one encoding."""
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -40,6 +41,9 @@ class ObservationEncoder(nn.Module):
             raise UnityTrainerException(
                 "the behavior has no observation; add at least one sensor to its agents."
             )
+        is_all_empty = not any(math.prod(spec.shape) for spec in observation_specs)
+        for spec in observation_specs:
+            _require_learnable_size(spec, is_needed=is_all_empty)
         encoders: list[VectorEncoder | ImageEncoder] = []
         self.fixed: list[int] = []
         """Index of the observation of every encoder."""
@@ -99,6 +103,18 @@ class ObservationEncoder(nn.Module):
         for index, encoder in zip(self.fixed, self.encoders, strict=True):
             if isinstance(encoder, VectorEncoder) and encoder.normalizer is not None:
                 encoder.normalizer.update(obs[index])
+
+
+def _require_learnable_size(spec: ObservationSpec, *, is_needed: bool) -> None:
+    """Raise for an observation of size 0, except a vector beside others, which adds nothing."""
+    if math.prod(spec.shape):
+        return
+    is_goal = spec.observation_type is ObservationType.GOAL_SIGNAL
+    if is_needed or is_goal or kind_of(spec) is not Kind.VECTOR:
+        raise UnityTrainerException(
+            f"observation {spec.name!r} has the shape {spec.shape}, so there is nothing in it to "
+            "learn from. Remove the sensor, or give it something to observe."
+        )
 
 
 class NetworkBody(MixedPrecision):

@@ -1,4 +1,4 @@
-"""Ends a run in good order when it is told to: Ctrl-C or SIGTERM."""
+"""Ends a run in good order when it is told to: Ctrl-C, SIGTERM, or its terminal was closed."""
 
 import os
 import signal
@@ -9,7 +9,8 @@ from types import FrameType, TracebackType
 from typing import Any, Self
 
 _STDERR = 2
-SIGNALS = signal.SIGINT, signal.SIGTERM
+_HANGUP: signal.Signals | None = getattr(signal, "SIGHUP", None)  # Windows has none
+SIGNALS = tuple(filter(None, (signal.SIGINT, signal.SIGTERM, _HANGUP)))
 
 
 class Interrupted(BaseException):
@@ -25,6 +26,8 @@ class Interrupt:
     The first signal is only noted, so that a step or an update that has begun is finished; it
     raises `Interrupted` where the run waits for others, or as soon as it does. A second signal
     raises `KeyboardInterrupt` wherever the run is: it ends at once, and nothing more is saved.
+    A hangup is never the second: a closing terminal sends several. Where it is ignored, as under
+    `nohup`, it stays so.
 
     Only the main thread of a process gets signals: entered in another one, it does nothing.
     """
@@ -49,8 +52,10 @@ class Interrupt:
         finally:
             self._is_waiting = False
 
-    def _handle(self, _number: int, _frame: FrameType | None) -> None:
+    def _handle(self, number: int, _frame: FrameType | None) -> None:
         if self._is_requested:
+            if number == _HANGUP:
+                return
             raise KeyboardInterrupt
         self._is_requested = True
         if self._is_waiting:
@@ -64,7 +69,9 @@ class Interrupt:
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
             self._handlers_before = {
-                number: signal.signal(number, self._handle) for number in SIGNALS
+                number: signal.signal(number, self._handle)
+                for number in SIGNALS
+                if number != _HANGUP or signal.getsignal(number) is not signal.SIG_IGN
             }
         return self
 
