@@ -18,6 +18,9 @@ from pathlib import Path
 
 from mlagents_envs.exception import UnityEnvironmentException
 
+LAST_LINES = ". The last lines it wrote:\n"
+"""What leads, in an error, from how a player ended to its output."""
+
 _SUFFIXES = (".app", ".exe", ".x86_64", ".x86")
 _TAIL_BYTES = 4096
 _TAIL_LINES = 20
@@ -209,7 +212,7 @@ class Player:
     def last_words(self) -> str:
         """Return a sentence with the last lines it wrote, to go on with; empty without any."""
         tail = self._tail()
-        return f". The last lines it wrote:\n{tail}" if tail else ""
+        return f"{LAST_LINES}{tail}" if tail else ""
 
     def stop(self, timeout_s: float) -> None:
         """Make sure that the player has ended, with all it started.

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,17 @@ behaviors:
     checkpoint_interval: 1000
 """
 ENVIRONMENT = "guess_environment:GuessEnvironment"
+
+
+@pytest.fixture(scope="module")
+def learned(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Results of a short run, to be copied."""
+    folder = tmp_path_factory.mktemp("learned")
+    configuration = folder / "guess.yaml"
+    configuration.write_text(CONFIGURATION.replace("max_steps: 3000", "max_steps: 600"))
+    arguments = ["--env", ENVIRONMENT, "--results-dir", str(folder / "results"), "--seed", "5"]
+    assert main([str(configuration), *arguments, "--run-id", "first"]) == 0
+    return folder / "results"
 
 
 @pytest.fixture(autouse=True)
@@ -328,6 +340,72 @@ def test_a_checkpoint_of_another_environment_or_an_early_one_is_refused_by_its_l
     assert learn("--resume") == 1
     log = capsys.readouterr().out
     assert "not (16,); it has no Optimizer:critic. Its observations, actions, trainer_type, " in log
+
+
+def put(key: str, value: Any) -> Callable[[dict[str, Any]], None]:
+    """Return what puts a value at a dotted key of a checkpoint."""
+
+    def change(state: dict[str, Any]) -> None:
+        *above, last = key.split("/")
+        for name in above:
+            state = state[name]
+        state[last] = value
+
+    return change
+
+
+BIAS = "Policy/body.dense.0.bias"
+
+
+@pytest.mark.parametrize(
+    ("change", "cause"),
+    [
+        (put("global_step", -5), "its global_step is -5; expected a whole number of steps"),
+        (put("global_step", "9"), "its global_step is '9'; expected a whole number"),
+        (put("global_step", 1.5), "its global_step is 1.5; expected"),
+        (put("global_step", 10**30), "its global_step is 1000000"),
+        (put("recent_returns", ["a"]), "its recent_returns are not all finite numbers"),
+        (put("recent_returns", [float("nan")]), "its recent_returns are not all finite"),
+        (put("recent_returns", 5), "its recent_returns is of type int; expected list"),
+        (put("random_states", [1]), "its random_states is of type list; expected dict"),
+        (put("random_states/samples", "x"), "another part of the file is damaged or was changed"),
+        (put("lessons", 3), "its lessons is of type int; expected dict"),
+        (put("Policy", 7), "its Policy is not a dictionary of tensors"),
+        (put("Optimizer:critic", {"state": {}}), "its Optimizer:critic is not a dictionary of"),
+        (put(BIAS, "x"), "its Policy is not a dictionary of tensors"),
+        (put(BIAS, torch.zeros(16, dtype=torch.int32)), "bias is of type torch.int32; expected"),
+        (put(BIAS, torch.full((16,), torch.nan)), "Policy.body.dense.0.bias holds NaN or infinite"),
+    ],
+)
+def test_a_crafted_checkpoint_is_refused_with_what_is_wrong_in_it(
+    change: Callable[[dict[str, Any]], None],
+    cause: str,
+    learned: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    shutil.copytree(learned, "results")
+    state = checkpoint()
+    change(state)
+    torch.save(state, "results/first/Guess/checkpoint.pt")
+    capsys.readouterr()
+
+    assert learn("--resume") == 1
+
+    log = capsys.readouterr().out
+    assert "--resume: checkpoint results/first/Guess/checkpoint.pt" in log and cause in log
+    assert "observations or actions are others" not in log
+    assert "to resume " not in log, "it would fail again"
+
+
+def test_weights_that_are_nan_are_not_begun_with(
+    learned: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(learned, "results")
+    state = checkpoint()
+    put(BIAS, torch.full((16,), torch.nan))(state)
+    torch.save(state, "results/first/Guess/checkpoint.pt")
+    assert learn("--initialize-from", "first", run_id="second") == 1
+    assert "Policy.body.dense.0.bias holds NaN or infinite" in capsys.readouterr().out
 
 
 def test_a_beginning_that_is_no_checkpoint_is_named_by_its_key(

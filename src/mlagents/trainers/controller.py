@@ -20,7 +20,7 @@ from mlagents.trainers.stats import (
     StatsReporter,
     StatsWriter,
 )
-from mlagents.trainers.summaries import Outcome, behavior_in_words, outcomes_in_words
+from mlagents.trainers.summaries import SAVED, Outcome, behavior_in_words, outcomes_in_words
 from mlagents.trainers.training.checkpoints import (
     CheckpointStore,
     RunFolder,
@@ -29,12 +29,14 @@ from mlagents.trainers.training.checkpoints import (
     initial_checkpoint,
     load_checkpoint,
     misfits,
+    require_sound,
     shaping_settings,
     was_written,
 )
 from mlagents.trainers.training.curriculum import BehaviorProgress, Curriculum
 from mlagents.trainers.training.interrupt import Interrupt, Interrupted
 from mlagents.trainers.training.legacy_checkpoints import converted, is_legacy
+from mlagents.trainers.training.memory import require_memory
 from mlagents.trainers.training.trainer import N_RETURNS, Trainer
 from mlagents.trainers.training.trainer_types import TRAINER_TYPES
 from mlagents_envs.base_env import ActionTuple, BehaviorId, BehaviorName
@@ -44,6 +46,16 @@ from mlagents_envs.side_channel.stats_side_channel import StatsAggregationMethod
 from mlagents_envs.timers import get_timer_tree, hierarchical_timer
 
 logger = get_logger(__name__)
+
+_CANNOT_BE_LOADED = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+"""What torch and NumPy raise for a state that is not what they saved."""
 
 
 class Controller:
@@ -87,6 +99,7 @@ class Controller:
         self._trainer_of_id: dict[BehaviorName, Trainer] = {}  # teams share a trainer
         self._resumed_at: dict[str, int] = {}
         self._started_s = time.monotonic()
+        self._has_begun = False
         self.trainers: dict[str, Trainer] = {}
 
     def run(self) -> None:
@@ -111,8 +124,10 @@ class Controller:
             logger.info("Interrupted." if self._inference else "Interrupted: saving.")
         except UnityCommunicatorStoppedException as error:
             logger.info(f"The environment ended the session: {error}")
-        except Exception:
-            self._save_final()
+        except (Exception, SystemExit) as error:
+            unsaved = self._save_final()
+            if self._has_begun and not unsaved:
+                error.add_note(SAVED)
             raise
         if unsaved := self._save_final():
             raise UnityTrainerException(
@@ -133,6 +148,7 @@ class Controller:
             # From here on this is a run, to be resumed or replaced; until here it is as it was.
             was_written("the status", self._store.write_status)
             self._record_run()
+            self._has_begun = True
         self._started_s = time.monotonic()
         with self._progress:
             while not self._is_done():
@@ -257,6 +273,8 @@ class Controller:
             )
         spec = self._manager.behavior_specs[behavior]
         try:
+            if not self._inference:
+                require_memory(spec, settings)
             trainer = make(
                 name,
                 spec,
@@ -367,15 +385,21 @@ class Controller:
             state = load_checkpoint(path)
         except UnityTrainerException as error:
             raise UnityTrainerException(f"{asked_by}, of {trainer.name}: {error}") from error
+        fresh = trainer.state()
         try:
             if is_legacy(state):
-                fresh = trainer.state()
                 state = converted(state, list(trainer.settings.reward_signals))
                 not_in_it = ", ".join(name for name in fresh if name not in state)
                 logger.info(f"{path} is of the original ML-Agents. Begun anew: {not_in_it}.")
                 state = fresh | state
+            require_sound(state, fresh)
             load(state)
-        except (KeyError, RuntimeError, TypeError, ValueError) as error:
+        except UnityTrainerException as error:
+            raise UnityTrainerException(
+                f"{asked_by}: checkpoint {path} of {trainer.name} cannot be used: {error}. Use "
+                "an earlier checkpoint, or start over with --force."
+            ) from error
+        except _CANNOT_BE_LOADED as error:
             raise UnityTrainerException(
                 f"{asked_by}: checkpoint {path} does not fit behavior {trainer.name!r}: "
                 f"{why_not(trainer, state, error)}"
@@ -385,7 +409,12 @@ class Controller:
         """Return why a run's own checkpoint cannot be gone on from, and the ways on."""
         saved = state.get("settings", {})
         changed = changed_settings(saved, shaping_settings(trainer.settings)) if saved else []
-        found = changed or misfits(state, trainer.state()) or [f"{type(error).__name__}: {error}"]
+        found = changed or misfits(state, trainer.state())
+        if not found:
+            return (
+                f"{type(error).__name__}: {error}. Its networks fit, so another part of the file "
+                "is damaged or was changed. Use an earlier checkpoint, or start over with --force."
+            )
         shown = "; ".join(found[:3]) + (f"; and {len(found) - 3} more" if len(found) > 3 else "")
         if changed:
             cause = "Put that back"

@@ -17,7 +17,12 @@ with ends_quietly():
     from mlagents.trainers.exception import TrainerConfigError, TrainerError
     from mlagents.trainers.settings.load import load_run_options, refuse_unbuilt
     from mlagents.trainers.settings.run_options import RunOptions
-    from mlagents.trainers.summaries import next_commands, run_in_words
+    from mlagents.trainers.summaries import (
+        failure_in_words,
+        is_resumable,
+        next_commands,
+        run_in_words,
+    )
     from mlagents.trainers.training.interrupt import Interrupt, Interrupted
     from mlagents_envs.exception import UnityCommunicatorStoppedException, UnityException
     from mlagents_envs.handshake import API_VERSION
@@ -91,8 +96,15 @@ def _status_of(command_line: CommandLine) -> int:
     except (TrainerError, UnityException, OSError) as error:
         if debug:
             raise
-        logger.error(str(error))
+        for message in failure_in_words(error):
+            logger.error(message)
+        if is_resumable(error):
+            logger.info(next_commands(command_line, options))
         return 1
+    except Exception as error:  # a mistake in somebody's code, whose place its traceback shows
+        if is_resumable(error):
+            error.add_note(next_commands(command_line, options))
+        raise
     return 0
 
 

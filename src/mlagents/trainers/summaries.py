@@ -18,6 +18,7 @@ from mlagents_envs.base_env import (
     ObservationSpec,
     ObservationType,
 )
+from mlagents_envs.launcher import LAST_LINES
 
 Lines = list[tuple[str, str]]
 
@@ -145,6 +146,26 @@ def next_commands(command_line: CommandLine, options: RunOptions) -> str:
         ("to see its curves", ["tensorboard", "--logdir", str(folder)]),
     ]
     return "Next:\n" + _aligned([(why, _quoted(words)) for why, words in commands])
+
+
+SAVED = "What was learned until then is saved."
+"""The note of an error that ended a run which can be resumed."""
+
+
+def is_resumable(error: BaseException) -> bool:
+    """Whether a run that this error ended was saved and can be resumed."""
+    return SAVED in getattr(error, "__notes__", ())
+
+
+def failure_in_words(error: Exception) -> list[str]:
+    """Return what ended a run, a message each: first what a player wrote last, then the error.
+
+    That output may be long, and the end is what a person reads.
+    """
+    failure, _, output = str(error).partition(LAST_LINES)
+    if not output:
+        return [failure]
+    return [f"The last lines that a player wrote:\n{output}", f"{failure}."]
 
 
 BEGIN_FLAGS = {"--resume", "--force", "--inference", "--initialize-from"}

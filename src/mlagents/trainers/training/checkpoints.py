@@ -21,6 +21,7 @@ there is whole.
 
 import io
 import json
+import math
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -213,6 +214,58 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
             f"{path} is no checkpoint: expected a dictionary, got a {type(state).__name__}."
         )
     return state
+
+
+def require_sound(state: Mapping[str, Any], fresh: Mapping[str, Any]) -> None:
+    """Raise for what no run saves, and none could continue from.
+
+    Args:
+        state: The content of a checkpoint.
+        fresh: The state of a trainer that has not begun, for the types of the parts.
+
+    Raises:
+        UnityTrainerException: A part is of another type or out of range, or a tensor holds NaN or
+            infinite numbers; the text names it.
+    """
+    step = state.get("global_step", 0)
+    if type(step) is not int or not 0 <= step < 2**63:
+        raise UnityTrainerException(
+            f"its global_step is {quoted(step)}; expected a whole number of steps, 0 or more"
+        )
+    kinds = {"random_states": dict, "lessons": dict, "settings": dict, "recent_returns": list}
+    for name, kind in kinds.items():
+        if name in state and not isinstance(state[name], kind):
+            raise UnityTrainerException(
+                f"its {name} is of type {type(state[name]).__name__}; expected {kind.__name__}"
+            )
+    for name in [name for name in fresh if name in state and _is_network(fresh[name])]:
+        if not _is_network(state[name]):
+            raise UnityTrainerException(f"its {name} is not a dictionary of tensors")
+        for key, tensor in fresh[name].items():
+            theirs = state[name].get(key, tensor)
+            if theirs.dtype.is_floating_point != tensor.dtype.is_floating_point:
+                raise UnityTrainerException(
+                    f"{name}.{key} is of type {theirs.dtype}; expected {tensor.dtype}"
+                )
+    returns = state.get("recent_returns", [])
+    if not all(isinstance(number, float) and math.isfinite(number) for number in returns):
+        raise UnityTrainerException("its recent_returns are not all finite numbers")
+    for path, tensor in _tensors(state):
+        if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
+            raise UnityTrainerException(
+                f"{path} holds NaN or infinite numbers: training diverged before it was saved, or "
+                "the file was changed"
+            )
+
+
+def _tensors(state: object, path: str = "") -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield every tensor of a checkpoint, after the path of its key."""
+    if isinstance(state, torch.Tensor):
+        yield path, state
+    elif isinstance(state, Mapping | list | tuple):
+        items = state.items() if isinstance(state, Mapping) else enumerate(state)
+        for key, value in items:
+            yield from _tensors(value, f"{path}.{key}" if path else str(key))
 
 
 def fitted(state: Mapping[str, Any], fresh: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:

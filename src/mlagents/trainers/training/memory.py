@@ -1,0 +1,108 @@
+"""Settings that need more memory than the machine has, found before anything is allocated."""
+
+import math
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from mlagents.trainers.exception import UnityTrainerException
+from mlagents.trainers.settings.behavior import BehaviorSettings, NetworkSettings
+from mlagents_envs.base_env import BehaviorSpec
+
+CONTROL_GROUPS = Path("/sys/fs/cgroup")
+
+FIRST_LANES = 16
+"""Agents that the collector has room for at least."""
+
+_NUMBER = 4
+"""Bytes of a float32 or an int32."""
+_COPIES = 4
+"""Of each weight while it is learned: itself, its gradient and the two moments of Adam."""
+
+
+def memory_bytes() -> int | None:
+    """Return how much memory this machine has, or this container may use; None if unknown.
+
+    Source: the Linux kernel's documentation of control groups, version 2 (`memory.max`) and 1
+    (`memory.limit_in_bytes`).
+    """
+    try:
+        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):  # not on every system
+        return None
+    for name in ("memory.max", "memory/memory.limit_in_bytes"):
+        try:
+            total = min(total, int((CONTROL_GROUPS / name).read_text()))
+        except (OSError, ValueError):  # there is no such file, or "max": no limit
+            continue
+    return total
+
+
+def require_memory(spec: BehaviorSpec, settings: BehaviorSettings) -> None:
+    """Raise if a setting alone needs more memory than there is.
+
+    What is counted is the least that each will take, so what passes may still be too much.
+
+    Args:
+        spec: What the behavior observes and does.
+        settings: Its settings.
+
+    Raises:
+        UnityTrainerException: The key, the bytes it needs, and those there are.
+    """
+    available = memory_bytes()
+    if available is None:
+        return
+    for key, value, needed in _needs(spec, settings):
+        if needed > available:
+            raise UnityTrainerException(
+                f"{key}: {value} needs at least {in_bytes(needed)} of memory, and there are "
+                f"{in_bytes(available)}. Choose a smaller number."
+            )
+
+
+def in_bytes(number: int) -> str:
+    """Return a number of bytes, in the unit that suits it and in full."""
+    for unit, size in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6)):
+        if number >= size:
+            return f"{number / size:,.1f} {unit} ({number:,} bytes)"
+    return f"{number:,} bytes"
+
+
+def _needs(spec: BehaviorSpec, settings: BehaviorSettings) -> Iterator[tuple[str, int, int]]:
+    """Yield each key, its value, and the bytes that it takes at least."""
+    yield from _network_needs("network_settings", settings.network_settings, spec)
+    for name, signal in settings.reward_signals.items():
+        if name != "extrinsic":
+            path = f"reward_signals.{name}.network_settings"
+            yield from _network_needs(path, signal.network_settings, spec)
+    if settings.trainer_type == "bc":  # which keeps no experience
+        return
+    size, horizon = settings.hyperparameters.buffer_size, settings.time_horizon
+    step = bytes_per_step(spec, settings.network_settings)
+    yield "hyperparameters.buffer_size", size, size * step
+    yield "time_horizon", horizon, horizon * FIRST_LANES * step
+
+
+def bytes_per_step(spec: BehaviorSpec, network: NetworkSettings) -> int:
+    """Return what the experience of one agent's step takes: seen, done, remembered and earned."""
+    seen = sum(math.prod(o.shape) * o.dtype.itemsize for o in spec.observation_specs)
+    actions = spec.action_spec
+    n_actions = actions.continuous_size + actions.discrete_size
+    n_remembered = network.memory.memory_size if network.memory else 0
+    numbers = 2 * n_actions + n_remembered + 2  # with log probabilities and both rewards
+    return seen + sum(actions.discrete_branches) + _NUMBER * numbers
+
+
+def _network_needs(
+    path: str, network: NetworkSettings, spec: BehaviorSpec
+) -> Iterator[tuple[str, int, int]]:
+    width, n_hidden = network.hidden_units, max(network.num_layers, 1) - 1
+    n_inputs = sum(o.shape[0] for o in spec.observation_specs if len(o.shape) == 1)
+    weights = width * (n_inputs + 1) + n_hidden * width * (width + 1)
+    yield f"{path}.hidden_units", width, weights * _NUMBER * _COPIES
+    if network.memory:
+        size = network.memory.memory_size
+        cells = size // 2
+        weights = 4 * cells * (width + cells)  # four gates
+        yield f"{path}.memory.memory_size", size, weights * _NUMBER * _COPIES
