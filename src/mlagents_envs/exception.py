@@ -76,3 +76,4 @@ class UnityWorkerInUseException(UnityException):
         message = self.MESSAGE_TEMPLATE.format(worker_id)
         super().__init__(f"{message} {detail}" if detail else message)
         self.worker_id = worker_id
+        self.detail = detail

@@ -26,12 +26,12 @@ from mlagents_envs.registry import BuildRegistryEntry, UnityEnvRegistry, default
 EnvironmentFactory = Callable[..., Any]
 """Makes a `BaseEnv` from some of the keywords that `call_factory` offers."""
 
-_GYMNASIUM = "gym:"
+GYMNASIUM = "gym:"
 
 
 def is_factory_name(name: str) -> bool:
     """Return whether a name is `gym:<id>` or `module:function`, and nothing else."""
-    return name.startswith(_GYMNASIUM) or bool(re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", name))
+    return name.startswith(GYMNASIUM) or bool(re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", name))
 
 
 def find_build(name: str) -> Callable[..., UnityEnvironment] | None:
@@ -76,7 +76,7 @@ def find_factory(name: str, *, registry: UnityEnvRegistry = default_registry) ->
     Raises:
         UnityEnvironmentException: It names nothing; the text lists what is near.
     """
-    if name.startswith(_GYMNASIUM):
+    if name.startswith(GYMNASIUM):
         return _gymnasium_factory(name)
     if is_factory_name(name):
         return _import_factory(name)
@@ -109,19 +109,7 @@ def call_factory(
         UnityEnvironmentException: It wants something else, is abstract, takes amiss what it gets,
             or does not return a `BaseEnv`.
     """
-    allowed = ", ".join(offered)
-    try:
-        taken = _taken_by(factory, offered.keys())
-        given = {key: value for key, value in offered.items() if key in taken}
-        inspect.signature(factory).bind(**given)
-    except (TypeError, ValueError) as error:
-        raise UnityEnvironmentException(
-            f"{factory!r} cannot be called: {error}. It may take {allowed}, by name, and nothing "
-            "else without a default."
-        ) from error
-    missing = sorted(getattr(factory, "__abstractmethods__", ()))
-    if missing:
-        raise UnityEnvironmentException(f"{factory!r} is abstract: it lacks {', '.join(missing)}.")
+    given = arguments_for(factory, **offered)
     try:
         env = factory(**given)
     except SystemExit as error:
@@ -153,6 +141,27 @@ def takes(factory: EnvironmentFactory, keyword: str) -> bool:
         return keyword in _taken_by(factory, {keyword})
     except (TypeError, ValueError):  # it cannot be called at all
         return False
+
+
+def arguments_for(factory: EnvironmentFactory, **offered: Any) -> dict[str, Any]:
+    """Return those of the offered keywords that `call_factory` calls a factory with.
+
+    Raises:
+        UnityEnvironmentException: It is not a function, wants something else, or is abstract.
+    """
+    try:
+        taken = _taken_by(factory, offered.keys())
+        given = {key: value for key, value in offered.items() if key in taken}
+        inspect.signature(factory).bind(**given)
+    except (TypeError, ValueError) as error:
+        raise UnityEnvironmentException(
+            f"{factory!r} cannot be called: {error}. It may take {', '.join(offered)}, by name, "
+            "and nothing else without a default."
+        ) from error
+    missing = sorted(getattr(factory, "__abstractmethods__", ()))
+    if missing:
+        raise UnityEnvironmentException(f"{factory!r} is abstract: it lacks {', '.join(missing)}.")
+    return given
 
 
 def _taken_by(factory: EnvironmentFactory, offered: Set[str]) -> Set[str]:
@@ -201,7 +210,7 @@ def _gymnasium_factory(name: str) -> EnvironmentFactory:
     except ModuleNotFoundError as error:
         raise UnityEnvironmentException(f"{name}: {error}") from error
     _look_in_working_folder()  # gym:module:Name-v0 imports one
-    return functools.partial(make_from_gymnasium, name.removeprefix(_GYMNASIUM))
+    return functools.partial(make_from_gymnasium, name.removeprefix(GYMNASIUM))
 
 
 def _did_you_mean(near: list[str]) -> str:

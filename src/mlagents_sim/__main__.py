@@ -8,10 +8,11 @@ with ends_quietly():
     import functools
     import sys
     import traceback
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any
 
     from mlagents_envs.exception import UnityEnvironmentException, UnityException
-    from mlagents_envs.factories import call_factory, find_factory
+    from mlagents_envs.factories import GYMNASIUM, arguments_for, call_factory, find_factory
     from mlagents_envs.logging_util import reader_may_leave
     from mlagents_sim.catalog import CATALOG
     from mlagents_sim.player import EnvironmentFactory, serve_several
@@ -50,26 +51,41 @@ def main(arguments: Sequence[str] | None = None) -> int:
     }
     try:
         with _output_to(options.log_file):
-            return _play(makers, options.timeout, is_quick=options.world in CATALOG)
+            return _play(
+                makers,
+                functools.partial(_try, options.world, factory, parameters),
+                timeout_s=options.timeout,
+            )
     except OSError as error:
         print(f"mlagents-sim: cannot write the log: {error}", file=sys.stderr)
         return 1
 
 
+def _try(world: str, factory: EnvironmentFactory, parameters: Mapping[str, float]) -> None:
+    """Raise what is wrong with the arguments, before a trainer is waited for.
+
+    A world of ours or of Gymnasium is made to try. A user's function may take its time or open a
+    window, so only its arguments are checked.
+    """
+    offered: dict[str, Any] = {"worker_id": 0, "parameters": parameters, "seed": 0, "num_areas": 1}
+    if world in CATALOG or world.startswith(GYMNASIUM):
+        call_factory(factory, **offered).close()
+    else:
+        arguments_for(factory, **offered)
+
+
 def _play(
-    makers: Mapping[int, EnvironmentFactory], timeout_s: float, *, is_quick: bool = False
+    makers: Mapping[int, EnvironmentFactory], attempt: Callable[[], None], *, timeout_s: float
 ) -> int:
     """Play for all trainers.
 
     Args:
         makers: By the port where the trainer listens.
+        attempt: Raises what is wrong before a trainer is waited for.
         timeout_s: How long to wait for each to listen.
-        is_quick: Whether it takes no time to make one to try: a wrong parameter then shows before
-            anybody is waited for.
     """
     try:
-        if is_quick:
-            next(iter(makers.values()))(seed=0, num_areas=1).close()
+        attempt()
         serve_several(makers, timeout_s=timeout_s)
     except UnityException as error:
         print(f"mlagents-sim: {error}", file=sys.stderr)

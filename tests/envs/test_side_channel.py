@@ -276,7 +276,7 @@ def test_the_same_channel_twice_is_refused():
 
 
 def test_an_unknown_channel_is_skipped_with_one_warning(capsys: pytest.CaptureFixture[str]):
-    known, unknown, other = Recorder(ID), Recorder(OTHER_ID), StatsSideChannel()
+    known, unknown, other = Recorder(ID), Recorder(OTHER_ID), Recorder(UUID(int=7))
     router = SideChannelRouter([known])
     for _ in range(2):
         for channel in (unknown, other):
@@ -287,7 +287,19 @@ def test_an_unknown_channel_is_skipped_with_one_warning(capsys: pytest.CaptureFi
     lines = capsys.readouterr().out.splitlines()
     assert [line.startswith("[WARNING]") for line in lines] == [True, True]
     assert str(OTHER_ID) in lines[0]
-    assert str(StatsSideChannel.CHANNEL_ID) in lines[1]
+    assert str(UUID(int=7)) in lines[1]
+
+
+def test_statistics_that_no_channel_takes_are_named_and_no_reason_to_warn(
+    capsys: pytest.CaptureFixture[str],
+):
+    statistics = StatsSideChannel()
+    router = SideChannelRouter([])
+    for _ in range(2):
+        statistics.queue_message_to_send(OutgoingMessage())
+        router.deliver(SideChannelRouter([statistics]).collect())
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith("[INFO] ") and "StatsSideChannel" in line
 
 
 @pytest.mark.parametrize(

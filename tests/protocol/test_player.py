@@ -441,6 +441,35 @@ def test_the_command_tells_a_wrong_parameter_before_it_waits_for_a_trainer(capsy
     assert "Waiting" not in said.out
 
 
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["gym:Nowhere-v0"], "Gymnasium cannot make 'Nowhere-v0'"),
+        (["gym:CartPole-v1", "--parameter", "lenght=2"], "Gymnasium cannot make 'CartPole-v1'"),
+        (["served:served"], "cannot be called: missing a required argument"),
+        (["mlagents_sim.world:World"], "is abstract: it lacks"),
+        (["mlagents_sim.player:_RETRY_INTERVAL_S"], "cannot be called: 0.2 is not a callable"),
+    ],
+)
+def test_the_command_checks_what_it_is_to_play_before_it_waits_for_a_trainer(
+    arguments: list[str], text: str, capsys
+):
+    pytest.importorskip("gymnasium")
+    assert main([*arguments, "--mlagents-port", str(free_port())]) == 1
+    said = capsys.readouterr()
+    assert said.err.startswith("mlagents-sim: ") and text in said.err
+    assert "Waiting" not in said.out and "Traceback" not in said.err
+
+
+def test_an_environment_of_plain_lists_is_served(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(Path(__file__).parents[1])
+    with UnityEnvironment(command=[PROGRAM, "duck_environment:DuckOfLists"], base_port=0) as env:
+        env.reset()
+        decisions, _ = env.get_steps("Duck?team=0")
+        assert decisions.reward.tolist() == [1.0, 1.0, 1.0]
+        assert len(decisions) == 3
+
+
 def test_the_command_says_where_it_cannot_log(capsys, tmp_path: Path):
     assert main(["3DBall", "-logFile", str(tmp_path / "nowhere" / "log")]) == 1
     assert "cannot write the log" in capsys.readouterr().err

@@ -1,6 +1,7 @@
 """The controller among a scripted manager, real trainers and a real folder."""
 
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from mlagents.trainers.rollout.env_manager import EnvManager, PlayerSteps
 from mlagents.trainers.settings.parameters import Sampler
 from mlagents.trainers.settings.run_options import RunOptions
 from mlagents.trainers.stats import StatsSummary, StatsWriter
+from mlagents.trainers.summaries import is_resumable
 from mlagents.trainers.training.checkpoints import RunFolder
 from mlagents.trainers.training.interrupt import Interrupt, Interrupted
 from mlagents.trainers.training.trainer import OnPolicyTrainer
@@ -417,12 +419,37 @@ def test_a_failing_environment_loses_nothing_that_was_learned(tmp_path: Path) ->
                 raise OSError("the cable")
             return super().receive()
 
-    with pytest.raises(OSError, match="the cable"):
+    with pytest.raises(OSError, match="the cable") as error:
         controller(Fails(), tmp_path).run()
 
+    assert is_resumable(error.value)
     (entry,) = status(tmp_path)["A"]["checkpoints"]
     assert entry["steps"] == 18
     assert (tmp_path / "A.onnx").exists()
+
+
+def test_an_end_of_the_program_loses_nothing_that_was_learned(tmp_path: Path) -> None:
+    class Quits(EpisodesOfOneStep):
+        def receive(self) -> list[PlayerSteps]:
+            if len(self.log) > 20:
+                sys.exit(3)
+            return super().receive()
+
+    with pytest.raises(SystemExit) as error:
+        controller(Quits(), tmp_path).run()
+
+    assert error.value.code == 3 and is_resumable(error.value)
+    assert status(tmp_path)["A"]["checkpoints"][0]["steps"] == 18
+
+
+def test_a_run_that_never_began_is_not_called_resumable(tmp_path: Path) -> None:
+    class Fails(EpisodesOfOneStep):
+        def reset(self) -> None:
+            raise OSError("the cable")
+
+    with pytest.raises(OSError, match="the cable") as error:
+        controller(Fails(), tmp_path).run()
+    assert not is_resumable(error.value)
 
 
 def test_a_second_signal_saves_nothing(tmp_path: Path) -> None:

@@ -42,6 +42,34 @@ def test_the_second_signal_ends_at_once() -> None:
             signal.raise_signal(signal.SIGINT)
 
 
+needs_hangup = pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="needs POSIX signals")
+
+
+@needs_hangup
+def test_a_hangup_is_never_the_second_signal() -> None:
+    with Interrupt() as interrupt:
+        for _ in range(3):  # a shell and its terminal both send it
+            signal.raise_signal(signal.SIGHUP)
+        with pytest.raises(Interrupted), interrupt.waiting():
+            pass
+        signal.raise_signal(signal.SIGHUP)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGTERM)
+
+
+@needs_hangup
+def test_a_hangup_that_is_ignored_stays_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as `nohup` does
+    try:
+        with Interrupt() as interrupt:
+            signal.raise_signal(signal.SIGHUP)
+            with interrupt.waiting():
+                pass
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 def test_what_was_there_before_comes_back() -> None:
     before = [signal.getsignal(number) for number in SIGNALS]
     with Interrupt():

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -22,6 +23,8 @@ from mlagents.trainers.cli_args import parse_command_line
 from mlagents.trainers.learn import main, run_training
 from mlagents.trainers.settings.load import load_run_options
 from mlagents.trainers.training.checkpoints import RunFolder
+from mlagents.trainers.training.interrupt import SIGNALS
+from mlagents_envs.environment import UnityEnvironment
 
 CONFIGURATION = """
 behaviors:
@@ -459,6 +462,114 @@ def test_a_behavior_nobody_configured_is_named(capsys: pytest.CaptureFixture[str
     assert "'Guess'" in capsys.readouterr().out
 
 
+def test_what_only_has_the_methods_of_an_environment_is_trained_in(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Path("guess.yaml").write_text(CONFIGURATION.replace("Guess:", "Duck:"))
+    assert learn("--env", "duck_environment:DuckOfLists") == 0
+    assert "behavior 'Duck?team=0': agent_id is a list, not int32" in capsys.readouterr().out
+
+
+def test_a_setting_beyond_memory_is_named_with_its_bytes(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Path("guess.yaml").write_text(CONFIGURATION.replace("horizon: 8", "horizon: 1000000000000000"))
+    assert learn() == 1
+    log = capsys.readouterr().out
+    assert "[ERROR] behaviors.Guess.time_horizon: 1000000000000000 needs at least " in log
+    assert " TB (" in log and "to resume" not in log
+
+
+@pytest.mark.parametrize("kind", ["exit", "raise"])
+def test_a_run_whose_environment_fails_says_how_to_resume_it(
+    kind: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("guess.yaml").write_text(CONFIGURATION.replace("Guess:", "Duck:"))
+    error: BaseException = ZeroDivisionError("my mistake")
+    if kind == "raise":
+        monkeypatch.setattr("duck_environment.sys.exit", raising(error))
+        with pytest.raises(ZeroDivisionError) as raised:
+            learn("--env", "duck_environment:QuittingDuck")
+        said = "\n".join(raised.value.__notes__)
+    else:
+        assert learn("--env", "duck_environment:QuittingDuck") == 1
+        said = capsys.readouterr().out
+        failure = "[ERROR] QuittingDuck.step() ended the program (SystemExit: no licence found)"
+        assert said.index("Saved Duck") < said.index(failure) < said.index("to resume")
+    assert (
+        "to resume          mlagents-learn guess.yaml --env duck_environment:QuittingDuck" in said
+    )
+    saved = torch.load("results/first/Duck/checkpoint.pt", weights_only=True)
+    assert saved["global_step"] > 800
+
+
+def raising(error: BaseException) -> Callable[..., None]:
+    def fail(*_arguments: object) -> None:
+        raise error
+
+    return fail
+
+
+def test_a_player_that_fails_ends_with_the_error_and_how_to_resume(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TROUBLE", "0 exit 40")
+    Path("guess.yaml").write_text(CONFIGURATION.replace("Guess:", "Troubled:"))
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
+    arguments = ["--num-envs", "2", "--max-lifetime-restarts", "0"]
+    assert learn("--env", "troubled_environment:TroubledEnvironment", *arguments) == 1
+    said = capsys.readouterr().out
+    noise, error = said.index("the floor gave way"), said.index("[ERROR] player 0 failed")
+    assert said.index("Saved Troubled") < noise < error < said.index("to resume ")
+
+
+@pytest.mark.parametrize("environment", [None, "3DBall"])
+def test_a_port_in_use_names_the_flag(
+    environment: str | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as holder:
+        port = holder.getsockname()[1]
+        monkeypatch.setattr(UnityEnvironment, "DEFAULT_EDITOR_PORT", port)
+        arguments = ["guess.yaml", "--run-id", "first"]
+        if environment:
+            program = str(Path(sys.executable).with_name("mlagents-sim"))
+            arguments += ["--env", program, "--base-port", str(port), "--env-args", environment]
+        assert main(arguments) == 1
+    said = capsys.readouterr().out
+    assert f"Port {port} is held by process" in said
+    assert "--base-port 0" in said and "worker_id" not in said
+
+
+INTERRUPTED_IMPORT = """
+import importlib.abc, signal, sys
+
+class Interrupting(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == sys.argv[1]:
+            signal.raise_signal(signal.SIGINT)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.meta_path.insert(0, Interrupting())
+from {module} import main
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "imported"),
+    [
+        ("mlagents.trainers.learn", "pydantic"),
+        ("mlagents.trainers.learn", "mlagents.trainers.cli_args"),
+        ("mlagents_sim.__main__", "mlagents_envs.factories"),
+    ],
+)
+def test_ctrl_c_while_a_command_is_imported_leaves_no_traceback(module: str, imported: str) -> None:
+    command = [sys.executable, "-c", INTERRUPTED_IMPORT.format(module=module), imported]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr == "Interrupted before it began.\n"
+
+
 def test_a_wrong_flag_exits_with_two() -> None:
     with pytest.raises(SystemExit) as exit_:
         main(["guess.yaml", "--no-such-flag"])
@@ -490,7 +601,7 @@ def spawn_endless() -> subprocess.Popen[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("signal_number", SIGNALS)
 def test_an_interrupted_run_saves_and_exits_with_zero(signal_number: int) -> None:
     process = spawn_endless()
 

@@ -16,6 +16,7 @@ from mlagents.trainers.settings.run_options import RunOptions
 from mlagents.trainers.summaries import (
     Outcome,
     behavior_in_words,
+    failure_in_words,
     next_commands,
     outcomes_in_words,
     run_in_words,
@@ -113,6 +114,15 @@ def test_outcomes_in_words() -> None:
         "    steps   10 of 500,000\n"
         "    model   could not be written"
     )
+
+
+def test_what_a_player_wrote_comes_before_the_error() -> None:
+    text = "player 0 failed. It exited with code 3. The last lines it wrote:\n    noise\n    more"
+    assert failure_in_words(OSError(text)) == [
+        "The last lines that a player wrote:\n    noise\n    more",
+        "player 0 failed. It exited with code 3.",
+    ]
+    assert failure_in_words(OSError("it is full")) == ["it is full"]
 
 
 def commands(*argv: str) -> list[str]:

@@ -103,11 +103,24 @@ class SideChannelRouter:
                 channel.on_message_received(IncomingMessage(message))
             elif channel_id not in self._unknown_ids:
                 self._unknown_ids.add(channel_id)
-                logger.warning(
-                    "Messages of side channel %s are skipped, for it is not registered at this "
-                    "end. Add a channel of that id to `side_channels`.",
-                    UUID(bytes_le=channel_id),
-                )
+                _tell_skipped(UUID(bytes_le=channel_id))
+
+
+def _tell_skipped(channel_id: UUID) -> None:
+    """Log that messages of a channel that is not registered are skipped."""
+    from mlagents_envs.side_channel.stats_side_channel import StatsSideChannel  # derives from ours
+
+    if channel_id == StatsSideChannel.CHANNEL_ID:  # most Unity players record some
+        logger.info(
+            "The simulation's statistics are skipped. Add a StatsSideChannel to `side_channels` to "
+            "receive them."
+        )
+        return
+    logger.warning(
+        "Messages of side channel %s are skipped, for it is not registered at this end. Add a "
+        "channel of that id to `side_channels`.",
+        channel_id,
+    )
 
 
 def records(data: bytes) -> Iterator[tuple[bytes, bytes]]:

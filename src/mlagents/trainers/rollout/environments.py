@@ -19,7 +19,7 @@ from mlagents.trainers.settings.run_options import EngineSettings, RunOptions
 from mlagents_envs.base_env import BehaviorName, BehaviorSpec
 from mlagents_envs.cpus import n_cpus
 from mlagents_envs.environment import UnityEnvironment
-from mlagents_envs.exception import UnityEnvironmentException
+from mlagents_envs.exception import UnityEnvironmentException, UnityWorkerInUseException
 from mlagents_envs.factories import (
     EnvironmentFactory,
     call_factory,
@@ -166,6 +166,12 @@ def _players(
             )
 
     def make(worker: int) -> UnityEnvironment:
+        try:
+            return launch(worker)
+        except UnityWorkerInUseException as error:
+            raise TrainerConfigError(_port_in_use(error, is_editor=log_folder is None)) from error
+
+    def launch(worker: int) -> UnityEnvironment:
         engine_channel = EngineConfigurationChannel()
         engine_channel.set_configuration(_engine_config(engine))
         if log_folder is not None:
@@ -197,6 +203,20 @@ def _players(
         timeout_s=environment.timeout_wait,
         make_budget=make_budget,
         first_worker=n_here,
+    )
+
+
+def _port_in_use(error: UnityWorkerInUseException, *, is_editor: bool) -> str:
+    """Say which port is taken, and what to type instead."""
+    if is_editor:
+        return (
+            f"cannot wait for the Unity Editor: {error.detail} The Editor calls no other port, so "
+            "end the program that holds it. --base-port and --base-port 0 (any free port) are for "
+            "players that --env starts."
+        )
+    return (
+        f"player {error.worker_id} cannot be started: {error.detail} Choose other ports with "
+        "--base-port, or any free ones with --base-port 0."
     )
 
 
