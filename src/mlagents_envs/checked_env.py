@@ -238,19 +238,17 @@ class _Inspector:
         n = len(ids)
         one_each = (n,)
         try:
-            is_as_expected = (
+            if not (
                 _is(steps.reward, _FLOAT32, one_each)
                 and _is(steps.group_reward, _FLOAT32, one_each)
                 and _is(steps.group_id, _INT32, one_each)
-                and len(steps.obs) == len(self._expected)
-            )
-        except (AttributeError, TypeError):
-            return -1
-        if not is_as_expected:
-            return -1
-        for batch, (shape, dtype) in zip(steps.obs, self._expected, strict=True):
-            if not _is(batch, dtype, (n, *shape)):
+            ):
                 return -1
+            for batch, (shape, dtype) in zip(steps.obs, self._expected, strict=True):
+                if not _is(batch, dtype, (n, *shape)):
+                    return -1
+        except (AttributeError, TypeError, ValueError):  # a part is missing, or there are too few
+            return -1
         return n
 
     def _has_masks(self, decisions: DecisionSteps, n: int) -> bool:
@@ -273,7 +271,7 @@ class _Inspector:
                     f"{_shown(steps.agent_id.tolist())}"
                 )
             self._unique_ids = ids
-        if not (_is_finite(steps.reward) and _is_finite(steps.group_reward)):
+        if not _is_finite(steps.reward + steps.group_reward):
             self._refuse_rewards(steps)
         for observation, batch in zip(self._observations, steps.obs, strict=True):
             if batch.dtype != _UINT8 and not _is_finite(batch):
@@ -411,7 +409,12 @@ class _Inspector:
 
 
 def _is(array: object, dtype: np.dtype[Any], shape: tuple[int, ...]) -> bool:
-    return type(array) is np.ndarray and array.shape == shape and bool(array.dtype == dtype)
+    # Equal types are nearly always one object, and to compare objects is faster.
+    return (
+        type(array) is np.ndarray
+        and array.shape == shape
+        and (array.dtype is dtype or bool(array.dtype == dtype))
+    )
 
 
 def _is_finite(array: NDArray[Any]) -> bool:

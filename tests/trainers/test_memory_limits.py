@@ -34,9 +34,9 @@ def behavior(**written: object) -> BehaviorSettings:
 
 
 def test_what_fits_is_accepted() -> None:
-    require_memory(SPEC, BehaviorSettings())
+    require_memory("A", SPEC, BehaviorSettings())
     fits = GIGABYTE // 98
-    require_memory(SPEC, behavior(trainer_type="ppo", hyperparameters={"buffer_size": fits}))
+    require_memory("A", SPEC, behavior(trainer_type="ppo", hyperparameters={"buffer_size": fits}))
 
 
 @pytest.mark.parametrize(
@@ -44,11 +44,11 @@ def test_what_fits_is_accepted() -> None:
     [
         (
             {"trainer_type": "ppo", "hyperparameters": {"buffer_size": 10_204_082}},
-            r"hyperparameters\.buffer_size: 10204082 needs at least 1\.0 GB \(1,000,000,036",
+            r"^behaviors\.A\.hyperparameters\.buffer_size: 10204082 needs at least 1\.0 GB",
         ),
         (
             {"trainer_type": "sac", "hyperparameters": {"buffer_size": 10**15}},
-            r"hyperparameters\.buffer_size: .* 98,000\.0 TB",
+            r"^behaviors\.A\.hyperparameters\.buffer_size: .* 98,000\.0 TB",
         ),
         ({"time_horizon": 10**9}, r"time_horizon: 1000000000 needs at least 1\.6 TB"),
         ({"time_horizon": 10**30}, r"time_horizon: 10{30} needs"),
@@ -69,7 +69,7 @@ def test_what_fits_is_accepted() -> None:
 )
 def test_what_does_not_fit_is_refused(written: dict[str, object], says: str) -> None:
     with pytest.raises(UnityTrainerException, match=says):
-        require_memory(SPEC, behavior(**written))
+        require_memory("A", SPEC, behavior(**written))
 
 
 def test_bytes_are_shown_in_a_unit_and_in_full() -> None:

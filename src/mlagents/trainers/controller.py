@@ -272,9 +272,9 @@ class Controller:
                 f"There are {', '.join(self._trainer_types)}."
             )
         spec = self._manager.behavior_specs[behavior]
+        if not self._inference:
+            require_memory(name, spec, settings)
         try:
-            if not self._inference:
-                require_memory(spec, settings)
             trainer = make(
                 name,
                 spec,

@@ -115,7 +115,8 @@ def run_training(
 
     It may be called again, for another run. Of what belongs to the process it sets the log level
     and the number of threads of torch and NumPy, which stay, and the timers of this thread, which
-    start anew. In the main thread Ctrl-C and SIGTERM are its own until it returns.
+    start anew. In the main thread Ctrl-C, SIGTERM and SIGHUP are its own until it
+    returns.
 
     Args:
         options: All settings.

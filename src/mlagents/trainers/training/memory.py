@@ -38,13 +38,14 @@ def memory_bytes() -> int | None:
     return total
 
 
-def require_memory(spec: BehaviorSpec, settings: BehaviorSettings) -> None:
+def require_memory(name: str, spec: BehaviorSpec, settings: BehaviorSettings) -> None:
     """Raise if a setting alone needs more memory than there is.
 
     What is counted is the least that each will take, so what passes may still be too much.
 
     Args:
-        spec: What the behavior observes and does.
+        name: The behavior's name.
+        spec: What it observes and does.
         settings: Its settings.
 
     Raises:
@@ -56,8 +57,8 @@ def require_memory(spec: BehaviorSpec, settings: BehaviorSettings) -> None:
     for key, value, needed in _needs(spec, settings):
         if needed > available:
             raise UnityTrainerException(
-                f"{key}: {value} needs at least {in_bytes(needed)} of memory, and there are "
-                f"{in_bytes(available)}. Choose a smaller number."
+                f"behaviors.{name}.{key}: {value} needs at least {in_bytes(needed)} of memory, "
+                f"and this machine has {in_bytes(available)}. Choose a smaller number."
             )
 
 
