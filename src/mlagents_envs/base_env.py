@@ -12,6 +12,7 @@ Letters in shapes: N agents of this step, A continuous actions, K discrete branc
 """
 
 import difflib
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum, IntFlag
@@ -21,7 +22,8 @@ from typing import Any, ClassVar, NamedTuple, Protocol, Self, runtime_checkable
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from mlagents_envs.exception import UnityActionException
+from mlagents_envs.exception import UnityActionException, UnityEnvironmentException
+from mlagents_envs.files import folder_name_problem
 
 AgentId = int
 GroupId = int
@@ -46,10 +48,35 @@ class BehaviorId(NamedTuple):
     @staticmethod
     def parse(full_name: BehaviorName) -> "BehaviorId":
         """Take `<name>?team=<id>` apart; a name without a team belongs to team 0."""
-        name, separator, team = full_name.rpartition("?team=")
-        if separator and team.removeprefix("-").isdecimal():
-            return BehaviorId(name, int(team))
-        return BehaviorId(full_name, 0)
+        found = _WITH_TEAM.fullmatch(full_name)
+        return BehaviorId(found[1], int(found[2])) if found else BehaviorId(full_name, 0)
+
+
+_WITH_TEAM = re.compile(r"(.*)\?team=(-?[0-9]{1,10})", re.DOTALL)
+
+
+def behavior_name_problem(behavior: BehaviorName) -> str:
+    """Say why files cannot be saved under a behavior's name; empty if they can."""
+    name = BehaviorId.parse(behavior).name
+    if "?" in name:
+        return "a question mark may only begin `?team=` and a number of at most ten digits"
+    return folder_name_problem(name)
+
+
+def check_behavior_name(behavior: BehaviorName) -> None:
+    """Raise if files cannot be saved under a behavior's name.
+
+    Everything that takes in behaviors from outside calls this first, once for each of them.
+
+    Raises:
+        UnityEnvironmentException: The name leads to another folder, is malformed or too long.
+    """
+    if problem := behavior_name_problem(behavior):
+        raise UnityEnvironmentException(
+            f"a behavior is named {behavior[:80]!r}{' ...' if len(behavior) > 80 else ''}: "
+            f"{problem}. Files are saved under this name. Change the Behavior Name in the "
+            "simulation."
+        )
 
 
 def is_named(behavior: BehaviorName, name: str) -> bool:

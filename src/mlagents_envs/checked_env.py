@@ -21,6 +21,7 @@ from mlagents_envs.base_env import (
     DecisionSteps,
     ObservationSpec,
     TerminalSteps,
+    check_behavior_name,
 )
 from mlagents_envs.exception import (
     UnityEnvironmentException,
@@ -103,6 +104,7 @@ class CheckedEnv(BaseEnv):
             self._env.reset()
         except SystemExit as error:
             self._refuse_exit("reset", error)
+        self._meet_behaviors()
 
     def step(self) -> None:
         """Apply the actions set and go on until some agent needs an action or ended."""
@@ -111,6 +113,7 @@ class CheckedEnv(BaseEnv):
             self._env.step()
         except SystemExit as error:
             self._refuse_exit("step", error)
+        self._meet_behaviors()
 
     def step_send(self) -> None:
         """Start a step and return at once."""
@@ -130,6 +133,7 @@ class CheckedEnv(BaseEnv):
             self._env.step_receive()
         except SystemExit as error:
             self._refuse_exit("step", error)
+        self._meet_behaviors()
 
     def fileno(self) -> int | None:
         """File descriptor that becomes readable when `step_receive` would not wait, if any."""
@@ -148,12 +152,18 @@ class CheckedEnv(BaseEnv):
             report = self._reports[behavior_name] = self._inspected(behavior_name)
         return report
 
+    def _meet_behaviors(self) -> None:
+        """Check the name of each behavior that has not been seen before."""
+        for name, spec in self._env.behavior_specs.items():
+            if name not in self._inspectors:
+                check_behavior_name(name)
+                self._inspectors[name] = _Inspector(name, spec)
+
     def _inspected(self, behavior: BehaviorName) -> tuple[DecisionSteps, TerminalSteps]:
         pair = self._env.get_steps(behavior)
-        inspector = self._inspectors.get(behavior)
-        if inspector is None:
-            inspector = _Inspector(behavior, self.behavior_specs[behavior])
-            self._inspectors[behavior] = inspector
+        if behavior not in self._inspectors:  # reset before this was made
+            self._meet_behaviors()
+        inspector = self._inspectors[behavior]
         try:
             decisions, terminals = pair
         except (TypeError, ValueError):

@@ -32,6 +32,7 @@ from mlagents_envs.base_env import (
     IntArray,
     ObservationSpec,
     TerminalSteps,
+    check_behavior_name,
 )
 from mlagents_envs.exception import (
     UnityCommunicationException,
@@ -150,7 +151,8 @@ def decode_output(
         UnityCommunicationException: The message breaks the protocol.
         UnityObservationException: An observation is not what was announced.
         UnityNonFiniteException: An observation or a reward is NaN or infinite.
-        UnityEnvironmentException: Images came compressed, and no library for them is installed.
+        UnityEnvironmentException: A behavior's name cannot be that of a folder; or images came
+            compressed, and no library for them is installed.
     """
     return _decode_packed_or_not(partial(_decode_output, images=images), message, specs)
 
@@ -210,6 +212,7 @@ def _encode_announcement(behavior: BehaviorName, action_spec: ActionSpec) -> byt
 def _decode_spec(announcement: Any, first_agent: Any, images: ImageReading) -> BehaviorSpec:
     """Make the spec of a behavior; what it observes is told by its first agent."""
     behavior = announcement.brain_name
+    check_behavior_name(behavior)
     observation_specs = [
         decode_observation_spec(observation, f"behavior {behavior!r}, observation {index}", images)
         for index, observation in enumerate(first_agent.observations)

@@ -305,7 +305,8 @@ class UnityEnvironment(BaseEnv):
             UnityTimeOutException: It did not answer in time.
             UnityCommunicatorStoppedException: It ended the session.
             UnityEnvironmentException: Its process failed, no step was sent, or this is closed; or
-                it sends compressed images, and no library for them is installed.
+                a behavior's name cannot be that of a folder; or it sends compressed images, and no
+                library for them is installed.
             UnityCommunicationException: Its answer breaks the protocol.
             UnityObservationException: An observation is not what was announced.
             UnityNonFiniteException: An observation or a reward is NaN or infinite.

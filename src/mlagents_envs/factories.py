@@ -12,14 +12,18 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Callable, Set
+from collections.abc import Callable, Collection, Sequence, Set
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from mlagents_envs.base_env import BaseEnv, HasEightBitImages
 from mlagents_envs.checked_env import is_environment, missing_in
 from mlagents_envs.environment import UnityEnvironment
 from mlagents_envs.exception import UnityEnvironmentException
+from mlagents_envs.files import downloaded_folder
 from mlagents_envs.launcher import find_executable
 from mlagents_envs.registry import BuildRegistryEntry, UnityEnvRegistry, default_registry
 
@@ -63,19 +67,27 @@ def find_build(name: str) -> Callable[..., UnityEnvironment] | None:
     return functools.partial(UnityEnvironment, name)
 
 
-def find_factory(name: str, *, registry: UnityEnvRegistry = default_registry) -> EnvironmentFactory:
+def find_factory(
+    name: str,
+    *,
+    registry: UnityEnvRegistry = default_registry,
+    results: Collection[Path] = (),
+) -> EnvironmentFactory:
     """Find what makes an environment.
 
     Modules are looked for in the working folder too, after all other places; from then on by the
-    whole program.
+    whole program. A module that lies among results, or was downloaded from the Hub, is refused.
 
     Args:
         name: `gym:` and the id of a Gymnasium environment, `module:function`, or a registered name.
         registry: Where names are registered.
+        results: Folders of results.
 
     Raises:
-        UnityEnvironmentException: It names nothing; the text lists what is near.
+        UnityEnvironmentException: It names nothing, and the text lists what is near; or a module
+            that is refused.
     """
+    _GUARD.close(results)
     if name.startswith(GYMNASIUM):
         return _gymnasium_factory(name)
     if is_factory_name(name):
@@ -183,6 +195,8 @@ def _import_factory(name: str) -> EnvironmentFactory:
     _look_in_working_folder()
     try:
         module = importlib.import_module(module_name)
+    except UnityEnvironmentException:
+        raise
     except ImportError as error:
         raise UnityEnvironmentException(
             f"{name}: {error}. The module must be importable: in this folder, installed, or on "
@@ -202,6 +216,63 @@ def _look_in_working_folder() -> None:
     folder = os.getcwd()
     if not {"", folder} & set(sys.path):
         sys.path.append(folder)
+    if _GUARD not in sys.meta_path:
+        sys.meta_path.insert(0, _GUARD)
+
+
+class _RefusedModule(UnityEnvironmentException, ImportError):
+    """A module lies where nothing is imported from."""
+
+
+class _ResultsGuard(MetaPathFinder):
+    """Refuses modules from folders that hold results or downloads; leaves all others alone.
+
+    Without it, a file in `results/walker` would be the module `results.walker.file`.
+    """
+
+    def __init__(self) -> None:
+        self._results: set[Path] = set()
+
+    def close(self, folders: Collection[Path]) -> None:
+        """Refuse modules from these folders too, but for one that the working folder lies in."""
+        here = Path.cwd()
+        self._results |= {
+            folder for each in folders if not here.is_relative_to(folder := each.resolve())
+        }
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Return None, so that the usual finders go on, or raise."""
+        spec = PathFinder.find_spec(fullname, path, target)
+        if spec is None:
+            return None
+        folders = set(spec.submodule_search_locations or ())
+        if spec.has_location and spec.origin is not None:
+            folders.add(os.path.dirname(spec.origin))
+        for folder in folders:
+            if refused := self._refused_around(folder):
+                raise _RefusedModule(
+                    f"module {fullname} is not imported: it lies in {refused}, which holds results "
+                    "or was downloaded, and nothing there may run. If you trust it, copy it to "
+                    "another folder."
+                )
+        return None
+
+    def _refused_around(self, folder: str) -> Path | None:
+        place = Path(folder).resolve()
+        for results in self._results:
+            if place.is_relative_to(results):
+                return results
+        return _download_around(folder)
+
+
+@functools.cache
+def _download_around(folder: str) -> Path | None:
+    return downloaded_folder(Path(folder))
+
+
+_GUARD = _ResultsGuard()
 
 
 def _gymnasium_factory(name: str) -> EnvironmentFactory:

@@ -13,6 +13,7 @@ import yaml
 from hub_server import HubServer, hub_server
 from mlagents.tools.hub import HubError, load_run, model_card, push_run
 from mlagents.utils import load_from_hf, push_to_hf
+from mlagents_envs.files import DOWNLOADED
 
 LARGE_FILES = ("Walker.onnx", "Walker/checkpoint.pt")
 CONFIGURATION = "behaviors:\n  Walker: {trainer_type: ppo}\nenv_settings: {env_path: Walker}\n"
@@ -89,7 +90,9 @@ def test_what_is_pushed_is_loaded(run: Path, hub: HubServer, tmp_path: Path) -> 
     for attempt in ("into a new folder", "again, over what it brought"):
         loaded = command("load_from_hf", *loading, home=tmp_path, endpoint=hub.address)
         assert loaded.returncode == 0, attempt + loaded.stdout + loaded.stderr
-        assert contents(tmp_path / "elsewhere" / "walker") == contents(run)
+        arrived = contents(tmp_path / "elsewhere" / "walker")
+        assert arrived.pop(DOWNLOADED) == b"someone/walker\n"
+        assert arrived == contents(run)
     assert {"config.json", "README.md", "Walker/checkpoint.pt"} < contents(run).keys()
     assert json.loads((run / "config.json").read_text()) == yaml.safe_load(CONFIGURATION)
 
@@ -161,6 +164,17 @@ def test_the_card_can_be_found_by_its_behavior() -> None:
         ],
     }
     assert "--repo-id someone/walker" in page and "`Other.onnx`" in page
+
+
+def test_the_card_leads_to_no_code(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    (run / "configuration.yaml").write_text("env_settings: {env_path: my_env:make}\n")
+    with pytest.raises(HubError):
+        push_run(run, "a/b", run_id="r", commit_message="m", configuration="configuration.yaml")
+    card = (run / "README.md").read_text()
+    assert "configuration.yaml --env ENVIRONMENT --run-id" in card
+    assert "my_env" not in card
+    assert "--env" not in model_card("first", "someone/walker", [])
 
 
 def test_a_card_someone_wrote_is_kept(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:

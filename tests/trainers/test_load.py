@@ -336,11 +336,10 @@ def test_criteria_of_the_last_lesson_are_warned_of(
         ),
         (b"[1, 2]\n", "FILE: must be a mapping with some of the keys default_settings, "),
         (b"words\n", "FILE: must be a mapping with some of the keys default_settings, "),
-        (b"[" * 5000, "FILE: is nested too deeply"),
-        (b"behaviors: {A: &a {self_play: *a}}\n", "FILE: behaviors.A.self_play."),
+        (b"[" * 5000, "FILE: line 1, column 101: is nested too deeply"),
         (
-            b"default_settings: &d {network_settings: *d}\nbehaviors: {A: *d}\n",
-            "FILE: nested too deeply, or an alias",
+            b"behaviors: {A: &a {self_play: *a}}\n",
+            "FILE: line 1, column 31: the alias *a refers to itself",
         ),
     ],
 )

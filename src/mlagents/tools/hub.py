@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from mlagents import __version__
 from mlagents.trainers.exception import TrainerConfigError
-from mlagents.trainers.settings.load import read_configuration
+from mlagents.trainers.settings.load import is_code, read_configuration
+from mlagents_envs.files import DOWNLOADED
 from mlagents_envs.logging_util import get_logger
 
 if TYPE_CHECKING:
@@ -118,13 +119,21 @@ def push_run(
     if not card.exists():
         behaviors = list(options.get("behaviors") or {})
         behaviors += sorted(path.stem for path in folder.glob("*.onnx"))  # of default_settings
-        card.write_text(model_card(run_id, repo_id, list(dict.fromkeys(behaviors))), "utf-8")
+        behaviors = list(dict.fromkeys(behaviors))
+        env = (options.get("env_settings") or {}).get("env_path")
+        text = model_card(run_id, repo_id, behaviors, needs_env=env is not None and is_code(env))
+        card.write_text(text, "utf-8")
 
     api = _api()
     logger.info(f"Pushing run {run_id} from {folder} to {repo_id}.")
     with _hub_errors(repo_id):
         address = str(api.create_repo(repo_id, exist_ok=True))
-        api.upload_folder(repo_id=repo_id, folder_path=folder, commit_message=commit_message)
+        api.upload_folder(
+            repo_id=repo_id,
+            folder_path=folder,
+            commit_message=commit_message,
+            ignore_patterns=[DOWNLOADED],
+        )
     logger.info(f"Pushed: {address}")
     return address
 
@@ -132,12 +141,15 @@ def push_run(
 def load_run(repo_id: str, into: Path) -> Path:
     """Download a repository into the folder `<into>/<name>` and return that.
 
+    The folder is marked as downloaded: no module in it is imported, and a configuration in it does
+    not name code to run.
+
     Raises:
         HubError: The folder holds something else, or the hub refuses or cannot be reached.
     """
     _, name = _split(repo_id)
     folder = into / name
-    is_from_hub = (folder / ".cache" / "huggingface").exists()
+    is_from_hub = any((folder / mark).exists() for mark in (DOWNLOADED, ".cache/huggingface"))
     if not is_from_hub and folder.exists() and any(folder.iterdir()):
         raise HubError(
             f"{folder} holds files that did not come from the hub and would be overwritten. "
@@ -147,19 +159,37 @@ def load_run(repo_id: str, into: Path) -> Path:
     with _hub_errors(repo_id):
         # Asked for a branch, the client takes an old copy for an answer when the hub is away.
         revision = api.model_info(repo_id).sha
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / DOWNLOADED).write_text(f"{repo_id}\n", encoding="utf-8")
+    with _hub_errors(repo_id):
         api.snapshot_download(repo_id, revision=revision, local_dir=folder)
     logger.info(f"Loaded {repo_id} to {folder}.")
     return folder
 
 
-def model_card(run_id: str, repo_id: str, behaviors: Sequence[str]) -> str:
-    """Return the page that the hub shows: metadata to be found by, and how to use the run."""
+def model_card(
+    run_id: str, repo_id: str, behaviors: Sequence[str], *, needs_env: bool = False
+) -> str:
+    """Return the page that the hub shows: metadata to be found by, and how to use the run.
+
+    Args:
+        run_id: The card's title.
+        repo_id: `<user>/<name>`.
+        behaviors: Names of the behaviors that were trained.
+        needs_env: Whether the environment is code or a build that is not part of the run.
+    """
     tags = ["deep-reinforcement-learning", "reinforcement-learning"]
     if behaviors:
         tags = [behaviors[0], *tags, f"ML-Agents-{behaviors[0]}"]
     _, name = _split(repo_id)
     # A JSON text is YAML too, whatever characters a behavior's name has.
     lines = ["---", "library_name: ml-agents", "tags:", *(f"- {json.dumps(tag)}" for tag in tags)]
+    env = " --env ENVIRONMENT" if needs_env else ""
+    own_env = (
+        "\nReplace `ENVIRONMENT` by your own copy of the environment. The one that the\n"
+        "configuration names is not part of this run, and a downloaded configuration does not\n"
+        "start code by itself.\n"
+    )
     models = ", ".join(f"`{behavior}.onnx`" for behavior in behaviors) or "`<behavior>.onnx`"
     return (
         "\n".join(lines)
@@ -177,8 +207,8 @@ Download the run:
 
 Put {models} on an agent in Unity to let it act, or train on from these weights:
 
-    mlagents-learn results/{name}/configuration.yaml --run-id new --initialize-from {name}
-"""
+    mlagents-learn results/{name}/configuration.yaml{env} --run-id new --initialize-from {name}
+{own_env if needs_env else ""}"""
     )
 
 

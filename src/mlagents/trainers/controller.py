@@ -264,6 +264,7 @@ class Controller:
         return trainer
 
     def _make_trainer(self, name: str, behavior: BehaviorName) -> Trainer:
+        self._folder.require_free(name)
         settings = self._options.behavior_settings(name)
         make = self._trainer_types.get(settings.trainer_type)
         if make is None:

@@ -90,7 +90,7 @@ def _demonstrated_specs(options: RunOptions) -> dict[BehaviorName, BehaviorSpec]
 def _factory(options: RunOptions, name: str, log_folder: Path) -> EnvManagerMaker:
     """Play what a factory makes."""
     try:
-        factory = find_factory(name)
+        factory = find_factory(name, results=[Path(options.checkpoint_settings.results_dir)])
     except UnityEnvironmentException as error:
         no_build = "" if is_factory_name(name) else f"there is no executable {name!r}, and "
         raise TrainerConfigError(f"--env: {no_build}{error}") from error

@@ -9,6 +9,8 @@ path of its key, what came and what is allowed; all problems are reported at onc
 
 import copy
 import json
+import re
+import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,10 +21,11 @@ from pydantic import ValidationError
 
 from mlagents.trainers.cli_args import DEPRECATED_FLAGS, CommandLine
 from mlagents.trainers.exception import TrainerConfigError
-from mlagents.trainers.settings.base import did_you_mean
+from mlagents.trainers.settings.base import did_you_mean, quoted
 from mlagents.trainers.settings.behavior import BehaviorSettings
 from mlagents.trainers.settings.hyperparameters import HYPERPARAMETERS
 from mlagents.trainers.settings.run_options import RunOptions, holds_run
+from mlagents_envs.files import downloaded_folder
 from mlagents_envs.logging_util import get_logger
 
 logger = get_logger(__name__)
@@ -63,6 +66,7 @@ def check_run_options(written: Written, command_line: CommandLine) -> RunOptions
         TrainerConfigError: Something in either cannot be used.
     """
     _refuse_old_form(written, command_line.config_path)
+    _refuse_what_must_be_typed(written, command_line)
     try:
         _replace_old_spellings(written)
         asks_to_load = _asks_to_load(written, command_line)
@@ -90,6 +94,9 @@ def dump_configuration(options: RunOptions) -> str:
     Only `base_port` is left out unless it was written: without it, ports are any free ones.
     """
     written = options.as_dict()
+    results = Path(options.checkpoint_settings.results_dir)
+    if ".." in results.parts:  # which no file may say
+        written["checkpoint_settings"]["results_dir"] = str(results.resolve())
     if "base_port" not in options.env_settings.model_fields_set:
         del written["env_settings"]["base_port"]
     return yaml.safe_dump(written, sort_keys=False, allow_unicode=True)
@@ -104,7 +111,11 @@ _PLAIN_TAGS = {f"tag:yaml.org,2002:{kind}" for kind in ("bool", "int", "float", 
 """What keys may be besides text."""
 
 
-class _Loader(yaml.SafeLoader):
+# libyaml where there is one: twenty times as fast.
+_FastestLoader: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _Loader(_FastestLoader):
     """Safe YAML that refuses to let a second key of the same name win unnoticed."""
 
     # No setting is a date, but a run may be called `run_id: 2030-01-31`.
@@ -113,8 +124,18 @@ class _Loader(yaml.SafeLoader):
         for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
 
-    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
-        node = super().compose_mapping_node(anchor)
+    def __init__(self, stream: str) -> None:
+        super().__init__(stream)
+        self._checked: set[yaml.MappingNode] = set()
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        # Called before a mapping is made of the node, and again after what it merges was put in.
+        if node not in self._checked:
+            self._checked.add(node)
+            self._check_keys(node)
+        super().flatten_mapping(node)
+
+    def _check_keys(self, node: yaml.MappingNode) -> None:
         names = set()
         for key, _ in node.value:
             if not isinstance(key, yaml.ScalarNode):
@@ -128,7 +149,6 @@ class _Loader(yaml.SafeLoader):
             if name in names:
                 self._repeated(name, key.start_mark)
             names.add(name)
-        return node
 
     def _repeated(self, name: str, mark: yaml.Mark) -> None:
         raise yaml.MarkedYAMLError(
@@ -149,6 +169,56 @@ class _LastKeyLoader(_Loader):
         logger.warning(
             "Line %d: the key %r appears again; the last one counts.", mark.line + 1, name
         )
+
+
+_MOST_BYTES = 2**20
+_MOST_VALUES = 50_000
+_MOST_LEVELS = 100
+_MOST_DEFAULTS = 500
+"""Far more than a configuration needs; what exceeds them would fill the memory."""
+
+
+def _check_extent(text: str) -> None:
+    """Raise if a YAML text is too large or too deep to be read, each alias counted in full."""
+    sizes: dict[str, int] = {}
+    unfinished: list[tuple[str | None, int]] = []
+    n_values = 0
+    for event in yaml.parse(text, Loader=_Loader):
+        says = ""
+        if isinstance(event, yaml.AliasEvent):
+            if any(anchor == event.anchor for anchor, _ in unfinished):
+                says = f"the alias *{event.anchor} refers to itself"
+            n_values += sizes.get(event.anchor, 0)
+        elif isinstance(event, yaml.CollectionEndEvent):
+            anchor, before = unfinished.pop()
+            if anchor is not None:
+                sizes[anchor] = n_values - before
+        elif isinstance(event, yaml.NodeEvent):
+            if isinstance(event, yaml.CollectionStartEvent):
+                unfinished.append((event.anchor, n_values))
+            elif event.anchor is not None:
+                sizes[event.anchor] = 1
+            n_values += 1
+        if n_values > _MOST_VALUES:
+            says = f"there are more than {_MOST_VALUES} keys and values, aliases counted in full"
+        if len(unfinished) > _MOST_LEVELS:
+            says = f"is nested too deeply: more than {_MOST_LEVELS} levels"
+        if says:
+            raise yaml.MarkedYAMLError(problem=says, problem_mark=event.start_mark)
+
+
+def _n_values(written: Any) -> int:
+    """Count the keys and values of what was read."""
+    n_values, left = 0, [written]
+    while left:
+        value = left.pop()
+        n_values += 1
+        if isinstance(value, dict):
+            n_values += len(value)
+            left += value.values()
+        elif isinstance(value, list):
+            left += value
+    return n_values
 
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> Written:
@@ -183,11 +253,16 @@ def read_configuration(file: Path, *, last_key_counts: bool = False) -> Written:
     """
     is_json = file.suffix == ".json"  # some of which, indented by tabs, is not YAML
     try:
-        text = file.read_text(encoding="utf-8-sig")
+        with file.open("rb") as stream:
+            content = stream.read(_MOST_BYTES + 1)
+        if len(content) > _MOST_BYTES:
+            raise TrainerConfigError(f"{file}: is larger than {_MOST_BYTES} bytes")
+        text = content.decode("utf-8-sig")
         if is_json:
             hook = _with_last_keys if last_key_counts else _without_repeats
             written = json.loads(text, object_pairs_hook=hook)
         else:
+            _check_extent(text)
             written = yaml.load(text, Loader=_LastKeyLoader if last_key_counts else _Loader)
     except OSError as error:
         siblings = [path.name for path in file.parent.glob("*.y*ml")]
@@ -259,6 +334,40 @@ def _behaviors(written: Written) -> Iterator[tuple[str, Written]]:
         yield f"behaviors.{name}", _mapping(behavior)
 
 
+_ENVIRONMENT_WITHOUT_CODE = re.compile(r"gym:[\w.+-]+(/[\w.+-]+)?|[\w.+-]+")
+"""A registered name, or the id of a Gymnasium environment that names no module to import."""
+
+
+def is_code(env_path: str) -> bool:
+    """Return whether what is trained in is a module or a program, not just a name."""
+    return not _ENVIRONMENT_WITHOUT_CODE.fullmatch(env_path)
+
+
+def _refuse_what_must_be_typed(written: Written, command_line: CommandLine) -> None:
+    """Refuse what a file may not decide alone: where to write and, if downloaded, what to run."""
+    file, typed = command_line.config_path, command_line.settings
+    if file is None:
+        return
+    download = downloaded_folder(file)
+    results = _mapping(written.get("checkpoint_settings")).get("results_dir")
+    if isinstance(results, str) and "results_dir" not in typed.get("checkpoint_settings", {}):
+        leads_out = ".." in re.split(r"[/\\]", results)
+        if leads_out or (download and (Path(results).is_absolute() or ":" in results)):
+            raise TrainerConfigError(
+                f"{file}: checkpoint_settings.results_dir: {quoted(results)} leads out of the "
+                "working folder. If results shall be written there, type it: --results-dir "
+                f"{shlex.quote(results)}"
+            )
+    env = _mapping(written.get("env_settings")).get("env_path")
+    if not download or not isinstance(env, str) or "env_path" in typed.get("env_settings", {}):
+        return
+    if is_code(env):
+        raise TrainerConfigError(
+            f"{file}: env_settings.env_path: {quoted(env)} names code to run, and {download} was "
+            f"downloaded. If you trust that code, type it: --env {shlex.quote(env)}"
+        )
+
+
 def _replace_old_spellings(written: Written) -> None:
     """Turn what older versions wrote into what it is called now."""
     for path, behavior in _behaviors(written):
@@ -322,6 +431,8 @@ def _put_defaults_under_behaviors(written: Written) -> None:
     defaults, behaviors = _mapping(written.get("default_settings")), written.get("behaviors")
     if not isinstance(behaviors, dict):
         return
+    if _n_values(defaults) > _MOST_DEFAULTS:
+        return  # such settings are refused where they stand, without a copy for each behavior
     if isinstance(written.get("default_settings"), dict):
         # They count with all that they mean, as in the original; extrinsic alone is in the way of
         # what a behavior writes itself.

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 from pydantic_core import ErrorDetails, InitErrorDetails
 
 from mlagents.trainers.exception import TrainerConfigError
@@ -24,6 +24,8 @@ from mlagents.trainers.settings.parameters import (
     read_parameters,
     with_seeds,
 )
+from mlagents_envs.base_env import behavior_name_problem
+from mlagents_envs.files import folder_name_problem
 
 
 class EnvironmentSettings(Settings):
@@ -102,10 +104,19 @@ class EngineSettings(Settings):
     """Run all players but the first without graphics."""
 
 
+def _below_results(run_id: str) -> str:
+    """Accept what leads to a folder below that of all runs, `group/run` included."""
+    for part in run_id.split("/") if run_id else ():
+        if problem := folder_name_problem(part):
+            where = "" if part == run_id else f" ({part[:80]!r} in it)"
+            raise ValueError(f"must be the name of a folder{where}: {problem}")
+    return run_id
+
+
 class CheckpointSettings(Settings):
     """Where results are kept and what a run starts from."""
 
-    run_id: str = Field("ppo", min_length=1)
+    run_id: Annotated[str, AfterValidator(_below_results)] = Field("ppo", min_length=1)
     """Name of the run: its folder below `results_dir`."""
     initialize_from: str | None = None
     """Run whose checkpoints this run starts from, with its steps at 0."""
@@ -151,6 +162,9 @@ class TorchSettings(Settings):
     why, and learning goes on without."""
 
 
+_MOST_BEHAVIORS = 1000
+
+
 class RunOptions(Settings):
     """All settings of one run."""
 
@@ -179,6 +193,22 @@ class RunOptions(Settings):
             if not is_near and BehaviorSettings.model_fields.keys() & value.keys():
                 return "unknown key; if it is a behavior, put it below `behaviors:`"
         return super()._message(found)
+
+    @field_validator("behaviors", mode="before")
+    @classmethod
+    def _can_be_saved(cls, written: Any) -> Any:
+        if not isinstance(written, Mapping):
+            return written
+        if len(written) > _MOST_BEHAVIORS:
+            refuse([problem(says=f"at most {_MOST_BEHAVIORS} are possible, got {len(written)}")])
+        refuse(
+            [
+                problem(name, says=f"this name is not possible: {says}")
+                for name in map(str, written)
+                if (says := behavior_name_problem(name))
+            ]
+        )
+        return written
 
     @field_validator("environment_parameters", mode="before")
     @classmethod

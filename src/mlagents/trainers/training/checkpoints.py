@@ -45,6 +45,12 @@ from mlagents_envs.logging_util import get_logger
 
 STATUS_FORMAT_VERSION = "0.3.0"
 
+_OWN_NAMES = {
+    *("metadata", "run_logs", "configuration.yaml", "training.png"),
+    *("config.json", "readme.md"),  # of a run on the Hub
+}
+"""Names in a run's folder and in its status that no behavior may have, in lower case."""
+
 logger = get_logger(__name__)
 
 
@@ -155,6 +161,18 @@ class RunFolder:
                 f"the run cannot be kept in {self.path}: {error}. Choose a folder that can be "
                 "written with --results-dir."
             ) from error
+
+    def require_free(self, behavior: str) -> None:
+        """Raise if the run keeps something else under the name of a behavior.
+
+        Raises:
+            UnityTrainerException: It does.
+        """
+        if behavior.lower() in _OWN_NAMES or behavior.lower().endswith(".onnx"):
+            raise UnityTrainerException(
+                f"a behavior is named {behavior!r}, and the folder of a run keeps something else "
+                "under this name. Change the Behavior Name in the simulation."
+            )
 
     def model(self, behavior: str) -> Path:
         """Where the newest exported policy of a behavior is."""
