@@ -13,6 +13,7 @@ from guess_environment import GuessEnvironment
 from mlagents_envs.base_env import BaseEnv
 from mlagents_envs.exception import UnityEnvironmentException
 from mlagents_envs.factories import call_factory, find_build, find_factory, is_factory_name
+from mlagents_envs.files import DOWNLOADED
 from mlagents_envs.registry import (
     BaseRegistryEntry,
     LocalRegistryEntry,
@@ -251,3 +252,50 @@ def test_what_is_made_in_this_process_is_no_build() -> None:
 def test_a_path_without_a_build_is_an_error_of_that_path(tmp_path: Path) -> None:
     with pytest.raises(UnityEnvironmentException, match="is a folder, not an executable"):
         find_build(str(tmp_path))
+
+
+def write_module(file: Path) -> Path:
+    """Write a module that leaves a file beside it when it runs."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("import pathlib\npathlib.Path(__file__ + '.ran').touch()\nmake = None\n")
+    return Path(f"{file}.ran")
+
+
+@pytest.mark.parametrize("prefix", ["", "gym:"])
+@pytest.mark.parametrize("package", [True, False])
+def test_nothing_among_results_is_imported(
+    working_folder: Path, prefix: str, package: bool
+) -> None:
+    if prefix:
+        pytest.importorskip("gymnasium")
+    results = working_folder / "outcomes1"
+    trace = write_module(results / "walker" / "evil.py")
+    if package:
+        write_module(results / "walker" / "__init__.py")
+    name = f"{prefix}outcomes1.walker.evil:make"
+    with pytest.raises(UnityEnvironmentException, match="outcomes1, which holds results"):
+        call_factory(find_factory(name, results=[Path("outcomes1")]), seed=1)
+    assert not trace.exists()
+    assert not (results / "walker" / "__init__.py.ran").exists()
+
+
+def test_nothing_that_was_downloaded_is_imported(
+    working_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    download = working_folder / "walker2"
+    traces = [write_module(download / name) for name in ("__init__.py", "evil2.py", "a/evil3.py")]
+    (download / DOWNLOADED).touch()
+    for name in ("walker2.evil2:make", "walker2.a.evil3:make", "walker2:make"):
+        with pytest.raises(UnityEnvironmentException, match="was downloaded"):
+            find_factory(name)
+    monkeypatch.chdir(download)
+    for name in ("evil2:make", "a.evil3:make"):
+        with pytest.raises(UnityEnvironmentException, match="was downloaded"):
+            find_factory(name)
+    assert not any(trace.exists() for trace in traces)
+
+
+def test_what_lies_beside_results_is_imported(working_folder: Path) -> None:
+    module = working_folder / "beside4.py"
+    module.write_text("from guess_environment import GuessEnvironment as make\n")
+    assert call_factory(find_factory("beside4:make", results=[Path("results"), Path()]))

@@ -10,6 +10,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import mlagents.trainers.settings.load as load_module
 from mlagents.trainers.cli_args import CommandLine, parse_command_line
 from mlagents.trainers.exception import TrainerConfigError
 from mlagents.trainers.settings.behavior import BehaviorSettings, CuriositySettings
@@ -27,6 +28,8 @@ from mlagents.trainers.settings.load import (
     refuse_unbuilt,
 )
 from mlagents.trainers.settings.run_options import RunOptions
+from mlagents_envs.base_env import behavior_name_problem
+from mlagents_envs.files import DOWNLOADED
 
 
 @pytest.fixture
@@ -348,6 +351,67 @@ def test_a_file_that_is_no_configuration(file: Path, content: bytes, says: str) 
     with pytest.raises(TrainerConfigError) as caught:
         load_run_options(CommandLine(file, {}))
     assert str(caught.value).replace(str(file), "FILE").startswith(says)
+
+
+class LoaderWithoutLibyaml(load_module._Strict, yaml.SafeLoader):
+    """What there is where libyaml is missing."""
+
+
+def bomb(levels: int, *, as_merge: bool = False) -> str:
+    """Ten to the power of `levels` values in a few lines."""
+    lines = ["a0: &a0 {x: 1}" if as_merge else "a0: &a0 [x]"]
+    for level in range(1, levels + 1):
+        many = ", ".join([f"*a{level - 1}"] * 10)
+        lines.append(f"a{level}: &a{level} " + (f"{{<<: [{many}]}}" if as_merge else f"[{many}]"))
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (bomb(9), "more than 50000 keys and values, aliases counted in full"),
+        (bomb(9, as_merge=True), "more than 50000 keys and values, aliases counted in full"),
+        (f"- {bomb(3)[4:]}\n", "FILE: line"),
+        ("behaviors:\n" + "".join(f"  b{i}: {{}}\n" for i in range(60_000)), "more than 50000"),
+        ("behaviors:\n" + "".join(f"  b{i}: {{}}\n" for i in range(1001)), "at most 1000 are"),
+        ("a: " + "x" * 2**20, "is larger than 1048576 bytes"),
+        ("a: " + "[" * 200_000, "nested too deeply"),
+        ("a: " + "{b: " * 200_000, "nested too deeply"),
+        (
+            "default_settings: {x: ["
+            + "1, " * 600
+            + "]}\nbehaviors:\n"
+            + "".join(f"  b{i}: {{}}\n" for i in range(900)),
+            "default_settings.x: unknown key",
+        ),
+    ],
+    ids=[
+        "aliases",
+        "merges",
+        "broken",
+        "values",
+        "behaviors",
+        "bytes",
+        "lists",
+        "maps",
+        "defaults",
+    ],
+)
+@pytest.mark.parametrize("loader", [load_module._Loader, LoaderWithoutLibyaml])
+def test_what_would_fill_the_memory_is_refused(
+    file: Path,
+    text: str,
+    says: str,
+    loader: type[yaml.SafeLoader],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(load_module, "_Loader", loader)
+    file.write_text(text)
+    with pytest.raises(TrainerConfigError) as caught:
+        load_run_options(CommandLine(file, {}))
+    error = str(caught.value).replace(str(file), "FILE")
+    assert error.startswith("FILE:") and says in error
+    assert len(error) < 500
 
 
 def test_a_missing_file_names_the_nearest_one(file: Path) -> None:
@@ -925,7 +989,9 @@ def test_a_run_on_free_ports_is_repeated_on_free_ports(file: Path) -> None:
 
 
 # Any script, but no control characters and no line separators.
-NAMES = st.text(st.characters(exclude_categories=("C", "Zl", "Zp")), min_size=1, max_size=5)
+NAMES = st.text(st.characters(exclude_categories=("C", "Z")), min_size=1, max_size=5).filter(
+    lambda name: not behavior_name_problem(name)
+)
 BEHAVIORS = st.fixed_dictionaries(
     {},
     optional={
@@ -986,3 +1052,35 @@ def test_what_is_built_is_not_refused(file: Path) -> None:
     curriculum = "[{name: a, value: 1, completion_criteria: {behavior: A}}, {name: b, value: 2}]"
     text = f"behaviors: {{A: {{}}}}\nenvironment_parameters: {{p: {{curriculum: {curriculum}}}}}\n"
     refuse_unbuilt(load(file, text))
+
+
+CODE = ["my_env:make", "gym:my_env:Env-v0", "./player", "builds/player", "/bin/sh", "C:\\player"]
+
+
+@pytest.mark.parametrize("env", CODE)
+def test_a_downloaded_file_names_no_code(file: Path, env: str) -> None:
+    (file.parent / DOWNLOADED).touch()
+    inner = file.parent / "walker" / "configuration.yaml"
+    inner.parent.mkdir()
+    text = f"env_settings: {{env_path: '{env}'}}"
+    (found,) = problems(inner, text)
+    assert "env_settings.env_path" in found and "type it: --env" in found
+    assert load(inner, text, "--env", env).env_settings.env_path == env
+
+
+@pytest.mark.parametrize("env", ["3DBall", "gym:CartPole-v1", "gym:ALE/Pong-v5", "null"])
+def test_a_downloaded_file_may_name_what_is_registered(file: Path, env: str) -> None:
+    (file.parent / DOWNLOADED).touch()
+    load(file, f"env_settings: {{env_path: {env}}}")
+
+
+@pytest.mark.parametrize("env", CODE)
+def test_a_file_of_ones_own_may_name_code(file: Path, env: str) -> None:
+    assert load(file, f"env_settings: {{env_path: '{env}'}}").env_settings.env_path == env
+
+
+def test_a_downloaded_file_does_not_say_where_to_write(file: Path) -> None:
+    text = "checkpoint_settings: {results_dir: /etc}"
+    assert load(file, text).checkpoint_settings.results_dir == "/etc"
+    (file.parent / DOWNLOADED).touch()
+    assert "type it: --results-dir /etc" in problems(file, text)[0]

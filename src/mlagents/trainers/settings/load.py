@@ -14,7 +14,7 @@ import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 from pydantic import ValidationError
@@ -111,12 +111,8 @@ _PLAIN_TAGS = {f"tag:yaml.org,2002:{kind}" for kind in ("bool", "int", "float", 
 """What keys may be besides text."""
 
 
-# libyaml where there is one: twenty times as fast.
-_FastestLoader: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-
-class _Loader(_FastestLoader):
-    """Safe YAML that refuses to let a second key of the same name win unnoticed."""
+class _Strict(yaml.constructor.SafeConstructor):
+    """Refuses to let a second key of the same name win unnoticed."""
 
     # No setting is a date, but a run may be called `run_id: 2030-01-31`.
     yaml_implicit_resolvers = {  # noqa: RUF012  (the base class declares it so)
@@ -125,7 +121,7 @@ class _Loader(_FastestLoader):
     }
 
     def __init__(self, stream: str) -> None:
-        super().__init__(stream)
+        super().__init__(stream)  # type: ignore[call-arg]  # the loader beside it takes it
         self._checked: set[yaml.MappingNode] = set()
 
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
@@ -162,6 +158,16 @@ class _Loader(_FastestLoader):
         return str(key.value)
 
 
+if TYPE_CHECKING or not yaml.__with_libyaml__:
+    _SafeLoader = yaml.SafeLoader
+else:
+    _SafeLoader = yaml.CSafeLoader  # by libyaml, ten times as fast
+
+
+class _Loader(_Strict, _SafeLoader):
+    """Safe and strict YAML."""
+
+
 class _LastKeyLoader(_Loader):
     """The same, except that the last of several keys of one name counts, with a warning."""
 
@@ -188,7 +194,7 @@ def _check_extent(text: str) -> None:
         if isinstance(event, yaml.AliasEvent):
             if any(anchor == event.anchor for anchor, _ in unfinished):
                 says = f"the alias *{event.anchor} refers to itself"
-            n_values += sizes.get(event.anchor, 0)
+            n_values += sizes.get(str(event.anchor), 0)
         elif isinstance(event, yaml.CollectionEndEvent):
             anchor, before = unfinished.pop()
             if anchor is not None:
@@ -204,7 +210,8 @@ def _check_extent(text: str) -> None:
         if len(unfinished) > _MOST_LEVELS:
             says = f"is nested too deeply: more than {_MOST_LEVELS} levels"
         if says:
-            raise yaml.MarkedYAMLError(problem=says, problem_mark=event.start_mark)
+            mark: Any = event.start_mark  # libyaml has a type of its own for it
+            raise yaml.MarkedYAMLError(problem=says, problem_mark=mark)
 
 
 def _n_values(written: Any) -> int:
