@@ -39,7 +39,7 @@ from mlagents_envs.exception import (
     UnityPolicyException,
 )
 from mlagents_envs.factories import call_factory, find_build, find_factory, is_factory_name, takes
-from mlagents_envs.logging_util import get_logger, reader_may_leave
+from mlagents_envs.logging_util import get_logger, printable, reader_may_leave
 from mlagents_envs.side_channel.engine_configuration_channel import EngineConfigurationChannel
 from mlagents_envs.side_channel.environment_parameters_channel import EnvironmentParametersChannel
 
@@ -175,7 +175,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except (UnityException, OSError, ModuleNotFoundError) as error:
-        print(f"mlagents-play: {error}", file=sys.stderr)
+        print(f"mlagents-play: {printable(str(error))}", file=sys.stderr)
         return 1
 
 

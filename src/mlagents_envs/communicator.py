@@ -47,6 +47,10 @@ class Communicator(ABC):
             UnityCommunicatorStoppedException: The simulation hung up.
         """
 
+    def silence(self, timeout_s: float) -> str:
+        """Say for an error that no message came within so many seconds, and what is known of it."""
+        return f"the simulation sent no message within {timeout_s:g} s"
+
     @abstractmethod
     def fileno(self) -> int:
         """File descriptor that becomes readable when the simulation's next message arrives."""

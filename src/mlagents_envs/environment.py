@@ -472,9 +472,7 @@ class _Session:
         except UnityTimeOutException:
             if time.monotonic() < deadline_s:
                 return False
-            what = "sent no message" if self._is_connected else "did not connect"
-            text = f"the simulation {what} within {self._timeout_s:g} s"
-            raise self._silence(text) from None
+            raise self._silence(self.communicator.silence(self._timeout_s)) from None
         return True
 
     def receive(self) -> bytes:

@@ -74,6 +74,14 @@ class Http2Socket:
         """The socket's file descriptor."""
         return self._socket.fileno()
 
+    @property
+    def peer_port(self) -> int:
+        """The port of the other end; 0 where there is none."""
+        try:
+            return int(self._socket.getpeername()[1])
+        except (OSError, IndexError):  # gone, or not of the internet
+            return 0
+
     def read(self, deadline: float | None) -> None:
         """Read once from the socket, which is ready, and answer what asks for an answer.
 

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mlagents_envs.exception import UnityEnvironmentException
+from mlagents_envs.logging_util import printable
 
 LAST_LINES = ". The last lines it wrote:\n"
 """What leads, in an error, from how a player ended to its output."""
@@ -128,12 +129,12 @@ def log_file_of(arguments: Sequence[str]) -> str | None:
     return arguments[flags.index("-logfile") + 1] if "-logfile" in flags else None
 
 
-def start_process(command: Sequence[str], *, output: int | None) -> "subprocess.Popen[bytes]":
+def start_process(command: Sequence[str], *, output: int) -> "subprocess.Popen[bytes]":
     """Start a process that begins a session of its own.
 
     Args:
         command: Executable and arguments.
-        output: Where both of its outputs go, as `subprocess.Popen` names it; None for ours.
+        output: Where both of its outputs go, as `subprocess.Popen` names it.
 
     Raises:
         UnityEnvironmentException: It cannot be started.
@@ -143,13 +144,20 @@ def start_process(command: Sequence[str], *, output: int | None) -> "subprocess.
             command,
             stdin=subprocess.DEVNULL,
             stdout=output,
-            stderr=None if output is None else subprocess.STDOUT,
+            stderr=subprocess.STDOUT,
             start_new_session=True,
         )
     except OSError as error:
         raise UnityEnvironmentException(
             f"{command[0]} cannot be started ({error}). Is it a build for this platform?"
         ) from error
+
+
+def _show(lines: Sequence[bytes]) -> None:
+    """Print what a player wrote, without what would make the terminal act."""
+    with contextlib.suppress(OSError, ValueError):  # nobody reads our output any more
+        for line in lines:
+            print(printable(line.decode(errors="replace").rstrip("\r")), flush=True)
 
 
 class Player:
@@ -160,8 +168,8 @@ class Player:
 
     Args:
         command: Executable and arguments.
-        show_output: Whether it writes to our standard output; else its last lines are kept for
-            `exit_description`.
+        show_output: Whether what it writes is shown on our standard output, line by line. Its last
+            lines are kept for `exit_description` in any case.
 
     Attributes:
         command: As given.
@@ -175,7 +183,8 @@ class Player:
         self.command = list(command)
         self.log_file = log_file_of(self.command)
         self._started_at_s = time.time()
-        self._process = start_process(self.command, output=None if show_output else subprocess.PIPE)
+        self._process = start_process(self.command, output=subprocess.PIPE)
+        self._shows_output = show_output
         self._output_tail = b""
         self._exited = threading.Event()
         self._alarm, self._bell = socket.socketpair()
@@ -249,11 +258,18 @@ class Player:
 
     def _keep_output_tail(self) -> None:
         """Read all the player prints, so that it never waits for us, and keep the end of it."""
-        if self._process.stdout is None:
-            return
+        assert self._process.stdout is not None
+        unfinished = b""
         with self._process.stdout as output:
             while chunk := os.read(output.fileno(), _READ_BYTES):
                 self._output_tail = (self._output_tail + chunk)[-_TAIL_BYTES:]
+                if self._shows_output:
+                    *lines, unfinished = (unfinished + chunk).split(b"\n")
+                    if len(unfinished) > _READ_BYTES:
+                        lines, unfinished = [*lines, unfinished], b""
+                    _show(lines)
+        if unfinished:
+            _show([unfinished])
 
     def _tail(self) -> str:
         """Return the last lines of the log file if this player wrote one, else of its output."""
@@ -261,7 +277,7 @@ class Player:
             self._reader.join(_KILL_TIMEOUT_S)
         tail = self._log_tail() or self._output_tail
         lines = tail.decode(errors="replace").strip().splitlines()
-        return "\n".join(f"    {line}" for line in lines[-_TAIL_LINES:])
+        return "\n".join(f"    {printable(line)}" for line in lines[-_TAIL_LINES:])
 
     def _log_tail(self) -> bytes:
         try:

@@ -9,6 +9,7 @@ that wants the lines in its own log sets `logging.getLogger("mlagents_envs").pro
 import contextlib
 import logging
 import os
+import re
 import sys
 from collections.abc import Iterator
 
@@ -21,8 +22,24 @@ DEBUG = logging.DEBUG
 NOTSET = logging.NOTSET
 
 
+_ESCAPE_SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
+"""Colours, movements of the cursor, and the like."""
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+"""What makes a terminal act or turn text around, but for tabs and ends of lines."""
+
+
+def printable(text: str) -> str:
+    """Return a text from outside such that a terminal only shows it.
+
+    Escape sequences are left out; other control characters are written as in a Python string.
+    """
+    return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], _ESCAPE_SEQUENCE.sub("", text))
+
+
 class _StdoutHandler(logging.Handler):
     """Prints to whatever `sys.stdout` is at that moment: progress bars and tests replace it.
+
+    A record may quote a player, so control characters are not printed as such.
 
     Where that is a full disk or a closed pipe, lines are lost; standard error says so once.
     """
@@ -31,7 +48,7 @@ class _StdoutHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            print(self.format(record), flush=True)
+            print(printable(self.format(record)), flush=True)
             self._is_failing = False
         except OSError as error:
             if not self._is_failing:

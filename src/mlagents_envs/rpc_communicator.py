@@ -11,6 +11,7 @@ import os
 import selectors
 import socket
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -74,6 +75,7 @@ class RpcCommunicator(Communicator):
         self._candidates: dict[Http2Socket, ServerConnection] = {}
         self._peer: Http2Socket | None = None
         self._connection: ServerConnection | None = None
+        self._has_received = False
         self._over = ""  # why the session ended
 
     @property
@@ -161,12 +163,22 @@ class RpcCommunicator(Communicator):
                 if message is None and time.monotonic() >= deadline:
                     raise TimeoutError
         except TimeoutError:
-            raise UnityTimeOutException(
-                f"no simulation connected to port {self._port} within {timeout_s:g} s"
-                if self._peer is None
-                else f"the simulation is connected, but sent no message within {timeout_s:g} s"
-            ) from None
+            raise UnityTimeOutException(self.silence(timeout_s)) from None
         return message
+
+    def silence(self, timeout_s: float) -> str:
+        """Say that no message came in time and who is connected, as far as /proc tells."""
+        if self._has_received:
+            return f"the simulation is connected, but sent no message within {timeout_s:g} s"
+        connected = [self._peer] if self._peer is not None else list(self._candidates)
+        if not connected:
+            return f"no simulation connected to port {self._port} within {timeout_s:g} s"
+        programs = sorted({_program_at(self._port, each.peer_port) for each in connected})
+        return (
+            f"no simulation connected to port {self._port} within {timeout_s:g} s; "
+            f"{' and '.join(programs)} is connected, but sent no message. If that is not the "
+            "simulation, another program has taken its place: end it, or choose another port"
+        )
 
     def send(self, message: bytes) -> None:
         """Answer the message received last; return as soon as it is handed to the system.
@@ -257,6 +269,7 @@ class RpcCommunicator(Communicator):
             return None
         event = self._peer.events.popleft()
         if isinstance(event, Message):
+            self._has_received = True
             return event.data
         error = UnityCommunicatorStoppedException(f"the simulation hung up: {event.reason}")
         self._end_session(error)
@@ -360,7 +373,21 @@ def _listener(address: str, port: int) -> socket.socket:
 
 def _holder_of(port: int) -> str:
     """Name the process that listens on a port, as far as /proc tells."""
-    sockets = _listening_sockets(port)
+    return _owner_of(lambda local, _remote, state: state == "0A" and local == port)
+
+
+def _program_at(port: int, peer_port: int) -> str:
+    """Name the process that is connected to a port of ours from one of its own."""
+    return _owner_of(lambda local, remote, _state: (local, remote) == (peer_port, port))
+
+
+def _owner_of(is_meant: Callable[[int, int, str], bool]) -> str:
+    """Name the process that holds a socket.
+
+    Args:
+        is_meant: Tells the socket by its port, the port at its other end, and its state.
+    """
+    sockets = _sockets(is_meant)
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # not ours to look into, or gone
             for descriptor in (process / "fd").iterdir():
@@ -370,13 +397,14 @@ def _holder_of(port: int) -> str:
     return "another process"
 
 
-def _listening_sockets(port: int) -> set[str]:
-    """Return the sockets that listen on a port, as links in /proc/<pid>/fd name them."""
+def _sockets(is_meant: Callable[[int, int, str], bool]) -> set[str]:
+    """Return the sockets that are meant, as links in /proc/<pid>/fd name them."""
     sockets = set()
     for table in (Path("/proc/net/tcp"), Path("/proc/net/tcp6")):
         with suppress(OSError):
             for line in table.read_text().splitlines()[1:]:
                 fields = line.split()  # number, local address:port, remote, state, ..., inode
-                if fields[3] == "0A" and int(fields[1].rpartition(":")[2], 16) == port:
+                local, remote = (int(end.rpartition(":")[2], 16) for end in fields[1:3])
+                if is_meant(local, remote, fields[3]):
                     sockets.add(f"socket:[{fields[9]}]")
     return sockets

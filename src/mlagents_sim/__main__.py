@@ -13,7 +13,7 @@ with ends_quietly():
 
     from mlagents_envs.exception import UnityEnvironmentException, UnityException
     from mlagents_envs.factories import GYMNASIUM, arguments_for, call_factory, find_factory
-    from mlagents_envs.logging_util import reader_may_leave
+    from mlagents_envs.logging_util import printable, reader_may_leave
     from mlagents_sim.catalog import CATALOG
     from mlagents_sim.player import EnvironmentFactory, serve_several
 
@@ -88,7 +88,7 @@ def _play(
         attempt()
         serve_several(makers, timeout_s=timeout_s)
     except UnityException as error:
-        print(f"mlagents-sim: {error}", file=sys.stderr)
+        print(f"mlagents-sim: {printable(str(error))}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         pass

@@ -314,6 +314,18 @@ def test_shown_output_goes_to_ours(capfd):
     assert capfd.readouterr().out == "hello\n"
 
 
+NOISE = r"import sys; sys.stdout.write('\x1b[31mred\x1b[0m\x07\r\n' + 'x' * 100_000 + '\nlast\x9b')"
+
+
+def test_what_a_player_writes_does_not_steer_the_terminal(capfd):
+    player = Player(script(NOISE), show_output=True)
+    player.stop(DEADLINE_S)
+    shown = capfd.readouterr().out
+    assert shown.startswith("red\\x07\n") and shown.endswith("x\nlast\\x9b\n")
+    assert shown.count("x" * 1000) == 100
+    assert player.exit_description().endswith("\n    last\\x9b")
+
+
 def test_a_file_that_is_no_program_is_refused(tmp_path):
     executable = make_executable(tmp_path / "Ball", "no program\n")
     with pytest.raises(UnityEnvironmentException, match="cannot be started"):

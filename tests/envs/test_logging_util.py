@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from mlagents_envs import logging_util
-from mlagents_envs.logging_util import DEBUG, INFO, WARNING, get_logger, set_log_level
+from mlagents_envs.logging_util import DEBUG, INFO, WARNING, get_logger, printable, set_log_level
 
 
 @pytest.fixture(autouse=True)
@@ -112,3 +112,24 @@ def test_who_has_read_enough_may_leave(unbuffered):
     player.stdout.close()
     assert player.communicate(timeout=60)[1] == b""
     assert player.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("two\nlines\tand a tab, ü 🤖", "two\nlines\tand a tab, ü 🤖"),
+        ("\x1b[31mred\x1b[0m", "red"),
+        ("\x1b[2J\x1b[1;1Hgone", "gone"),
+        ("\x1b]0;title\x07", "\\x1b]0;title\\x07"),
+        ("over\rwritten\b", "over\\rwritten\\x08"),
+        ("\x9b31m", "\\x9b31m"),
+        ("\u202eturned", "\\u202eturned"),
+        ("\x1b\x1b[mx", "\\x1bx"),
+    ],
+)
+def test_a_terminal_only_shows_what_is_logged(
+    text: str, shown: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert printable(text) == shown
+    get_logger("mlagents_envs").info("%s", text)
+    assert capsys.readouterr().out == f"[INFO] {shown}\n"

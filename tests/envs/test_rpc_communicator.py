@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -189,11 +190,27 @@ def test_nobody_connects(server):
         server.receive(SOON)
 
 
-@pytest.mark.parametrize("said", [HELLO, HELLO + request(b"abc")[:-1]], ids=["nothing", "half"])
-def test_simulation_that_falls_silent(server, said):
+@pytest.mark.parametrize(
+    "said",
+    [b"", b"PRI * HTTP", HELLO, HELLO + request(b"abc")[:-1]],
+    ids=["nothing", "half a greeting", "hello", "half"],
+)
+def test_another_program_takes_the_place_and_is_silent(server, said):
     with connected(server, said):
-        with pytest.raises(UnityTimeOutException, match="is connected, but sent no message"):
+        with pytest.raises(UnityTimeOutException, match="another program has taken") as caught:
             server.receive(0.5)
+    assert f"port {server.port} within 0.5 s" in str(caught.value)
+    if Path("/proc/net/tcp").exists():
+        assert f"process {os.getpid()} (" in str(caught.value)
+
+
+def test_simulation_that_falls_silent(server):
+    with connected(server, HELLO + request(b"one")):
+        assert server.receive(PLENTY) == b"one"
+        server.send(b"answer")
+        says = "^the simulation is connected, but sent no message within 0.05 s"
+        with pytest.raises(UnityTimeOutException, match=says):
+            server.receive(SOON)
 
 
 def test_time_runs_out_under_a_flood_of_pings(server):

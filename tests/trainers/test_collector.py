@@ -443,3 +443,42 @@ def test_images_of_8_bit_stay_so_and_take_no_more_room_than_their_pixels() -> No
 
 def image_size(spec: ObservationSpec) -> int:
     return int(np.prod(spec.shape))
+
+
+def test_the_lanes_of_agents_that_vanish_are_taken_back() -> None:
+    source, collector = Source(), Collector(SPEC, time_horizon=4, memory_size=MEMORY_SIZE)
+    n_steps = 0
+    for report in range(2000):
+        # Agent 0 goes on. Each of the others reports twice, so it closes one step, and vanishes.
+        agents = [report + 1, report, 0] if report else [1, 0]
+        decisions = source.decisions(agents)
+        lanes = collector.observe(0, decisions, source.terminals({}))
+        assert len(set(lanes.tolist())) == len(agents)
+        collector.decide(lanes, *source.decision(len(agents)))
+        segments = collector.take()
+        if segments is not None:
+            n_steps += segments.n_steps
+            assert not segments.ended.any()
+    assert len(collector._columns.length) <= 512
+    assert collector.n_vanished > 1000
+    # One step of each that vanished, and all of agent 0 but those it has not finished.
+    assert n_steps == collector.n_vanished + 1996
+
+
+def test_an_agent_that_comes_back_with_new_ones_keeps_its_lane() -> None:
+    source, collector = Source(), Collector(SPEC, time_horizon=4, memory_size=MEMORY_SIZE)
+    collector.observe(0, source.decisions([7]), source.terminals({}))
+    for _ in range(300):
+        collector.observe(0, source.decisions([]), source.terminals({}))
+    lanes = collector.observe(0, source.decisions([7, *range(100, 200)]), source.terminals({}))
+    assert len(set(lanes.tolist())) == 101
+    assert collector.n_vanished == 0
+
+
+def test_agents_that_pause_keep_their_lanes_while_no_others_come() -> None:
+    source, collector = Source(), Collector(SPEC, time_horizon=4, memory_size=MEMORY_SIZE)
+    first = collector.observe(0, source.decisions(list(range(16))), source.terminals({}))
+    for _ in range(1000):
+        collector.observe(0, source.decisions([0]), source.terminals({}))
+    again = collector.observe(0, source.decisions(list(range(16))), source.terminals({}))
+    assert first.tolist() == again.tolist()

@@ -39,6 +39,8 @@ class _Columns:
     """Closed steps; also the position of the open one."""
     is_open: NDArray[np.bool_]
     """Whether an observation or a decision waits for its reward."""
+    reported: NDArray[np.int64]
+    """Number of the player's report that the agent was part of last."""
     remembered: NDArray[np.float32]
     """(lanes, memory size) after the last decision."""
     episode: NDArray[np.int64]
@@ -61,6 +63,7 @@ class _Columns:
             group_reward=np.zeros(shape, np.float32),
             length=np.zeros(0, np.int64),
             is_open=np.zeros(0, np.bool_),
+            reported=np.zeros(0, np.int64),
             remembered=np.zeros((0, memory_size), np.float32),
             episode=np.zeros(0, np.int64),
             episode_return=np.zeros(0, np.float64),
@@ -94,13 +97,24 @@ def _extended(column: NDArray[Any], n_lanes: int) -> NDArray[Any]:
     return extended
 
 
+_VANISHED_AFTER = 200
+"""Reports of its player that an agent may miss when lanes run out."""
+
+
 class Collector:
     """The experience of all agents of one behavior, whichever player they live in.
+
+    An agent may vanish without an end. Its lane is taken back when lanes run out and it has missed
+    many reports of its player. Closed steps are finished then, as by `cut`, and count. Its open
+    step is dropped, for its reward never came.
 
     Args:
         spec: What the behavior observes and does.
         time_horizon: Longest segment, in steps.
         memory_size: Numbers that the policy lets every agent remember.
+
+    Attributes:
+        n_vanished: How many agents vanished without an end so far.
     """
 
     def __init__(self, spec: BehaviorSpec, *, time_horizon: int, memory_size: int = 0) -> None:
@@ -108,6 +122,8 @@ class Collector:
         self._columns = _Columns.empty(spec, time_horizon, memory_size)
         self._free: list[int] = []
         self._lane_of: dict[int, dict[AgentId, int]] = {}
+        self._reports: dict[int, int] = {}
+        self.n_vanished = 0
         self._episodes = 0
         self._finished: list[Segments] = []
 
@@ -123,16 +139,21 @@ class Collector:
             (N,) the lane of every agent of `decisions`, for `decide`.
         """
         lane_of = self._lane_of.setdefault(player, {})
+        self._reports[player] = self._reports.get(player, 0) + 1
         if len(terminals):
             self._end(lane_of, terminals)
+        agents = decisions.agent_id.tolist()
         lanes = np.array(
             [
-                lane if (lane := lane_of.get(agent)) is not None else self._begin(lane_of, agent)
-                for agent in decisions.agent_id.tolist()
+                lane
+                if (lane := lane_of.get(agent)) is not None
+                else self._begin(player, agent, agents)
+                for agent in agents
             ],
             np.int64,
         )
         columns = self._columns
+        columns.reported[lanes] = self._reports[player]
         rows = np.flatnonzero(columns.is_open[lanes])
         if len(rows):
             full = self._close(lanes[rows], decisions, rows)
@@ -166,14 +187,19 @@ class Collector:
         Between `observe` and `decide` this leaves nothing behind that an older policy decided,
         but for agents that have not reported since.
         """
+        lanes = np.flatnonzero(self._columns.length)
+        self._finish_as_they_are(lanes)
+        self._columns.release()
+
+    def _finish_as_they_are(self, lanes: Lanes) -> None:
+        """Finish the closed steps of lanes that wait for a reward; the open step comes first."""
         columns = self._columns
-        lanes = np.flatnonzero(columns.length)
+        lanes = lanes[columns.length[lanes] > 0]
         at = lanes, columns.length[lanes]
         if len(lanes):
             self._cut(lanes, [column[at] for column in columns.obs], columns.memory[at])
         for column in columns.per_step():
             column[lanes, 0] = column[at]
-        columns.release()
 
     def forget(self, player: int) -> None:
         """Drop the unfinished segments of a player whose episodes were broken off."""
@@ -192,16 +218,35 @@ class Collector:
         finished, self._finished = self._finished, []
         return Segments.concatenate(finished)
 
-    def _begin(self, lane_of: dict[AgentId, int], agent: AgentId) -> int:
+    def _begin(self, player: int, agent: AgentId, reporting: list[AgentId]) -> int:
+        """Give an agent a lane; `reporting` are all agents of the player's report."""
+        lane_of = self._lane_of[player]
         if not self._free:
             held = len(self._columns.length)
-            more = max(held, 16)  # double
-            self._columns.extend(held + more)
-            self._free = list(reversed(range(held, held + more)))
+            present = [lane_of[other] for other in reporting if other in lane_of]
+            self._columns.reported[present] = self._reports[player]
+            self._take_back()
+            if len(self._free) <= held // 4:
+                more = max(held, 16)  # double
+                self._columns.extend(held + more)
+                self._free += reversed(range(held, held + more))
         lane = lane_of[agent] = self._free.pop()
         self._columns.episode[lane] = self._episodes
         self._episodes += 1
         return lane
+
+    def _take_back(self) -> None:
+        """Release the lanes of agents that vanished."""
+        reported = self._columns.reported.tolist()
+        vanished = []
+        for player, lane_of in self._lane_of.items():
+            oldest = self._reports[player] - _VANISHED_AFTER
+            gone = [agent for agent, lane in lane_of.items() if reported[lane] < oldest]
+            vanished += [lane_of.pop(agent) for agent in gone]
+        self._finish_as_they_are(np.array(vanished, np.int64))
+        for lane in vanished:
+            self._release(lane)
+        self.n_vanished += len(vanished)
 
     def _release(self, lane: int) -> None:
         columns = self._columns

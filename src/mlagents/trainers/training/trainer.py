@@ -149,6 +149,7 @@ class Trainer(ABC):
         self._requests: list[_Request] = []
         self._extrinsic = EpisodeRewards([ExtrinsicReward.name])
         self._has_warned_of_groups = False
+        self._n_vanished_told = 0
         self._update: Future[tuple[dict[str, float], TimerNode]] | None = None
         self._is_closed = False
         for module in self.algorithm.modules().values():
@@ -333,6 +334,7 @@ class Trainer(ABC):
 
     def _take_segments(self, *, keep: bool = True) -> None:
         """Count finished segments and, unless nothing more is learned, keep them."""
+        self._warn_of_vanished()
         segments = self._collector.take()
         if segments is None:
             return
@@ -340,6 +342,17 @@ class Trainer(ABC):
         if keep:
             self.add_experience(segments)
         self._count(segments.n_steps)
+
+    def _warn_of_vanished(self) -> None:
+        n_vanished = self._collector.n_vanished
+        if n_vanished >= 2 * self._n_vanished_told + 1:
+            self._n_vanished_told = n_vanished
+            logger.warning(
+                f"{self.name}: {n_vanished} agents vanished: they stopped reporting before their "
+                "episodes ended. Their steps are counted and learned from, except the last step of "
+                "each, whose reward never came. The cumulative reward leaves these episodes out. "
+                "End or interrupt the episode of an agent that is removed."
+            )
 
     def _count(self, n_steps: int) -> None:
         """Move the step count; what falls due on the way is filed as before it moved."""
@@ -380,8 +393,13 @@ class Trainer(ABC):
             self.stats.add_stats("Environment/Episode Length", lengths)
 
 
+_MOST_UNFINISHED = 100_000
+
+
 class EpisodeRewards:
     """Sums what signals give to the segments of an episode until it ends.
+
+    Of very many episodes that do not end, those that were not heard of for longest are forgotten.
 
     Args:
         signals: Their names.
@@ -404,6 +422,8 @@ class EpisodeRewards:
                 totals.append(total)
             else:
                 self._unfinished[episode] = total
+        while len(self._unfinished) > _MOST_UNFINISHED:
+            del self._unfinished[next(iter(self._unfinished))]
         return dict(zip(self._tags, np.stack(totals, axis=1), strict=True)) if totals else {}
 
 
