@@ -49,5 +49,5 @@ install: $(VENV)/.installed-dev ## Set up everything for working on the project
 clean: ## Remove the virtual environment and every cache; results/ stays
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
-$(VENV)/.installed-%: requirements/lock.txt pyproject.toml
+$(VENV)/.installed-%: requirements/lock.txt requirements/hashed-%.txt pyproject.toml
 	@scripts/install $*

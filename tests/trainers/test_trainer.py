@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+import mlagents.trainers.training.trainer as trainer_module
 from guess_environment import GuessEnvironment
 from mlagents.trainers.data.segments import SegmentBuffer, Segments
 from mlagents.trainers.exception import UnityTrainerException
@@ -352,3 +353,30 @@ def test_a_closed_trainer_gives_up_at_its_next_gradient_step() -> None:
     assert trainer._update.done()
     with pytest.raises(UnityTrainerException, match="was closed while it learned"):
         trainer.finish_update()
+
+
+def test_agents_that_vanish_are_counted_and_warned_of(capsys: pytest.CaptureFixture[str]) -> None:
+    env = GuessEnvironment(n_agents=8, episode_steps=10**6)
+    env.reset()
+    trainer = make_trainer(env, settings(max_steps=10**6))
+    decisions, _ = env.get_steps(env.BEHAVIOR)
+    nobody = TerminalSteps.empty(env.spec)
+    for report in range(1000):
+        # Every agent reports twice: it closes one step, and vanishes.
+        decisions.agent_id[:] = np.arange(4 * report, 4 * report + 8)
+        trainer.observe(0, decisions, nobody)
+        trainer.advance()
+        trainer.decide()
+    assert trainer._collector.n_vanished > 2000
+    assert trainer.step + trainer._collector.n_unfinished + trainer._buffer.n_steps >= 3900
+    told = [line for line in capsys.readouterr().out.splitlines() if "agents vanished" in line]
+    assert 1 <= len(told) <= 5
+    assert int(told[-1].split()[2]) > 1000
+
+
+def test_totals_of_episodes_that_never_end_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trainer_module, "_MOST_UNFINISHED", 2)
+    env = GuessEnvironment(n_agents=8, episode_steps=10**6)
+    trainer = make_trainer(env, settings(reward_signals={"extrinsic": {}}))
+    roll(trainer, env, 40)
+    assert len(trainer._extrinsic._unfinished) == 2

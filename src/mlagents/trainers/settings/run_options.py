@@ -33,7 +33,8 @@ class EnvironmentSettings(Settings):
 
     env_path: str | None = None
     """Path to an executable, a registered name (`3DBall`), `gym:` and the id of a Gymnasium
-    environment, or `module:function`; without it, the Unity Editor on port 5004."""
+    environment, or `module:function`, which is code to run; without it, the Unity Editor on port
+    5004. A configuration that `mlagents-load-from-hf` brought may only name what is registered."""
     env_args: Annotated[
         tuple[str, ...] | None, list_of("texts, as in [--level, '3']", or_null=True)
     ] = None
@@ -117,7 +118,7 @@ class CheckpointSettings(Settings):
     """Where results are kept and what a run starts from."""
 
     run_id: Annotated[str, AfterValidator(_below_results)] = Field("ppo", min_length=1)
-    """Name of the run: its folder below `results_dir`."""
+    """Name of the run: its folder below `results_dir`, such as `first` or `group/first`."""
     initialize_from: str | None = None
     """Run whose checkpoints this run starts from, with its steps at 0."""
     resume: bool = False
@@ -127,7 +128,8 @@ class CheckpointSettings(Settings):
     inference: bool = False
     """Only act, until interrupted; nothing is learned or saved."""
     results_dir: str = Field("results", min_length=1)
-    """Folder of all runs, relative to the working directory."""
+    """Folder of all runs, relative to the working directory. In a file it cannot contain `..`; on the
+    command line it can."""
 
     @property
     def write_path(self) -> str:
