@@ -18,6 +18,7 @@ from mlagents.trainers.settings.run_options import RunOptions
 from mlagents.trainers.stats import StatsSummary, TensorBoardWriter
 from mlagents.trainers.training.checkpoints import CheckpointStore, RunFolder
 from mlagents_envs.base_env import BehaviorId, check_behavior_name
+from mlagents_envs.codec import Output, decode_output, encode_output
 from mlagents_envs.exception import UnityEnvironmentException
 
 HOSTILE = [
@@ -110,6 +111,18 @@ def test_a_behavior_of_an_environment_is_refused_before_anything_is_learned(
     assert f"a behavior is named {behavior[:80]!r}" in errors[0]
     logs = here / "results" / "first" / "run_logs"
     assert all(path.is_relative_to(logs) for path in files(tmp_path))
+
+
+@pytest.mark.parametrize("behavior", HOSTILE)
+def test_a_behavior_of_a_message_is_refused(behavior: str) -> None:
+    env = GuessEnvironment()
+    env.reset()
+    steps = env.get_steps(env.BEHAVIOR)
+    for name, is_safe in (("Guess", True), (behavior, False)):
+        message = encode_output(Output({name: env.spec}, {name: steps}, b""), {})
+        refused = pytest.raises(UnityEnvironmentException, match="a behavior is named")
+        with contextlib.nullcontext() if is_safe else refused:
+            assert list(decode_output(message, {}).specs) == ["Guess"]
 
 
 @pytest.mark.parametrize("name", [*HOSTILE, "x?team=red"])

@@ -128,8 +128,8 @@ class CheckpointSettings(Settings):
     inference: bool = False
     """Only act, until interrupted; nothing is learned or saved."""
     results_dir: str = Field("results", min_length=1)
-    """Folder of all runs, relative to the working directory. In a file it cannot contain `..`; on the
-    command line it can."""
+    """Folder of all runs, relative to the working directory. Only the command line may lead out of
+    that by `..`."""
 
     @property
     def write_path(self) -> str:
