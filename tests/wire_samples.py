@@ -15,6 +15,7 @@ from mlagents_envs.base_env import (
     ObservationSpec,
     ObservationType,
     TerminalSteps,
+    behavior_name_problem,
 )
 from mlagents_envs.codec import Command, Input, Output
 
@@ -22,6 +23,7 @@ INT32 = st.integers(-(2**31), 2**31 - 1)
 # Sums of a reward and a group reward stay finite in 32 bits too.
 FLOAT32 = st.floats(-(2.0**126), 2.0**126, width=32)
 NAMES = st.text(max_size=12)
+BEHAVIOR_NAMES = st.text(max_size=12).filter(lambda name: not behavior_name_problem(name))
 
 
 @st.composite
@@ -89,7 +91,7 @@ def steps_of(draw: st.DrawFn, spec: BehaviorSpec) -> tuple[DecisionSteps, Termin
 @st.composite
 def outputs(draw: st.DrawFn, max_behaviors: int = 3) -> tuple[Output, dict[str, BehaviorSpec]]:
     """Draw an output and the specs announced before it."""
-    all_specs = draw(st.dictionaries(NAMES, behavior_specs(), max_size=max_behaviors))
+    all_specs = draw(st.dictionaries(BEHAVIOR_NAMES, behavior_specs(), max_size=max_behaviors))
     steps = {name: draw(steps_of(spec)) for name, spec in all_specs.items()}
     new = {
         name: spec
@@ -106,7 +108,7 @@ def inputs(draw: st.DrawFn, max_behaviors: int = 3) -> tuple[Input, dict[str, Be
     specs = {
         name: BehaviorSpec([], spec)
         for name, spec in draw(
-            st.dictionaries(NAMES, action_specs(), max_size=max_behaviors)
+            st.dictionaries(BEHAVIOR_NAMES, action_specs(), max_size=max_behaviors)
         ).items()
     }
     actions = {}

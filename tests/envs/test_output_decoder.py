@@ -19,7 +19,7 @@ from mlagents_envs.codec import Output, Steps, decode_output, encode_output
 from mlagents_envs.exception import UnityException, UnityNonFiniteException
 from mlagents_envs.output_decoder import OutputDecoder
 from shared_data import load_recording
-from wire_samples import assert_outputs_equal, behavior_specs, steps_of
+from wire_samples import BEHAVIOR_NAMES, assert_outputs_equal, behavior_specs, steps_of
 
 NAME = "Hybrid?team=0"
 SPEC = BehaviorSpec(
@@ -95,7 +95,7 @@ def test_kinds_of_messages_may_alternate(monkeypatch: pytest.MonkeyPatch) -> Non
 @st.composite
 def courses(draw: st.DrawFn) -> tuple[dict[str, BehaviorSpec], list[bytes]]:
     """Draw messages of one session, of which many are laid out alike."""
-    specs = draw(st.dictionaries(st.text(max_size=3), behavior_specs(), min_size=1, max_size=2))
+    specs = draw(st.dictionaries(BEHAVIOR_NAMES, behavior_specs(), min_size=1, max_size=2))
     drawn: list[dict[str, Steps]] = [
         {name: draw(steps_of(spec)) for name, spec in specs.items()} for _ in range(3)
     ]
