@@ -3,7 +3,7 @@
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -66,7 +66,6 @@ SEES_ONLY = {
         "mlagents.trainers.data",
         "mlagents.trainers.exception",
         "mlagents.trainers.settings",
-        "mlagents.trainers.stats",
     },
 }
 
@@ -79,18 +78,16 @@ IMPORTED_ONLY_BY = {
         "mlagents_envs.messages",
         "mlagents_envs.codec",
         "mlagents_envs.demonstration_file",
-        "mlagents_envs.handshake",
     },
     "grpc": set(),
     "huggingface_hub": {"mlagents.tools.hub"},
     "mlagents_envs.codec": {"mlagents_envs", "mlagents_sim"},
-    "mlagents_envs.messages": {"mlagents_envs", "mlagents_sim"},
+    "mlagents_envs.messages": {"mlagents_envs"},
     "torch": {
         "mlagents.torch_utils",
         "mlagents.trainers.networks",
         "mlagents.trainers.algorithms",
         "mlagents.trainers.training",
-        "mlagents.trainers.stats",
         "mlagents.trainers.controller",
         "mlagents.trainers.learn",
     },
@@ -114,17 +111,21 @@ MODULES = {module_name(path): path for path in sorted(SRC.glob("*/**/*.py"))}
 IN_LAYERS = [name for name, path in MODULES.items() if path.name != "__init__.py" or name in ROWS]
 
 
-def imports(path: Path) -> Iterator[str]:
-    """Yield the full name of every module that a file imports, wherever in the file."""
+@cache
+def imports(module: str) -> frozenset[str]:
+    """Return the full names of all modules that a module imports, wherever in its file."""
+    path = MODULES[module]
+    found = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path} has a relative import in line {node.lineno}"
             assert node.module is not None
             for alias in node.names:
                 submodule = f"{node.module}.{alias.name}"
-                yield submodule if submodule in MODULES else node.module
+                found.add(submodule if submodule in MODULES else node.module)
+    return frozenset(found)
 
 
 def is_within(module: str, name: str) -> bool:
@@ -140,45 +141,85 @@ def package_of(module: str) -> str:
     return module.partition(".")[0]
 
 
-@pytest.mark.parametrize("module", IN_LAYERS)
-def test_imports_of_the_own_package_run_downward(module):
-    layer = layer_of(module)
-    assert layer is not None, f"give {module} a place in LAYERS"
-    for imported in imports(MODULES[module]):
-        below = layer_of(imported)
-        if package_of(imported) != package_of(module) or below in (None, layer):
-            continue
-        assert ROWS[below] < ROWS[layer], f"{module} must not import {imported}"
-        if layer in SEES_ONLY:
-            assert below in SEES_ONLY[layer], f"{module} must not import {imported}"
+def imports_name(module: str, name: str) -> bool:
+    """Return whether a module imports the module `name` or one inside it."""
+    return any(is_within(imported, name) for imported in imports(module))
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_packages_meet_only_where_they_may(module):
-    allowed = NEIGHBOURS[package_of(module)] | {package_of(module)}
-    for imported in imports(MODULES[module]):
-        package = package_of(imported)
-        assert package not in LAYERS or package in allowed, f"{module} must not import {imported}"
+def importers_of(name: str) -> set[str]:
+    return {module for module in MODULES if imports_name(module, name)}
 
 
-@pytest.mark.parametrize("name", IMPORTED_ONLY_BY)
-def test_what_few_may_import_is_imported_by_no_other(name):
-    importers = {
-        module
-        for module, path in MODULES.items()
-        if any(is_within(imported, name) for imported in imports(path))
-    }
-    allowed = {
-        module
-        for module in importers
-        if any(is_within(module, importer) for importer in IMPORTED_ONLY_BY[name])
-    }
-    assert importers == allowed
+def members_of(name: str) -> set[str]:
+    """Return the modules that a name of the tables stands for."""
+    return {module for module in MODULES if is_within(module, name)}
+
+
+def test_every_module_has_a_place_in_the_table():
+    homeless = [
+        name
+        for name, path in MODULES.items()
+        if path.name != "__init__.py" and layer_of(name) is None
+    ]
+    assert not homeless, "give each of these a place in LAYERS"
+
+
+def test_imports_of_the_own_package_run_downward():
+    offenders = []
+    for module in IN_LAYERS:
+        layer = layer_of(module)
+        for imported in imports(module):
+            below = layer_of(imported)
+            if package_of(imported) != package_of(module) or below in (None, layer):
+                continue
+            is_below = ROWS[below] < ROWS[layer]
+            if not is_below or below not in SEES_ONLY.get(layer, {below}):
+                offenders.append(f"{module} must not import {imported}")
+    assert not offenders
+
+
+def test_packages_meet_only_where_they_may():
+    offenders = [
+        f"{module} must not import {imported}"
+        for module in MODULES
+        for imported in imports(module)
+        if package_of(imported) in LAYERS.keys() - {package_of(module)}
+        and package_of(imported) not in NEIGHBOURS[package_of(module)]
+    ]
+    assert not offenders
+
+
+def test_what_few_may_import_is_imported_by_no_other():
+    offenders = [
+        f"{module} must not import {name}"
+        for name, permitted in IMPORTED_ONLY_BY.items()
+        for module in importers_of(name)
+        if not any(is_within(module, importer) for importer in permitted)
+    ]
+    assert not offenders
+
+
+def test_every_permission_is_used():
+    # A permission that outlives its use would let the import come back unseen.
+    permissions = [
+        *((layer, name) for layer, names in SEES_ONLY.items() for name in names),
+        *(
+            (importer, name)
+            for name, importers in IMPORTED_ONLY_BY.items()
+            for importer in importers
+        ),
+        *((package, other) for package, others in NEIGHBOURS.items() for other in others),
+    ]
+    stale = [
+        f"{importer} no longer imports {name}"
+        for importer, name in permissions
+        if not members_of(importer) & importers_of(name)
+    ]
+    assert not stale, "take these out of the table"
 
 
 def test_the_table_names_only_what_exists():
-    tables = {*ROWS, *SEES_ONLY, *(name for names in SEES_ONLY.values() for name in names)}
-    assert tables <= MODULES.keys()
+    assert ROWS.keys() <= MODULES.keys()
 
 
 def loaded_by(statements: str) -> set[str]:
