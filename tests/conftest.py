@@ -3,6 +3,7 @@
 import os
 from importlib.util import find_spec
 
+import pytest
 from hypothesis import settings
 
 # Before anything imports torch: the networks here are small, and threads only wait for each other.
@@ -20,3 +21,22 @@ collect_ignore_glob = [] if has_pettingzoo else ["envs/test_pettingzoo_*.py"]
 
 def pytest_report_header() -> list[str]:
     return [] if has_pettingzoo else ["PettingZoo is not installed: its tests are left out"]
+
+
+WAITING = set(
+    """
+    test_environment test_faults test_grpcio_peer test_interrupt test_launcher test_player
+    test_player_features test_rpc_communicator test_subprocess_env_manager test_survival
+    """.split()
+)
+"""Files whose tests wait for other processes, sockets and deadlines.
+
+With several workers they run one after the other, so that they never wait for one another.
+"""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.pluginmanager.hasplugin("xdist"):
+        for item in items:
+            if item.path.stem in WAITING:
+                item.add_marker(pytest.mark.xdist_group("waiting"))

@@ -6,6 +6,7 @@ import pytest
 
 from corridor_environment import CorridorEnvironment
 from mlagents.trainers.settings.behavior import BehaviorSettings
+from seeds import seeds
 from training_loop import assert_reaches
 
 SMALL = {"hidden_units": 32, "num_layers": 1}
@@ -54,7 +55,7 @@ def corridor(length: int = 10) -> CorridorEnvironment:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
+@seeds(0, 1, 2)
 @pytest.mark.parametrize(
     "signals",
     [
@@ -68,7 +69,7 @@ def test_what_is_new_leads_to_the_reward(signals: dict[str, Any], seed: int) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
+@seeds(0, 1, 2)
 def test_the_tasks_reward_alone_is_not_found(seed: int) -> None:
     with pytest.raises(AssertionError, match="mean reward"):
         assert_reaches(0.1, corridor(), settings(PPO, {}), seed=seed)
@@ -78,7 +79,7 @@ def test_the_tasks_reward_alone_is_not_found(seed: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@seeds(1, 2, 3)
 @pytest.mark.parametrize(
     "signals",
     [
@@ -92,7 +93,7 @@ def test_what_is_new_leads_sac_to_the_reward(signals: dict[str, Any], seed: int)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [2, 3])
+@seeds(2, 3)
 def test_sac_may_miss_what_only_the_task_pays_for(seed: int) -> None:
     with pytest.raises(AssertionError, match="mean reward"):
         assert_reaches(0.1, corridor(8), settings(SAC, {}), seed=seed)

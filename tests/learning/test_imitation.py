@@ -9,6 +9,7 @@ from guess_environment import GuessEnvironment
 from mlagents.trainers.settings.behavior import BehaviorSettings
 from mlagents_envs.base_env import ActionSpec
 from recorded import record_guesses
+from seeds import seeds
 from tasks import Task
 from training_loop import assert_reaches
 
@@ -33,7 +34,7 @@ def settings(max_steps: int, **written: Any) -> BehaviorSettings:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
+@seeds(0, 1, 2)
 @pytest.mark.parametrize(
     ("actions", "use_vail", "solved"),
     [(DISCRETE, False, 3.3), (DISCRETE, True, 3.3), (HYBRID, False, 2.2)],
@@ -56,7 +57,7 @@ def test_gail(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
+@seeds(0, 1, 2)
 @pytest.mark.parametrize(
     ("actions", "solved"),
     [(DISCRETE, 3.5), (HYBRID, 3.0), (CONTINUOUS, 3.2)],
@@ -71,7 +72,7 @@ def test_behavioral_cloning(tmp_path: Path, actions: ActionSpec, solved: float, 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
+@seeds(0, 1, 2)
 def test_cloning_of_who_remembers(tmp_path: Path, seed: int) -> None:
     # The number is shown at the first of four steps alone: without a memory 2.5 at best.
     demo = record_guesses(

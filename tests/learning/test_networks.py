@@ -6,6 +6,7 @@ import pytest
 
 from mlagents.trainers.settings.behavior import BehaviorSettings
 from mlagents_envs.base_env import ActionSpec
+from seeds import seeds
 from tasks import Task
 from training_loop import assert_reaches
 
@@ -38,7 +39,7 @@ def settings(max_steps: int, network: dict[str, Any], **hyperparameters: Any) ->
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
+@seeds(0, 1, 2)
 @pytest.mark.parametrize(
     ("shown", "actions", "network", "max_steps", "solved"),
     [
@@ -68,7 +69,7 @@ def test_learns_from_what_it_sees(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
+@seeds(0, 1, 2)
 @pytest.mark.parametrize(
     ("shown", "actions", "network", "shared", "max_steps", "solved"),
     [

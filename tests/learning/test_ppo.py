@@ -6,6 +6,7 @@ import pytest
 from guess_environment import GuessEnvironment
 from mlagents.trainers.settings.behavior import BehaviorSettings
 from mlagents_envs.base_env import ActionSpec
+from seeds import seeds
 from training_loop import assert_reaches
 
 SETTINGS = BehaviorSettings.model_validate(
@@ -32,7 +33,7 @@ def random_reward(spec: ActionSpec) -> float:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
+@seeds(0, 1, 2)
 @pytest.mark.parametrize(
     ("spec", "solved"),
     [

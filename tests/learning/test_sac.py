@@ -11,6 +11,7 @@ from mlagents.trainers.settings.behavior import BehaviorSettings
 from mlagents.trainers.settings.load import load_run_options
 from mlagents_envs.base_env import ActionSpec
 from mlagents_envs.registry import default_registry
+from seeds import seeds
 from tasks import Task
 from training_loop import assert_reaches, make_trainer, train_while
 
@@ -46,7 +47,7 @@ def settings(max_steps: int, **network: Any) -> BehaviorSettings:
 # the mean of continuous actions, 0 for both at once: 2 or 0 an episode.
 
 
-@pytest.mark.parametrize("seed", range(3))
+@seeds(0, 1, 2)
 @pytest.mark.parametrize(
     ("spec", "solved"),
     [(CONTINUOUS, 3.2), (MASKED, 3.3), (BRANCHES, 3.2), (HYBRID, 2.6)],
@@ -58,7 +59,7 @@ def test_learns_every_kind_of_action(spec: ActionSpec, solved: float, seed: int)
     assert env.forbidden_actions == 0
 
 
-@pytest.mark.parametrize("seed", range(3))
+@seeds(0, 1, 2)
 @pytest.mark.parametrize(
     ("shown", "actions", "network", "max_steps", "solved"),
     [
@@ -85,7 +86,7 @@ def test_learns_from_what_it_sees(
 # of two steps are half an episode: the rest must come through what is remembered between them.
 
 
-@pytest.mark.parametrize("seed", range(3))
+@seeds(0, 1, 2)
 @pytest.mark.parametrize(
     ("actions", "longest"), [(CONTINUOUS, 4), (MASKED, 4), (MASKED, 2)], ids=str
 )
@@ -108,13 +109,13 @@ def test_3dball_reaches_95() -> None:
     assert_reaches(95.0, env, published("3DBall"), seed=1, max_steps=200_000)
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@seeds(1, 2, 3)
 def test_basic_reaches_its_optimum(seed: int) -> None:
     env = default_registry["Basic"].make(seed=seed)
     assert_reaches(0.92, env, published("Basic"), seed=seed, max_steps=50_000)
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@seeds(1, 2, 3)
 def test_a_pendulum_is_swung_up(seed: int) -> None:
     pytest.importorskip("gymnasium")
     from mlagents_envs.envs.from_gymnasium import make_from_gymnasium

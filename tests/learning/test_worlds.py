@@ -14,6 +14,7 @@ from mlagents.trainers.training.export import export_onnx
 from mlagents_envs.base_env import ActionTuple
 from mlagents_envs.environment import UnityEnvironment
 from mlagents_envs.registry import default_registry
+from seeds import seeds
 from training_loop import assert_reaches
 
 CONFIGURATIONS = Path(__file__).parents[2] / "config" / "ppo"
@@ -26,14 +27,14 @@ def published(name: str) -> BehaviorSettings:
     return load_run_options(parse_command_line([str(file)])).behavior_settings(name)
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@seeds(1, 2, 3)
 @pytest.mark.parametrize("name", ["3DBall", "3DBallHard"])
 def test_3dball_reaches_95_in_half_of_its_steps(name: str, seed: int) -> None:
     env = default_registry[name].make(seed=seed)
     assert_reaches(95.0, env, published(name), seed=seed, max_steps=300_000)
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@seeds(1, 2, 3)
 def test_basic_reaches_its_optimum(seed: int) -> None:
     env = default_registry["Basic"].make(seed=seed)
     assert_reaches(0.92, env, published("Basic"), seed=seed, max_steps=100_000)
