@@ -505,3 +505,45 @@ def test_the_losses_with_memory_are_those_of_steps_taken_one_by_one(
     for i in range(2):
         q_loss = 0.5 * ((taken(q_of(i, continuous), discrete) - q_target) ** 2).mean()
         assert plotted[f"Losses/Q{i + 1} Loss"] == pytest.approx(q_loss, rel=1e-4)
+
+
+@pytest.mark.parametrize("longest", [2, 3])
+@pytest.mark.parametrize("at_once", [1, 3, 8], ids=lambda n: f"{n} at once")
+def test_each_of_several_minibatches_has_its_own_sequences(
+    longest: int, at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Several minibatches are gathered together. Places, first steps and memories of each must be
+    # those of its own sequences. The reward says which step a row is.
+    monkeypatch.setattr(sac_module, "MINIBATCHES_AT_ONCE", at_once)
+    actions = ACTIONS["hybrid"]
+    segments = replace(
+        experience(actions, memory_size=4),
+        reward=np.arange(N, dtype="f4"),
+        group_reward=np.zeros(N, "f4"),
+    )
+    cut = {2: [2, 2, 1, 2, 1], 3: [3, 1, 1, 3]}[longest]
+    length_of = dict(zip(np.cumsum([0, *cut[:-1]]).tolist(), cut, strict=True))  # by first step
+    n_sequences = 16 // longest
+    sac = make_sac(actions, recurrent(longest))
+    batches = list(sac._minibatches(replay_of(segments, actions, longest=longest), 20))
+    assert len(batches) == 20
+
+    for batch in batches:
+        assert batch.sequences is not None
+        step = batch.reward.int().numpy()
+        first = batch.first.numpy()
+        length = [length_of[begun] for begun in step[first].tolist()]
+        assert len(first) == n_sequences
+        np.testing.assert_array_equal(first, np.cumsum([0, *length[:-1]]))
+        places, steps = [], []
+        for number, (n_steps, begun) in enumerate(zip(length, step[first], strict=True)):
+            places += range(number * longest, number * longest + n_steps)
+            steps += range(begun, begun + n_steps)
+        np.testing.assert_array_equal(step, steps)
+        np.testing.assert_array_equal(batch.sequences.place, places)
+        assert batch.sequences.longest == longest
+        np.testing.assert_array_equal(batch.sequences.memory, segments.memory[step[first]])
+        np.testing.assert_array_equal(batch.obs[0], segments.obs[0][step])
+        np.testing.assert_array_equal(batch.continuous, segments.continuous[step])
+        assert batch.noise.shape == batch.continuous.shape
+    assert len({tuple(batch.reward.tolist()) for batch in batches}) > 10, "all minibatches alike"
