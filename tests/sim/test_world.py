@@ -434,6 +434,14 @@ def test_a_negative_seed_is_a_seed():
     check_env(Walkers, seed=-5, steps=20)
 
 
+def test_a_negative_seed_is_not_its_positive():
+    def first_number(seed: int) -> float:
+        return float(Walkers(seed=seed).rng.random())
+
+    assert first_number(-5) != first_number(5)
+    assert first_number(-5) == first_number(2**32 - 5)  # the same 32 bits
+
+
 def test_the_world_of_the_document_does_what_it_says():
     names: dict[str, type[World]] = {}
     (example,) = examples_of("overview.md")
