@@ -12,7 +12,7 @@ export VENV
 FORCE := $(if $(filter file,$(origin RUN)),--force)
 
 .DEFAULT_GOAL := help
-.PHONY: help train tensorboard test test-fast check format reference compatibility install clean
+.PHONY: help train tensorboard test test-fast nightly check format reference compatibility install clean
 
 help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -28,6 +28,9 @@ test: $(VENV)/.installed-dev ## Run all tests, the fast ones first
 
 test-fast: $(VENV)/.installed-dev ## Run the fast tests only
 	@scripts/test fast
+
+nightly: $(VENV)/.installed-dev ## Run what takes hours: all seeds, faults, fuzzing, mutants, other torches
+	@$(VENV)/bin/python scripts/nightly
 
 check: $(VENV)/.installed-dev ## Check formatting, lint, types and the written reference
 	@scripts/check
