@@ -547,3 +547,25 @@ def test_each_of_several_minibatches_has_its_own_sequences(
         np.testing.assert_array_equal(batch.continuous, segments.continuous[step])
         assert batch.noise.shape == batch.continuous.shape
     assert len({tuple(batch.reward.tolist()) for batch in batches}) > 10, "all minibatches alike"
+
+
+def test_a_minibatch_has_one_sequence_at_least() -> None:
+    actions = ACTIONS["hybrid"]
+    replay = replay_of(experience(actions, memory_size=4), actions, longest=4)
+    sac = make_sac(actions, recurrent(4, batch_size=5))
+    for batch in sac._minibatches(replay, 3):
+        assert batch.first.tolist() == [0]
+
+
+def test_single_steps_are_no_sequences_without_memory() -> None:
+    actions = ACTIONS["hybrid"]
+    sac = make_sac(actions, settings())
+    for batch in sac._minibatches(replay_of(experience(actions), actions), 10):
+        assert batch.sequences is None
+        assert batch.reward.shape == (16,)
+
+
+def test_q_of_continuous_actions_alone_is_the_only_one() -> None:
+    q = torch.arange(12.0).reshape(2, 3, 2, 1)  # two networks, three steps, two signals
+    torch.testing.assert_close(q_of_choices(q, torch.zeros(3, 0, dtype=torch.int64)), q[..., 0])
+    torch.testing.assert_close(expected_q(q[0], []), q[0, ..., 0])
