@@ -2,6 +2,8 @@
 
 import os
 from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -35,8 +37,16 @@ With several workers they run one after the other, so that they never wait for o
 """
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if config.pluginmanager.hasplugin("xdist"):
-        for item in items:
-            if item.path.stem in WAITING:
-                item.add_marker(pytest.mark.xdist_group("waiting"))
+@pytest.hookimpl(optionalhook=True)  # of pytest-xdist, which may be missing
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Keep the tests of `WAITING` together; `--dist loadgroup` fails to, as of pytest 9.2."""
+    if config.getvalue("dist") != "loadgroup":
+        return None
+    from xdist.scheduler import LoadScopeScheduling
+
+    class WaitingTogether(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            is_waiting = Path(nodeid.partition("::")[0]).stem in WAITING
+            return "waiting" if is_waiting else nodeid
+
+    return WaitingTogether(config, log)
