@@ -18,7 +18,7 @@ a factor of two where numbers are arrays of no dimension; what runs at every ste
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -32,7 +32,9 @@ LOW, HIGH = 0, 1
 
 STEP_S = 0.02
 FRICTION = 0.6
-"""Of all surfaces that nobody says otherwise of."""
+"""Friction of a surface, unless a world says otherwise. Between two surfaces, their mean counts."""
+ANCHORS = 2.0
+"""Points in which Unity's physics engine lets a flat contact rub; see `Bodies`."""
 
 CONTACT_OFFSET_M = 0.02
 """Gap between two surfaces at which they begin to touch."""
@@ -56,6 +58,8 @@ _STEP = number(STEP_S)
 _TOUCH = number(CONTACT_OFFSET_M)
 _PUSH_OUT = number(MAX_PUSH_OUT_M_S)
 _CLOSING_PER_S = number(-CORRECTION / STEP_S)
+_LANDED = number(1e-7)
+"""Distance from the floor, in m, below which a body rests on it; also how far it may yet fall."""
 
 
 def turned(heading: Array, sine: ArrayLike, cosine: ArrayLike) -> Array:
@@ -87,16 +91,6 @@ def kept(drag: ArrayLike) -> Array:
     return np.maximum(1.0 - np.multiply(drag, STEP_S), 0.0)
 
 
-def floor_braking(gravity: ArrayLike, drag: float) -> Array:
-    """Return the speed that friction takes, in a second, of who stands on the floor, in m/s2.
-
-    Args:
-        gravity: In m/s2.
-        drag: Part of a velocity that is lost in a second, also of that which presses them down.
-    """
-    return np.multiply(gravity, FRICTION * kept(drag))
-
-
 class Body(NamedTuple):
     """A box that stands upright and turns only when it is told to.
 
@@ -104,13 +98,13 @@ class Body(NamedTuple):
         half: Half its length in x and in z, in m.
         mass: In kg; infinite for what never moves.
         drag: Part of its velocity that is lost in a second.
-        braking: Speed that the floor's friction takes in a second, in m/s2.
+        gravity: Acceleration that presses it to the floor, in m/s2; 0 for a floor without friction.
     """
 
     half: tuple[float, float]
     mass: float = np.inf
     drag: float = 0.0
-    braking: float = 0.0
+    gravity: float = 0.0
 
 
 class Bodies:
@@ -120,6 +114,14 @@ class Bodies:
     are found for each body. One moves it in this step, and closes most of a gap or overlap
     besides; the other remains, so that being pushed out of an overlap gives no speed. Nothing
     bounces. Friction between two surfaces is at most `friction` of what presses them together.
+
+    The floor rubs twice as much. The engine lets a box that stands on a face rub in two anchors,
+    and limits each of them by the whole of what presses it down, so a step takes
+
+        2 * friction * (speed downward that the floor stops)
+
+    of a body's velocity. That speed is gravity's, less drag, while a body rests, and more when it
+    lands; nothing rubs in the air. Being pushed out of the floor does not rub.
 
     Args:
         n_areas: N.
@@ -136,7 +138,11 @@ class Bodies:
         half: (2, B, N) half lengths to the right and ahead, in m.
         reach: (2, B, N) how far they reached from their centres in x and z in the last step.
         kept: (B, N) part of the velocity that drag leaves in a step.
-        braking: (B, N) deceleration by the floor's friction, in m/s2.
+        above_m: (B, N) distance to the floor, in m.
+        climb: (B, N) speed at which they rise, in m/s.
+        is_falling: Whether any body may be above the floor.
+        grip: (B, N) speed that the floor's friction takes by that which it stops: 2 * friction.
+        pressed: (B, N) speed downward that the floor stops in a step, in m/s.
         is_solid: (P, N) which pairs can touch; not where one stands above the other.
         touching: (P, N) which pairs touched in the last step.
         touching_walls: (2, 2, B, N) which bodies touched the walls at `low` and at `high`, in x
@@ -162,7 +168,13 @@ class Bodies:
         self.half = np.repeat(halves[..., None], n_areas, 2)
         self.reach = self.extent()
         self.kept = np.repeat(kept([[body.drag] for body in bodies]), n_areas, 1)
-        self.braking = np.repeat(np.array([[body.braking] for body in bodies]), n_areas, 1)
+        self.above_m = np.zeros(shape)
+        self.climb = np.zeros(shape)
+        self.is_falling = False
+        self.grip = np.full(shape, ANCHORS * FRICTION)
+        gravity = np.array([[body.gravity] for body in bodies])
+        self._fall = np.repeat(gravity * STEP_S, n_areas, 1)  # speed that gravity adds in a step
+        self.pressed = self._fall * self.kept
         self.is_solid = np.ones((len(pairs), n_areas), np.bool_)
         self.touching = np.zeros((len(pairs), n_areas), np.bool_)
         self.touching_walls = np.zeros((2, 2, *shape), np.bool_)
@@ -184,14 +196,54 @@ class Bodies:
         np.add(x * half_right, z * half_ahead, out=extent[Z])
         return extent
 
+    def put_down(
+        self, where: tuple[Any, Any], *, gravity: ArrayLike, above_m: ArrayLike = 0.0
+    ) -> None:
+        """Put bodies on the floor, or above it, to fall from rest.
+
+        Args:
+            where: Which bodies of which areas, an index into (B, N) arrays.
+            gravity: Acceleration downward, in m/s2.
+            above_m: Distance to the floor, in m; below 0 for a body that is in the floor.
+        """
+        self._fall[where] = np.multiply(gravity, STEP_S)
+        self.pressed[where] = self._fall[where] * self.kept[where]
+        self.above_m[where] = above_m
+        self.climb[where] = 0.0
+        self.is_falling = self.is_falling or bool(np.any(above_m))
+
+    def stand(self) -> None:
+        """End all falls: put every body on the floor."""
+        self.is_falling = False
+        self.above_m.fill(0.0)
+        self.climb.fill(0.0)
+        self.pressed = self._fall * self.kept
+
+    def _drop(self) -> None:
+        """Let bodies fall in a step, and find how fast a fall the floor stops."""
+        above = self.above_m
+        if not np.count_nonzero(above):
+            self.stand()
+            return
+        climb = (self.climb - self._fall) * self.kept
+        least_now, least_then = np.where(above < _TOUCH, least_speeds(above), -np.inf)
+        self.pressed = np.maximum(least_then - climb, _ZERO)
+        above += np.maximum(climb, least_now) * _STEP
+        self.climb = np.maximum(climb, least_then)
+        has_landed = np.abs(above) + np.abs(self.climb) * _STEP < _LANDED
+        above[has_landed] = 0.0
+        self.climb[has_landed] = 0.0
+
     def move(self) -> None:
         """Let a step pass."""
+        if self.is_falling:
+            self._drop()
         velocity = self.velocity
         v_x, v_z = velocity[X], velocity[Z]
         v_x *= self.kept
         v_z *= self.kept
         speed = np.hypot(v_x, v_z) + _TINY
-        unbraked = np.maximum(_ONE - self.braking * _STEP / speed, _ZERO)
+        unbraked = np.maximum(_ONE - self.grip * self.pressed / speed, _ZERO)
         v_x *= unbraked
         v_z *= unbraked
 

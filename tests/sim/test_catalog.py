@@ -94,10 +94,10 @@ def hand_over(old: World, new: World) -> None:
         case Ball3D():
             new.ball[SPIN] = old.ball[SPIN]
         case PushBlock():
-            # A block is put where the agent is not, and the agent keeps its heading. Bodies brake
+            # A block is put where the agent is not, and the agent keeps its heading. The floor rubs
             # as their speed before each step says.
             new.bodies.position[:], new.bodies.heading[:] = old.bodies.position, old.bodies.heading
-            new.bodies.braking = old.bodies.braking
+            new.bodies.grip = old.bodies.grip
         case Sorter():
             # The agent keeps its heading; every step puts the wall and a tile beside it.
             new.bodies.heading[:] = old.bodies.heading
@@ -106,7 +106,7 @@ def hand_over(old: World, new: World) -> None:
             # The agent keeps its heading; every step asks what it is above and stands on.
             new.bodies.heading[:] = old.bodies.heading
             new.bodies.is_solid[:BLOCK_ON_WALL] = old.bodies.is_solid[:BLOCK_ON_WALL]
-            new.bodies.braking[:] = old.bodies.braking
+            new.bodies.pressed[:] = old.bodies.pressed
         case FoodCollector():
             new.food[:], new.falling[:] = old.food, old.falling
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from mlagents_envs.base_env import ActionTuple, DecisionSteps
+from mlagents_envs.demonstration_file import read_demonstration
 from mlagents_envs.exception import UnityEnvironmentException
 from mlagents_envs.testing import check_env
 from mlagents_sim import top_view
@@ -18,6 +19,7 @@ from mlagents_sim.examples.food_collector import (
     RayFoodCollector,
 )
 from mlagents_sim.planar import X, Z
+from shared_data import ROOT, require
 from worlds import Policy, at_random, play, set_discrete
 
 NAME = GridFoodCollector.behavior_name
@@ -29,6 +31,8 @@ def started(world=GridFoodCollector, **options):
     """Make a world in which nothing is near: agents in the corners and one in the middle."""
     env = world(**options)
     env.reset()
+    env.bodies.stand()
+    env._find_touch()
     env.bodies.velocity[:] = 0.0
     env.bodies.heading[:] = [[[0.0]], [[1.0]]]
     corners = np.array([[0, -40, -40, 40, 40], [0, -40, 40, -40, 40]], np.float64)
@@ -134,25 +138,25 @@ def test_food_pays_when_touched_and_comes_back_elsewhere(piece: int, reward: flo
 
 
 def test_pushes_by_hand():
-    # v = (v + 2 - 0.6 * 9.81 * 0.02) (1 - 0.5 * 0.02), at an angle: forward 0.6, right 0.8. Faster
-    # than 5 m/s, it loses 5 % before the push.
+    # v = (v + 2 - 2 * 0.6 * 9.81 * 0.02) (1 - 0.5 * 0.02), at an angle: forward 0.6, right 0.8.
+    # Faster than 5 m/s, it loses 5 % before the push.
     env = started()
     do(env, ahead=0.6, right=0.8)
     speed = place = 0.0
     for _ in range(5):
         speed *= 0.95 if speed > 5.0 else 1.0
-        speed = (speed + 2.0 - 0.11772) * 0.99
+        speed = (speed + 2.0 - 0.23544) * 0.99
         place += speed * 0.02
     np.testing.assert_allclose(env.bodies.position[:, 0, 0], [0.8 * place, 0.6 * place], rtol=1e-6)
 
 
 def test_who_shoots_is_slower():
-    # v = (0.75 v + 1 - 0.6 * 9.81 * 0.02) (1 - 0.5 * 0.02).
+    # v = (0.75 v + 1 - 2 * 0.6 * 9.81 * 0.02) (1 - 0.5 * 0.02).
     env = started()
     do(env, ahead=1.0, shoot=1)
     speed = 0.0
     for _ in range(5):
-        speed = (0.75 * speed + 1.0 - 0.11772) * 0.99
+        speed = (0.75 * speed + 1.0 - 0.23544) * 0.99
     np.testing.assert_allclose(env.bodies.velocity[Z, 0, 0], speed)
 
 
@@ -250,7 +254,7 @@ def test_food_slows_who_runs_into_it():
         env = started()
         env.food[:, GOOD, 0] = place
         env.bodies.velocity[Z, 0, 0] = 3.0
-        speed = (3.0 - 0.11772) * 0.99
+        speed = (3.0 - 0.23544) * 0.99
         env.act()
         env.physics()
         assert env.reward[0] == 1.0
@@ -265,7 +269,7 @@ def test_who_leaves_food_behind_is_not_held():
     env.act()
     env.physics()
     assert env.reward[0] == 1.0
-    np.testing.assert_allclose(env.bodies.velocity[Z, 0, 0], -(1.0 - 0.11772) * 0.99, rtol=1e-6)
+    np.testing.assert_allclose(env.bodies.velocity[Z, 0, 0], -(1.0 - 0.23544) * 0.99, rtol=1e-6)
 
 
 @pytest.mark.parametrize(("scale", "reach"), [(1.0, 0.75), (0.5, np.sqrt(0.75**2 - 0.25**2))])
@@ -458,3 +462,81 @@ def test_choices_turn_left_and_right(turn: int, degrees: float):
     env = started(RayFoodCollector)
     set_discrete(env, 0, 0, turn, 0)
     assert np.degrees(np.arctan2(*env.bodies.heading[:, 0, 0])) == pytest.approx(degrees)
+
+
+def apart(n_agents: int) -> RayFoodCollector:
+    """Make a world of so many agents at least, at rest, none of which meets anything."""
+    env = RayFoodCollector(num_areas=-(-n_agents // RayFoodCollector.agents_per_area))
+    env.reset()
+    env.food[:] = 1e6
+    env.bodies.position[:] = np.linspace(-30.0, 30.0, env.n_members)[:, None]
+    env.bodies.heading[:] = [[[0.0]], [[1.0]]]
+    return env
+
+
+def go(env: RayFoodCollector, actions: np.ndarray) -> np.ndarray:
+    """Let the first n agents do (n, 4) for one decision; return their velocities as observed."""
+    discrete = np.zeros((env.n_agents, 4), np.int32)
+    discrete[: len(actions)] = actions
+    env.set_actions(env.behavior_name, ActionTuple(discrete=discrete))
+    env.step()
+    return env.get_steps(env.behavior_name)[0].obs[1][: len(actions), :2]
+
+
+def test_velocities_follow_as_recorded_in_unity():
+    # One decision from each recorded one, of those on the floor and not frozen. A fourth of them
+    # at most meets food, a wall or another agent. The action of a decision is in the record after.
+    recorded = read_demonstration(require(ROOT / "demonstrations" / "ExpertFood.demo")).records
+    own, actions = recorded.obs[1], recorded.action.discrete
+    firsts = np.concatenate([[0], np.flatnonzero(recorded.done)])
+    is_used = ~recorded.done[1:] & (own[:-1, 2] + own[1:, 2] == 0.0)
+    for first in firsts:
+        is_used[first : first + 7] = False
+    (at,) = is_used.nonzero()
+    env = apart(len(at))
+    env.bodies.stand()
+    area, member = env._area[: len(at)], env._member[: len(at)]
+    env.bodies.velocity[:, member, area] = own[at, :2].T
+    residual = np.hypot(*(go(env, actions[at + 1]) - own[at + 1, :2]).T)
+    assert len(at) > 3500
+    assert np.quantile(residual, 0.75) < 0.005
+    assert np.median(residual) < 1e-4
+
+
+def test_agents_fall_at_the_start_as_recorded_in_unity():
+    # They fall by a metre, in 26 to 28 steps, as what limits their speed slows the fall, too.
+    # Then landing takes more than 3 m/s. Three recorded episodes begin without meeting anything.
+    recorded = read_demonstration(require(ROOT / "demonstrations" / "ExpertFood.demo")).records
+    own, actions = recorded.obs[1], recorded.action.discrete
+    firsts = np.array([0, 1001, 2002])
+    env = apart(len(firsts))
+    for decision in range(1, 9):
+        seen = go(env, actions[firsts + decision])
+        np.testing.assert_allclose(seen, own[firsts + decision, :2], atol=0.005)
+        assert env.bodies.is_falling == (decision < 8)
+
+
+def test_food_is_seen_and_touched_from_above_by_those_who_fall():
+    # The agent's middle is 1.5 m above the floor, and food's 0.75 m: spheres of 0.5 and 0.75 meet
+    # at sqrt(1.25^2 - 0.75^2) = 1 m. Its lower face is 0.25 m above the middle of the food.
+    env = apart(1)
+    env.food[:, BAD, 0] = env.bodies.position[:, 0, 0] + [0.0, 12.0]
+    rays, _ = env.observe(slice(None))
+    np.testing.assert_allclose(rays[0][:7], [0, 0, 0, 1, 0, 0, 11 / 50], rtol=1e-6)
+    np.testing.assert_allclose(env._touch_m, 0.02 + np.sqrt(0.75**2 - 0.25**2))
+    for _ in range(8):
+        go(env, np.zeros((1, 4), np.int32))
+    np.testing.assert_allclose(env._touch_m, 0.02 + 0.75)
+
+
+def test_the_grid_sees_little_of_food_below_it():
+    # At the start the grid, 0.01 m to either side of 1.5 m, grazes food of 1.5 m; on the floor it
+    # sees a disc of 0.711 m, in the middle of nine cells.
+    env = GridFoodCollector()
+    env.reset()
+    env.bodies.position[:, 0, 0], env.bodies.heading[:, 0, 0] = 0.0, (0.0, 1.0)
+    env.food[:] = -45.0
+    env.food[:, BAD, 0] = 5.5, 10.5
+    assert env.observe(slice(None))[0][0, BAD_TAG].sum() == 1
+    env.bodies.stand()
+    assert env.observe(slice(None))[0][0, BAD_TAG].sum() == 9

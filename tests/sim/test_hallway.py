@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 from mlagents_envs.base_env import ActionTuple, DecisionSteps
+from mlagents_envs.demonstration_file import read_demonstration
 from mlagents_envs.testing import check_env
 from mlagents_sim.examples.hallway import AGENT, O_GOAL, SYMBOL, X_GOAL, Hallway
 from mlagents_sim.planar import X, Z, in_frame
+from shared_data import ROOT, require
 from worlds import Policy, at_random, play, set_discrete
 
 NAME = Hallway.behavior_name
@@ -19,6 +21,7 @@ def started(**options) -> Hallway:
     """Make a world whose agents stand in the middle and look ahead, the symbol far behind."""
     env = Hallway(**options)
     env.reset()
+    env.bodies.stand()
     env.bodies.position[:, AGENT] = 0.0
     env.bodies.heading[:, AGENT] = [[0.0], [1.0]]
     env.bodies.position[:, SYMBOL] = [[0.0], [-20.0]]
@@ -78,15 +81,37 @@ def test_turning_right_by_three_degrees_a_step():
 
 
 def test_a_push_moves_against_drag_and_friction():
-    # v = (v + 1.5 - 0.6 * 19.62 * 0.02) (1 - 2 * 0.02): friction is by what presses, less drag.
+    # v = (v + 1.5 - 2 * 0.6 * 19.62 * 0.02) (1 - 2 * 0.02): friction is by what presses, less drag.
     env = started()
     env.bodies.velocity[:] = 0.0
     set_discrete(env, FORWARD)
     speed = place = 0.0
     for _ in range(6):
-        speed = (speed + 1.5 - 0.23544) * 0.96
+        speed = (speed + 1.5 - 0.47088) * 0.96
         place += speed * 0.02
     np.testing.assert_allclose(env.bodies.position[Z, AGENT], place)
+
+
+def test_an_agent_falls_and_then_slides_as_recorded_in_unity():
+    # Where it began was solved for from what the first rays see. It falls by half a metre for two
+    # decisions, without friction. From then on it turns in Unity, by a tenth of a degree a
+    # decision, as nothing does here, so the ends of its rays are compared by their median. The
+    # action of a decision is in the record after it.
+    recorded = read_demonstration(require(ROOT / "demonstrations" / "ExpertHallway.demo")).records
+    actions, rays = recorded.action.discrete[:, 0], recorded.obs[0].reshape(-1, 3, 5, 7)[:, -1]
+    env = Hallway()
+    env.reset()
+    yaw = np.radians(197.0592)
+    env.bodies.position[:, AGENT, 0] = -1.39886, -12.091
+    env.bodies.heading[:, AGENT, 0] = np.sin(yaw), np.cos(yaw)
+    env.bodies.position[:, SYMBOL, 0] = 0.0, 5.0
+    errors_m = []
+    for decision in range(1, 17):
+        set_discrete(env, actions[decision])
+        errors_m.append(np.abs(rays_of(env) - rays[decision])[:, -1] * 12)
+    np.testing.assert_allclose(errors_m[:2], 0.0, atol=1e-3)
+    assert np.median(errors_m[8:]) < 0.12
+    assert (np.median(errors_m, axis=1) < 0.12).all()
 
 
 @pytest.mark.parametrize(("is_x", "reward"), [(False, 1.0), (True, -0.1)])

@@ -8,6 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from mlagents_sim.planar import (
+    ANCHORS,
     CONTACT_OFFSET_M,
     HIGH,
     LOW,
@@ -18,9 +19,11 @@ from mlagents_sim.planar import (
     Z,
     along,
     in_frame,
+    kept,
     radius_at_edge,
     turned,
 )
+from shared_data import ROOT, require
 
 FAR = 1e6
 NO_WALLS = {"low": (-FAR, -FAR), "high": (FAR, FAR)}
@@ -81,14 +84,89 @@ def test_drag_takes_no_more_than_all():
 
 
 def test_the_floor_brakes_until_a_body_stands():
-    # 6 m/s2 take 0.12 m/s a step along the motion, (3, 4) / 5: after one step 0.3 - 0.072, ...
-    bodies = Bodies(1, [Body((0.5, 0.5), mass=1.0, braking=6.0)], **NO_WALLS)
+    # Gravity of 5 m/s2, twice 0.6 of it brakes: 0.12 m/s a step along the motion, (3, 4) / 5, which
+    # leaves 0.3 - 0.072 after one step, ...
+    bodies = Bodies(1, [Body((0.5, 0.5), mass=1.0, gravity=5.0)], **NO_WALLS)
     bodies.velocity[:, 0, 0] = 0.3, 0.4
     bodies.move()
     np.testing.assert_allclose(bodies.velocity[:, 0, 0], [0.228, 0.304])
     for _ in range(4):
         bodies.move()
     assert (bodies.velocity == 0.0).all()
+
+
+def test_a_box_slides_as_in_unity():
+    # 30 boxes of different mass, friction and speed, on floors that combine frictions differently.
+    with np.load(require(ROOT / "physics" / "primitives_contacts.npz")) as data:
+        cases, recorded = data["slide_cases"], data["slide"][:, :, 7]
+    floor, box, mode, _, speed = cases.T
+    combined = np.array(
+        [(floor + box) / 2, floor * box, np.minimum(floor, box), [*map(max, floor, box)]]
+    )
+    bodies = Bodies(len(cases), [Body((1.0, 1.0), mass=1.0, gravity=14.715)], **NO_WALLS)
+    bodies.grip[0] = ANCHORS * np.choose(mode.astype(int), combined)
+    bodies.velocity[X, 0] = speed
+    for then in recorded[:, 1:].T:
+        bodies.move()
+        np.testing.assert_allclose(bodies.velocity[X, 0], then, atol=1e-3)
+
+
+def test_a_cube_is_pushed_against_drag_and_friction_as_in_unity():
+    # The motion of the cube agents, by gravity, drag and push, until they leave the floor.
+    with np.load(require(ROOT / "physics" / "primitives_contacts.npz")) as data:
+        cases, recorded = data["push_accel_cases"], data["push_accel"]
+    gravity, drag, push = cases.T
+    bodies = Bodies(len(cases), [Body((0.5, 0.5), mass=10.0)], **NO_WALLS)
+    bodies.kept[0] = kept(drag)
+    bodies.put_down((0, slice(None)), gravity=gravity)
+    bodies.velocity[X, 0] = recorded[:, 0, 7]
+    for step in range(1, recorded.shape[1]):
+        bodies.velocity[X, 0] += push
+        bodies.move()
+        is_on_floor = recorded[:, step, 1] > 0.4999
+        assert step > 40 or is_on_floor.all()
+        difference = bodies.velocity[X, 0] - recorded[:, step, 7]
+        np.testing.assert_allclose(difference[is_on_floor], 0.0, atol=1e-3)
+
+
+def test_a_fall_by_hand():
+    # 0.05 m above the floor, at 9.81 m/s2 and 6 m/s: nothing rubs while it falls at 0.1962, 0.3924,
+    # 0.5886, ... m/s, by 0.0039, 0.0078, 0.0118, 0.0157 m. The fourth step ends 0.01076 m above the
+    # floor, from where the fifth may fall by 0.8 of that, at 0.4304 m/s. So the floor stops
+    # 5 * 0.1962 - 0.4304 in it, and in the sixth what is left, less 0.8 of 0.00215 m: 0.0861 m/s.
+    bodies = Bodies(1, [Body((0.5, 0.5), mass=1.0)], **NO_WALLS)
+    bodies.put_down((0, 0), gravity=9.81, above_m=0.05)
+    bodies.velocity[X] = 6.0
+    for step in range(4):
+        bodies.move()
+        np.testing.assert_allclose(bodies.climb, -0.1962 * (step + 1))
+    np.testing.assert_allclose(bodies.velocity[X], 6.0)
+    np.testing.assert_allclose(bodies.above_m, 0.05 - 10 * 0.1962 * 0.02)
+    bodies.move()
+    np.testing.assert_allclose(bodies.climb, -0.4304)
+    np.testing.assert_allclose(bodies.velocity[X], 6.0 - 1.2 * (0.981 - 0.4304))
+    before = bodies.velocity[X, 0, 0]
+    bodies.move()
+    stopped = 0.4304 + 0.1962 - 0.08608
+    np.testing.assert_allclose(bodies.velocity[X], before - 1.2 * stopped, atol=1e-9)
+    for _ in range(12):
+        bodies.move()
+    before = bodies.velocity[X, 0, 0]
+    bodies.move()
+    assert not bodies.is_falling and bodies.above_m == 0.0 and bodies.climb == 0.0
+    np.testing.assert_allclose(bodies.velocity[X], before - 1.2 * 0.1962)
+
+
+def test_what_pushes_a_body_out_of_the_floor_does_not_rub():
+    # 3 cm in the floor, falling at 2 m/s: 2.1962 m/s are stopped, and 0.2 of the overlap is left.
+    bodies = Bodies(1, [Body((0.5, 0.5), mass=1.0)], **NO_WALLS)
+    bodies.put_down((0, 0), gravity=9.81, above_m=-0.03)
+    bodies.climb[:] = -2.0
+    bodies.velocity[X] = 6.0
+    bodies.move()
+    np.testing.assert_allclose(bodies.velocity[X], 6.0 - 1.2 * 2.1962)
+    np.testing.assert_allclose(bodies.above_m, -0.006)
+    np.testing.assert_allclose(bodies.climb, 0.0)
 
 
 def test_walls_stop_a_body_where_it_ends():
@@ -298,16 +376,18 @@ def test_areas_do_not_know_of_each_other():
     rng = np.random.default_rng(3)
 
     def play(areas: slice) -> np.ndarray:
-        body = Body((0.5, 0.5), mass=1.0, drag=0.5, braking=1.0)
+        body = Body((0.5, 0.5), mass=1.0, drag=0.5)
         n = len(places[0, 0, areas])
         bodies = Bodies(n, [body, body], low=(-3, -3), high=(3, 3), pairs=[(0, 1)])
         bodies.position[:] = places[..., areas]
         bodies.velocity[:] = speeds[..., areas]
+        bodies.put_down((slice(None), slice(None)), gravity=1.0, above_m=heights[:, areas])
         for _ in range(50):
             bodies.move()
         return bodies.position
 
     places, speeds = rng.uniform(-2, 2, (2, 2, 12)), rng.uniform(-9, 9, (2, 2, 12))
+    heights = rng.uniform(0.0, 0.3, (2, 12)) * (np.arange(12) % 2)  # half of them stand
     alone = [play(slice(area, area + 1)) for area in range(12)]
     np.testing.assert_allclose(np.concatenate(alone, axis=2), play(slice(None)), atol=1e-12)
 

@@ -19,7 +19,7 @@ def started(**options) -> PushBlock:
     """Make a world whose agents stand in the middle and look ahead, the block far behind."""
     env = PushBlock(**options)
     env.reset()
-    env._above_m[:] = 0.0
+    env.bodies.stand()
     env.bodies.heading[:, AGENT] = [[0.0], [1.0]]
     env.bodies.position[:, AGENT] = 0.0
     env.bodies.position[:, BLOCK] = [[9.0], [-5.0]]
@@ -133,22 +133,22 @@ def test_pushes_move_as_recorded_in_unity(action: int, expected: tuple[float, fl
 
 
 def test_a_push_moves_against_drag_and_friction():
-    # Friction is (0 + 0.6) / 2 of what presses: of gravity's 24.525 * 0.02 less drag.
+    # Friction is (0 + 0.6) / 2, in two anchors, of what presses: gravity's 24.525 * 0.02 less drag.
     env = started()
     set_discrete(env, FORWARD)
     speed = 0.0
     for _ in range(5):
-        speed = (speed + 3.0) * 0.92 - 0.3 * 24.525 * 0.02 * 0.92
+        speed = (speed + 3.0) * 0.92 - 2 * 0.3 * 24.525 * 0.02 * 0.92
     np.testing.assert_allclose(env.bodies.velocity[Z, AGENT], speed, rtol=1e-9)
 
 
 def test_who_rests_is_held_by_static_friction():
-    # It is (1 + 0.6) / 2 of what presses in the first step, (0 + 0.6) / 2 in those after it.
+    # It is (1 + 0.6) / 2 in the first step, and (0 + 0.6) / 2 in those after it.
     env = started(parameters={"static_friction": 1.0, "dynamic_friction": 0.0})
     set_discrete(env, FORWARD)
     speed = 0.0
     for friction in (0.8, 0.3, 0.3, 0.3, 0.3):
-        speed = (speed + 3.0) * 0.92 - friction * 24.525 * 0.02 * 0.92
+        speed = (speed + 3.0) * 0.92 - 2 * friction * 24.525 * 0.02 * 0.92
     np.testing.assert_allclose(env.bodies.velocity[Z, AGENT], speed, rtol=1e-9)
 
 
@@ -156,7 +156,7 @@ def test_a_block_slides_on_against_friction_and_drag():
     env = started()
     env.bodies.velocity[X, BLOCK] = -10.0
     env.physics()
-    kept = 10 * 0.99 - 0.3 * 24.525 * 0.02 * 0.99
+    kept = 10 * 0.99 - 2 * 0.3 * 24.525 * 0.02 * 0.99
     np.testing.assert_allclose(env.bodies.velocity[X, BLOCK], -kept)
 
 
@@ -164,12 +164,13 @@ def test_landing_takes_speed():
     # Dropped by 0.02 m and 1 mm at 4 m/s, the agent is within a contact's gap in the next step: its
     # fall is (-4 - 0.4905) 0.92 = -4.13126, and closing 0.8 of 1 mm may be no faster than 0.04.
     env = started()
-    env._above_m[AGENT] = 0.001
-    env._climb[AGENT] = -4.0
+    env.bodies.above_m[AGENT] = 0.001
+    env.bodies.climb[AGENT] = -4.0
+    env.bodies.is_falling = True
     env.bodies.velocity[Z, AGENT] = 5.0
     env.physics()
-    np.testing.assert_allclose(env.bodies.velocity[Z, AGENT], 5 * 0.92 - 0.3 * (4.13126 - 0.04))
-    np.testing.assert_allclose(env._above_m[AGENT], 0.0002)
+    np.testing.assert_allclose(env.bodies.velocity[Z, AGENT], 5 * 0.92 - 0.6 * (4.13126 - 0.04))
+    np.testing.assert_allclose(env.bodies.above_m[AGENT], 0.0002)
 
 
 def test_the_block_in_the_goal_pays_and_ends():
@@ -218,12 +219,12 @@ def test_parameters_count_from_the_next_episode():
     env = PushBlock(parameters={"block_scale": 4.0, "block_drag": 10.0, "dynamic_friction": 0.4})
     env.reset()
     assert (env.bodies.half[:, BLOCK] == 2.0).all()
-    env._above_m[:] = 0.0
+    env.bodies.stand()
     env.bodies.velocity[X] = 3.0
     env.bodies.position[:] = [[[0.0], [5.0]], [[0.0], [0.0]]]
     env.physics()
-    # Friction is (0.6 + 0.4) / 2; drag leaves 0.92 of the agent's speed, 0.8 of the block's.
-    kept = np.array([0.92, 0.8]) * (3.0 - 0.5 * 24.525 * 0.02)
+    # Friction is (0.6 + 0.4) / 2, twice; drag leaves 0.92 of the agent's speed, 0.8 of the block's.
+    kept = np.array([0.92, 0.8]) * (3.0 - 2 * 0.5 * 24.525 * 0.02)
     np.testing.assert_allclose(env.bodies.velocity[X, :, 0], kept)
 
 
@@ -261,15 +262,14 @@ def test_recorded_episodes_go_as_in_unity(
     first: int, agent: tuple[float, float], yaw_degrees: float, block: tuple[float, float]
 ):
     # Where they began was solved for from what the first rays see. They were recorded in a scene
-    # of ordinary gravity, on a floor like everything else; up to 23 decisions of pushing, turning,
+    # of ordinary gravity, with the friction of ours; up to 23 decisions of pushing, turning,
     # striking the block, sliding along it and into the goal are reproduced to a millimetre or two.
     file = require(ROOT / "demonstrations" / "ExpertPushBlock.demo")
     # As the file has it, an action lies beside the observation that followed it.
     recorded = read_demonstration(file, action_placement=ActionPlacement.SAME_RECORD).records
     last = first + int(np.argmax(recorded.done[first:]))
     actions, rays = recorded.action.discrete[:, 0], recorded.obs[1].reshape(-1, 3, 7, 5)[:, -1]
-    friction = {"static_friction": 0.6, "dynamic_friction": 0.6}
-    env = PushBlock(parameters={"gravity": 9.81, **friction})
+    env = PushBlock(parameters={"gravity": 9.81})
     env.reset()
     env.bodies.position[:, AGENT, 0], env.bodies.position[:, BLOCK, 0] = agent, block
     yaw = np.radians(yaw_degrees)

@@ -80,12 +80,12 @@ def test_velocity_is_seen_from_the_agent():
     [((1, 0, 0), (0, 1)), ((2, 0, 0), (0, -1)), ((1, 1, 0), (1, 0)), ((2, 2, 0), (-1, 0))],
 )
 def test_pushes_go_ahead_or_aside(action: tuple[int, int, int], way: tuple[int, int]):
-    # v = (v + 2 - 0.6 * 24.525 * 0.02) (1 - 4 * 0.02): friction is by what presses, less drag.
+    # v = (v + 2 - 2 * 0.6 * 24.525 * 0.02) (1 - 4 * 0.02): friction is by what presses, less drag.
     env = with_tiles({1: 0})
     set_discrete(env, *action)
     speed = place = 0.0
     for _ in range(5):
-        speed = (speed + 2.0 - 0.2943) * 0.92
+        speed = (speed + 2.0 - 0.5886) * 0.92
         place += speed * 0.02
     np.testing.assert_allclose(
         env.bodies.position[:, AGENT, 0], np.multiply(way, place), atol=1e-12
@@ -169,9 +169,10 @@ def test_arenas_differ_in_what_is_drawn_for_them():
     # Half of the arenas have one tile, the others from 1 to 9.
     assert set(env.n_tiles.tolist()) == set(range(1, 10))
     assert (env.n_tiles == 1).mean() == pytest.approx(1 / 2 + 1 / 18, abs=0.06)
-    braking = env.bodies.braking[AGENT]
-    assert len(set(braking.tolist())) == env.n_agents
-    assert (braking >= 5.52).all() and (braking <= 11.04).all()  # friction of 0.6, drag leaves 0.92
+    pressed = env.bodies.pressed[AGENT]
+    assert len(set(pressed.tolist())) == env.n_agents
+    # A step of gravity, of which drag leaves 0.92.
+    assert (pressed >= 10.0 * 0.02 * 0.92).all() and (pressed <= 20.0 * 0.02 * 0.92).all()
 
 
 def from_tile_to_tile(env: Sorter) -> Policy:

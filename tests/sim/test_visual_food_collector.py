@@ -29,6 +29,7 @@ def alone(**options) -> VisualFoodCollector:
     ]
     env.bodies.heading[:] = [[[0.0]] * 4, [[1.0]] * 4]
     env.food[:] = -45.0
+    env.bodies.stand()
     return env
 
 
@@ -108,6 +109,7 @@ def test_what_is_nearer_hides_what_is_behind(good_m: float, nearer: np.ndarray):
 def test_pictures_show_the_food_that_each_ray_hits_first():
     env = VisualFoodCollector(num_areas=2, seed=4)
     env.reset()
+    env.bodies.stand()
     row, column = np.mgrid[:84, :84] - 41.5
     ray = np.array([column, -row, np.full((84, 84), PIXELS_PER_TANGENT)])
     ray /= np.linalg.norm(ray, axis=0)

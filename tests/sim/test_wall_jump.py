@@ -159,12 +159,12 @@ def test_a_step_aside_takes_the_place_of_one_ahead():
 
 def test_a_step_on_the_ground_by_hand():
     # Drag takes 2 * 0.02 of the agent's speed and of what gravity presses with, which rubs:
-    #   v = (v + 3) * 0.96 - 0.6 * (26.98 * 0.02 * 0.96)
+    #   v = (v + 3) * 0.96 - 2 * 0.6 * (26.98 * 0.02 * 0.96)
     env = started()
     set_discrete(env, *WALK)
     speed, place = 0.0, -8.0
     for _ in range(5):
-        speed = (speed + 3.0) * 0.96 - 0.3108096
+        speed = (speed + 3.0) * 0.96 - 0.6216192
         place += speed * 0.02
     np.testing.assert_allclose(env.bodies.position[Z, AGENT, 0], place)
 
@@ -195,17 +195,17 @@ def test_one_may_stand_on_the_block_and_ride():
     for _ in range(10):
         set_discrete(env, *STAY)
     np.testing.assert_allclose(env.height, 3.0)
-    # Who brakes on the block drags it along. After drag, 1.92 and 0; friction takes 0.31081, as on
-    # the ground, and gives 2.5 times that to the block, which has 10 kg of 35.
-    env.bodies.velocity[Z, AGENT] = 2.0
+    # An agent that brakes on the block drags it along. After drag, 3.84 and 0; friction takes
+    # 0.62162, as on the ground, and gives 2.5 times that to the block, which has 10 kg of 35.
+    env.bodies.velocity[Z, AGENT] = 4.0
     env.act()
     env.physics()
-    np.testing.assert_allclose(env.bodies.velocity[Z, :2, 0], [1.60919, 0.77702], atol=1e-5)
-    # After drag, 1.54482 and 0.76148; friction, which could end a slip of 3.5 * 0.31081, ends it:
-    #   (25 * 1.54482 + 10 * 0.76148) / 35 = 1.32101
+    np.testing.assert_allclose(env.bodies.velocity[Z, :2, 0], [3.21838, 1.55405], atol=1e-5)
+    # After drag, 3.08964 and 1.52297; friction, which could end a slip of 3.5 * 0.62162, ends it:
+    #   (25 * 3.08964 + 10 * 1.52297) / 35 = 2.64202
     env.act()
     env.physics()
-    np.testing.assert_allclose(env.bodies.velocity[Z, :2, 0], 1.32101, atol=1e-5)
+    np.testing.assert_allclose(env.bodies.velocity[Z, :2, 0], 2.64202, atol=1e-5)
 
 
 def land(env, agent: tuple[float, float], block: tuple[float, float], **options: float) -> None:
@@ -223,34 +223,34 @@ def land(env, agent: tuple[float, float], block: tuple[float, float], **options:
 
 def test_who_lands_rubs_by_its_fall():
     # In the air, (-5 - 2.22 - 0.5396) * 0.96 = -7.44922 is the climb that the ground stops; that
-    # takes 0.6 * 7.44922 = 4.46953 of a speed of 5 * 0.96 = 4.8, and leaves 0.33047.
+    # takes 2 * 0.6 * 7.44922 = 8.93906 of a speed of 10 * 0.96 = 9.6, and leaves 0.66094.
     env = started()
-    land(env, (0.0, -8.0), (-7.0, -7.0), height=1.01, climb=-5.0, v_x=3.0, v_z=4.0)
+    land(env, (0.0, -8.0), (-7.0, -7.0), height=1.01, climb=-5.0, v_x=6.0, v_z=8.0)
     np.testing.assert_allclose(env.height, 0.95)
-    np.testing.assert_allclose(env.bodies.velocity[X, AGENT], 0.6 * 0.33047, atol=1e-5)
-    np.testing.assert_allclose(env.bodies.velocity[Z, AGENT], 0.8 * 0.33047, atol=1e-5)
-    # From then on it rubs by its weight: 0.33047 * 0.96 - 0.31081.
+    np.testing.assert_allclose(env.bodies.velocity[X, AGENT], 0.6 * 0.66094, atol=1e-5)
+    np.testing.assert_allclose(env.bodies.velocity[Z, AGENT], 0.8 * 0.66094, atol=1e-5)
+    # From then on it rubs by its weight: 0.66094 * 0.96 - 0.62162.
     env.act()
     env.physics()
-    np.testing.assert_allclose(np.hypot(*env.bodies.velocity[:, AGENT]), 0.00644, atol=1e-5)
+    np.testing.assert_allclose(np.hypot(*env.bodies.velocity[:, AGENT]), 0.01288, atol=1e-5)
 
 
 def test_who_has_almost_landed_rubs_by_its_weight_once():
     # It is so near that it counts as on the ground: (-3 - 0.5396) * 0.96 = -3.39802 is stopped,
-    # which takes 2.03881 of 4.8 in all.
+    # which takes 2 * 0.6 of that, 4.07762, of 4.8 in all.
     env = started()
     land(env, (0.0, -8.0), (-7.0, -7.0), height=0.99, climb=-3.0, v_z=5.0)
-    np.testing.assert_allclose(env.bodies.velocity[Z, AGENT], 2.76119, atol=1e-5)
+    np.testing.assert_allclose(env.bodies.velocity[Z, AGENT], 0.72238, atol=1e-5)
 
 
 def test_who_lands_on_the_block_takes_it_along():
-    # As on the ground, 4.46953 of a speed of 20 * 0.96 = 19.2; the block gains 2.5 times that.
+    # As on the ground, 8.93906 of a speed of 40 * 0.96 = 38.4; the block gains 2.5 times that.
     env = started()
-    land(env, (0.0, -8.0), (0.0, -8.0), height=3.06, climb=-5.0, v_z=20.0)
+    land(env, (0.0, -8.0), (0.0, -8.0), height=3.06, climb=-5.0, v_z=40.0)
     np.testing.assert_allclose(env.height, 3.0)
-    np.testing.assert_allclose(env.bodies.velocity[Z, AGENT], 14.73047, atol=1e-5)
-    np.testing.assert_allclose(env.bodies.velocity[Z, BLOCK], 11.17383, atol=1e-5)
-    # A slip of (0 - 0.98, 3.84) is less than 3.5 * 4.46953 and ends. Together:
+    np.testing.assert_allclose(env.bodies.velocity[Z, AGENT], 29.46094, atol=1e-5)
+    np.testing.assert_allclose(env.bodies.velocity[Z, BLOCK], 22.34766, atol=1e-5)
+    # A slip of (0 - 0.98, 3.84) is less than 3.5 * 8.93906 and ends. Together:
     #   10 * 0.98 / 35 = 0.28 to the right and 25 * 3.84 / 35 = 2.74286 ahead
     land(env, (0.0, -8.0), (0.0, -8.0), height=3.06, climb=-5.0, v_z=4.0, block_v_x=1.0)
     np.testing.assert_allclose(env.bodies.velocity[X, :2], 0.28, atol=1e-5)
@@ -261,7 +261,7 @@ def test_who_lands_on_the_wall_leaves_the_block_alone():
     env = started()
     land(env, (0.0, -1.98), (0.0, -8.0), height=4.56, climb=-5.0, v_z=4.0, block_v_x=1.0)
     np.testing.assert_allclose(env.height, 4.5)
-    np.testing.assert_allclose(env.bodies.velocity[:, AGENT], 0.0)  # 3.84 is less than 4.46953
+    np.testing.assert_allclose(env.bodies.velocity[:, AGENT], 0.0)  # 3.84 is less than 8.93906
     np.testing.assert_allclose(env.bodies.velocity[X, BLOCK], 0.98)
     np.testing.assert_allclose(env.bodies.velocity[Z, BLOCK], 0.0)
     # Nor does it matter that the block is as high as the wall and below the agent, too.

@@ -24,7 +24,6 @@ from mlagents_sim.planar import (
     X,
     dot,
     enter_boxes,
-    floor_braking,
     gap_to_point,
     in_frame,
     number,
@@ -52,7 +51,9 @@ AGENT_HALF_M = 0.5
 AGENT_SCALES = 0.5, 5.0
 """Least and most that an agent's size is multiplied by."""
 AGENT_DRAG = 0.5
-BRAKING_M_S2 = float(floor_braking(9.81, AGENT_DRAG))
+GRAVITY_M_S2 = 9.81
+START_ABOVE_M = 1.5
+"""How far above the floor the centres of agents are put."""
 FOOD_RADIUS_M = 0.75
 TOUCH_M = 0.02
 BUMP = 5.0 / (10.0 + 5.0)
@@ -101,7 +102,7 @@ class FoodCollector(World):
     ) -> None:
         super().__init__(num_areas=num_areas, seed=seed, parameters=parameters)
         n_areas = self.n_agents // self.n_members
-        agent = Body((AGENT_HALF_M, AGENT_HALF_M), mass=10.0, drag=AGENT_DRAG, braking=BRAKING_M_S2)
+        agent = Body((AGENT_HALF_M, AGENT_HALF_M), mass=10.0, drag=AGENT_DRAG)
         self.bodies = Bodies(
             n_areas,
             [agent] * self.n_members,
@@ -152,9 +153,8 @@ class FoodCollector(World):
         bodies.heading[:, member, area] = np.sin(yaw), np.cos(yaw)
         half = AGENT_HALF_M * np.clip(self.parameters.draw("agent_scale", n), *AGENT_SCALES)
         bodies.half[:, member, area] = half
-        self._touch_m[member, area] = TOUCH_M + radius_at_edge(
-            FOOD_RADIUS_M, FOOD_RADIUS_M - 2.0 * half
-        )
+        bodies.put_down((member, area), gravity=GRAVITY_M_S2, above_m=START_ABOVE_M - half)
+        self._find_touch()
         self._laser_m[member, area] = LASER_M * self.parameters.draw("laser_length", n)
         self.frozen[member, area] = 0
         self.is_shooting[member, area] = False
@@ -186,9 +186,15 @@ class FoodCollector(World):
         kept = SPEED_BY_SHOOTING.take(self.is_shooting)
         v_x *= kept
         v_z *= kept
-        kept = SPEED_BY_FAST.take(v_x * v_x + v_z * v_z > FAST_M2_S2)
+        square = v_x * v_x + v_z * v_z
+        if bodies.is_falling:
+            bodies.climb *= kept
+            square += bodies.climb * bodies.climb
+        kept = SPEED_BY_FAST.take(square > FAST_M2_S2)
         v_x *= kept
         v_z *= kept
+        if bodies.is_falling:
+            bodies.climb *= kept
         strength = PUSH_M_S.take(self.is_shooting) * is_free
         right, ahead = self._right * strength, self._ahead * strength
         v_x += x * ahead + z * right
@@ -202,7 +208,10 @@ class FoodCollector(World):
     def physics(self) -> None:
         """Let the agents move and eat."""
         bodies = self.bodies
+        was_falling = bodies.is_falling
         bodies.move()
+        if was_falling:
+            self._find_touch()
         self.falling = np.maximum(self.falling - 1, 0)
         # (agents, foods and areas): areas may be few, and NumPy is slow along a short last axis.
         is_near: Mask = self.falling.reshape(-1) == 0
@@ -229,6 +238,17 @@ class FoodCollector(World):
             np.subtract.at(velocity, (member, area), of_it)
         self.food[:, food, area] = self.rng.uniform(-START_M, START_M, (2, len(food)))
         self.falling[food, area] = FALL_STEPS
+
+    def _find_touch(self) -> None:
+        """Note from how far agents touch food, by how much higher or lower it is than they are."""
+        low, high = self.bodies.above_m, self.bodies.above_m + 2.0 * self.bodies.half[X]
+        beyond = np.maximum(low - FOOD_RADIUS_M, FOOD_RADIUS_M - high)
+        self._touch_m = TOUCH_M + radius_at_edge(FOOD_RADIUS_M, beyond)
+
+    def _heights(self, area: NDArray[np.intp], member: NDArray[np.intp]) -> Array:
+        """Return (n,) how far above the floor the centres of agents are."""
+        heights: Array = self.bodies.half[X, member, area] + self.bodies.above_m[member, area]
+        return heights
 
     def _shoot(self) -> None:
         """Freeze whoever is hit first by a laser, unless frozen already."""
@@ -264,7 +284,7 @@ class FoodCollector(World):
         # Walls and food stop a shot.
         rays = Rays.cast(position[:, is_hit], heading[:, is_hit], STRAIGHT_AHEAD)
         (to_wall,) = rays.to_room((-WALLS_M, -WALLS_M), (WALLS_M, WALLS_M), LASER_RADIUS_M)
-        above = np.abs(bodies.half[X, member, area] - FOOD_RADIUS_M)
+        above = np.abs(self._heights(area, member) - FOOD_RADIUS_M)
         together = radius_at_edge(LASER_RADIUS_M + FOOD_RADIUS_M, above)
         to_food = rays.to_discs(self.food[:, :, area], together)[:, 0]
         to_food[self.falling[:, area] > 0] = np.inf
@@ -340,8 +360,7 @@ class GridFoodCollector(FoodCollector):
         apart = self.food[:, :, area] - bodies.position[:, None, member, area]  # (2, foods, n)
         heading = bodies.heading[:, None, member, area]
         place = in_frame(heading, apart)
-        height = bodies.half[X, member, area]  # of the grid above the floor
-        below = np.abs(height - FOOD_RADIUS_M)
+        below = np.abs(self._heights(area, member) - FOOD_RADIUS_M)
         radius = radius_at_edge(FOOD_RADIUS_M, below - GRID_HALF_HEIGHT_M)
         right, ahead = np.abs(place) < GRID.reach_m + radius
         is_near = right & ahead & (self.falling[:, area] == 0) & (radius > 0.0)
@@ -410,7 +429,7 @@ class RayFoodCollector(FoodCollector):
         scale = bodies.half[X, member, area] / AGENT_HALF_M
         position = bodies.position[:, member, area] / scale
         rays = Rays.cast(position, heading, RAYS.directions)
-        above = np.abs(AGENT_HALF_M - FOOD_RADIUS_M / scale)
+        above = np.abs(self._heights(area, member) - FOOD_RADIUS_M) / scale
         together = radius_at_edge(RAY_RADIUS_M + FOOD_RADIUS_M / scale, above)
         to_food = rays.to_discs(self.food[:, :, area] / scale, together)  # (foods, rays, n)
         food, agent = self.falling[:, area].nonzero()

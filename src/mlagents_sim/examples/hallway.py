@@ -21,7 +21,6 @@ from mlagents_sim.planar import (
     Rays,
     X,
     Z,
-    floor_braking,
     radius_at_edge,
     turned,
 )
@@ -39,6 +38,8 @@ TURN_SINE, TURN_COSINE = np.sin(TURN_RAD), np.cos(TURN_RAD)
 ROOM_LOW, ROOM_HIGH = (-9.5, -24.75), (9.5, 24.75)
 AGENT_HALF_M = 0.5
 AGENT_DRAG = 2.0
+DROP_M = 0.5
+"""How far above the floor an agent is put down."""
 SYMBOL_HALF = (2.0, 0.5)
 GOAL_HALF = (2.0, 2.0)
 GOAL_X_M, GOAL_Z_M = 7.0, 22.29
@@ -137,9 +138,8 @@ class Hallway(World):
         bodies.position[:, :, agents] = position
         bodies.velocity[:, AGENT, agents] = 0.0
         bodies.heading[:, AGENT, agents] = np.sin(yaw), np.cos(yaw)
-        bodies.braking[AGENT, agents] = floor_braking(
-            self.parameters.draw("gravity", n), AGENT_DRAG
-        )
+        gravity = self.parameters.draw("gravity", n)
+        bodies.put_down((AGENT, agents), gravity=gravity, above_m=DROP_M)
         self.is_x[agents] = is_x
         # The first step is number 1, which those who begin within a step come to at its end.
         self._age[agents] = float(self.step_count == 0)

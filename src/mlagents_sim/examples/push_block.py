@@ -15,11 +15,9 @@ from mlagents_envs.base_env import (
 from mlagents_sim import top_view
 from mlagents_sim.frame_stack import FrameStack, stacked
 from mlagents_sim.planar import (
-    CONTACT_OFFSET_M,
+    ANCHORS,
     FRICTION,
     LOW,
-    STEP_S,
-    Array,
     Bodies,
     Body,
     Rays,
@@ -27,13 +25,12 @@ from mlagents_sim.planar import (
     Z,
     along,
     kept,
-    least_speeds,
     radius_at_edge,
     turned,
 )
 from mlagents_sim.sensors import RaySensor
 from mlagents_sim.top_view import TopView
-from mlagents_sim.world import Agents, World
+from mlagents_sim.world import ALL, Agents, World
 
 AGENT, BLOCK = range(2)
 
@@ -131,12 +128,9 @@ class PushBlock(World):
         self.bodies.heading[Z, AGENT] = -1.0
         self._raised, self._level = (FrameStack(RAYS.spec(""), STACKED, n) for _ in range(2))
         self._action = np.zeros(n, np.intp)
-        # Of agent and block: heights above the floor, and speeds at which they rise.
-        self._above_m = np.zeros((2, n))
-        self._climb = np.zeros((2, n))
-        self._static_friction = np.zeros(n)
-        self._dynamic_friction = np.zeros(n)
-        self._fall = np.zeros(n)  # speed by which gravity makes them fall faster with a step
+        # What friction takes of those at rest, and of those that move: see `Bodies.grip`.
+        self._static_grip = np.zeros(n)
+        self._dynamic_grip = np.zeros(n)
 
     # The task.
 
@@ -148,11 +142,9 @@ class PushBlock(World):
         bodies.half[:, BLOCK, agents] = np.clip(draw("block_scale", n), *BLOCK_SCALES) / 2.0
         bodies.kept[BLOCK, agents] = kept(draw("block_drag", n))
         # Where two surfaces meet, their mean counts.
-        self._static_friction[agents] = (FRICTION + draw("static_friction", n)) / 2.0
-        self._dynamic_friction[agents] = (FRICTION + draw("dynamic_friction", n)) / 2.0
-        self._fall[agents] = draw("gravity", n) * STEP_S
-        self._above_m[:, agents] = DROP_M
-        self._climb[:, agents] = 0.0
+        self._static_grip[agents] = ANCHORS * (FRICTION + draw("static_friction", n)) / 2.0
+        self._dynamic_grip[agents] = ANCHORS * (FRICTION + draw("dynamic_friction", n)) / 2.0
+        bodies.put_down((ALL, agents), gravity=draw("gravity", n), above_m=DROP_M)
         for body in (BLOCK, AGENT):
             self._place(body, agents)
         self._raised.clear(agents)
@@ -163,7 +155,7 @@ class PushBlock(World):
         position = self.bodies.position[:, :, agents]
         heading = self.bodies.heading[:, AGENT, agents]
         rays = Rays.cast(position[:, AGENT], heading, RAYS.directions)
-        above = self._above_m[AGENT, agents]
+        above = self.bodies.above_m[AGENT, agents]
         to_wall = rays.to_room(
             ROOM_LOW, ROOM_HIGH, radius_at_edge(RAY_RADIUS_M, RAY_RADIUS_M + above)
         )
@@ -197,8 +189,7 @@ class PushBlock(World):
         """Let agents and blocks move; see which block is in the goal."""
         bodies = self.bodies
         is_moving = bodies.velocity.any(axis=0)
-        friction = np.where(is_moving, self._dynamic_friction, self._static_friction)
-        bodies.braking = friction * self._drop() / STEP_S
+        bodies.grip = np.where(is_moving, self._dynamic_grip, self._static_grip)
         heading = bodies.heading[:, AGENT]
         bodies.velocity[:, AGENT] += along(
             heading, FORWARD_M_S[self._action], RIGHT_M_S[self._action]
@@ -207,16 +198,6 @@ class PushBlock(World):
         scored = bodies.touching_walls[LOW, Z, BLOCK].nonzero()[0]  # for it, the goal is a wall
         self.reward[scored] += 5.0
         self.end(scored)
-
-    def _drop(self) -> Array:
-        """Let agents and blocks fall; return the speed, (2, N), that the floor takes of them."""
-        above = self._above_m
-        climb = (self._climb - self._fall) * self.bodies.kept
-        least_now, least_then = np.where(above < CONTACT_OFFSET_M, least_speeds(above), -np.inf)
-        pressed: Array = np.maximum(least_now - climb, 0.0)
-        above += (climb + pressed) * STEP_S
-        self._climb = np.maximum(climb, least_then)
-        return pressed
 
     def _place(self, body: int, agents: Agents) -> None:
         """Put these agents' agent or block where there is room beside the other of the two."""

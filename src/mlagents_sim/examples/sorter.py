@@ -17,7 +17,7 @@ from mlagents_envs.base_env import (
 )
 from mlagents_sim import top_view
 from mlagents_sim.frame_stack import FrameStack, stacked
-from mlagents_sim.planar import Bodies, Body, Z, along, floor_braking, in_frame, turned
+from mlagents_sim.planar import Bodies, Body, Z, along, in_frame, turned
 from mlagents_sim.top_view import TopView
 from mlagents_sim.world import Agents, World
 
@@ -150,9 +150,7 @@ class Sorter(World):
 
         self.bodies.position[:, AGENT, agents] = 0.0
         self.bodies.velocity[:, AGENT, agents] = 0.0
-        self.bodies.braking[AGENT, agents] = floor_braking(
-            self.parameters.draw("gravity", n), AGENT_DRAG
-        )
+        self.bodies.put_down((AGENT, agents), gravity=self.parameters.draw("gravity", n))
 
     def observe(self, agents: Agents) -> list[FloatArray]:
         """Return what the class describes."""

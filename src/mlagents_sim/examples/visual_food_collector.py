@@ -121,7 +121,7 @@ class VisualFoodCollector(FoodCollector):
         apart = places - bodies.position[:, None, member, area]
         found = np.empty((3, *apart.shape[1:]))
         found[0], found[2] = in_frame(bodies.heading[:, None, member, area], apart)
-        found[1] = height - bodies.half[X, member, area]
+        found[1] = np.subtract(height, self._heights(area, member))
         return found
 
     def _walls(self, area: NDArray[np.intp], member: NDArray[np.intp]) -> Faces:
@@ -151,7 +151,9 @@ class VisualFoodCollector(FoodCollector):
         bodies = self.bodies
         other = (member + np.arange(1, self.n_members)[:, None]) % self.n_members  # (k, n)
         half = bodies.half[X, other, area]
-        centre = self._from_eyes(area, member, bodies.position[:, other, area], half)
+        centre = self._from_eyes(
+            area, member, bodies.position[:, other, area], self._heights(area, other)
+        )
         which, agent = _may_be_seen(centre, half * math.sqrt(2.0)).nonzero()
         other, half, centre = other[which, agent], half[which, agent], centre[:, which, agent]
         area, member = area[agent], member[agent]

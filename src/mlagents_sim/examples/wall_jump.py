@@ -18,6 +18,7 @@ from mlagents_envs.base_env import (
 from mlagents_sim import top_view
 from mlagents_sim.frame_stack import FrameStack, stacked
 from mlagents_sim.planar import (
+    ANCHORS,
     FRICTION,
     STEP_S,
     Array,
@@ -26,7 +27,6 @@ from mlagents_sim.planar import (
     Rays,
     X,
     Z,
-    floor_braking,
     kept,
     number,
 )
@@ -106,7 +106,7 @@ SINK_M = number(-STEP_UP_M)
 ZERO, ONE = number(0.0), number(1.0)
 HALF, PLATFORM_REACH = number(AGENT_HALF_M), number(PLATFORM_HALF_M)
 PLATFORM_X, PLATFORM_Z = number(PLATFORM_CENTRE[X]), number(PLATFORM_CENTRE[Z])
-RUB = number(FRICTION)
+GRIP = number(ANCHORS * FRICTION)
 COST = np.array(0.0005, np.float32)
 STEP = number(STEP_S)
 AGENT_KEPT, BLOCK_KEPT = number(kept(AGENT_DRAG)), number(kept(BLOCK_DRAG))
@@ -188,7 +188,6 @@ class _OverWalls(World):
         self._platform_at = np.empty((2, 3, n))  # of the shape of the bodies' positions
         self._platform_at[:] = PLATFORM_AT[:, None]
         self._fall = np.zeros(n)  # speed by which gravity makes agents fall faster with a step
-        self._grip = np.zeros(n)  # most deceleration by friction, in m/s2
         self._stood = np.zeros(n, np.bool_)  # whether on anything when the step began
         self._jump_to = np.zeros(n)  # heights
         self._jump_steps = np.zeros(n)  # left of a jump
@@ -219,7 +218,6 @@ class _OverWalls(World):
         bodies.is_solid[BLOCK_ON_WALL][agents] = wall_top > BLOCK_LOW_M
         gravity = self.parameters.draw("gravity", n)
         self._fall[agents] = gravity * STEP
-        self._grip[agents] = floor_braking(gravity, AGENT_DRAG)
         self._jump_steps[agents] = ZERO
         drawn = self.rng.uniform(-1.0, 1.0, (3, n)).take(START_DRAWN, axis=0)
         bodies.position[:, :WALL, agents] = START_CENTRES + drawn * START_HALVES
@@ -369,9 +367,9 @@ class _OverWalls(World):
             on_block: (N,) whether they stand on the block.
             is_braked: (N,) whether they stand on what never moves.
         """
-        braking = self.bodies.braking[AGENT]
-        braking.fill(0.0)
-        np.copyto(braking, self._grip, where=is_braked)
+        pressed = self.bodies.pressed[AGENT]
+        np.multiply(self._fall, AGENT_KEPT, out=pressed)
+        pressed *= is_braked
         is_carried = on_block & ~is_braked
         if np.count_nonzero(is_carried):
             self._drag_blocks(is_carried.nonzero()[0])
@@ -474,14 +472,14 @@ class _OverWalls(World):
 def _rubbed_off(slip: Array, pressed: Array, gain: Array) -> Array:
     """Return (2, n) what friction takes of the velocities of n agents.
 
-    It is `FRICTION` of what presses them to what is below, or what ends the slip.
+    It is `GRIP` of what presses them to what is below, or what ends the slip.
 
     Args:
         slip: (2, n) velocities relative to what is below.
         pressed: (n,) speeds downward that what is below has stopped.
         gain: Speeds that what is below gains by what agents lose, by the masses; 0 if it is fixed.
     """
-    most = RUB * pressed
+    most = GRIP * pressed
     lost: Array = slip * (most / np.maximum(np.hypot(*slip), most * (ONE + gain) + TINY))
     return lost
 
