@@ -32,9 +32,9 @@ LOW, HIGH = 0, 1
 
 STEP_S = 0.02
 FRICTION = 0.6
-"""Friction of a surface, unless a world says otherwise. Between two surfaces, their mean counts."""
+"""Friction of a surface, unless a world says otherwise; two surfaces rub by their mean."""
 ANCHORS = 2.0
-"""Points in which Unity's physics engine lets a flat contact rub; see `Bodies`."""
+"""Friction anchors of a box that stands on a face; see `Bodies`."""
 
 CONTACT_OFFSET_M = 0.02
 """Gap between two surfaces at which they begin to touch."""
@@ -59,7 +59,7 @@ _TOUCH = number(CONTACT_OFFSET_M)
 _PUSH_OUT = number(MAX_PUSH_OUT_M_S)
 _CLOSING_PER_S = number(-CORRECTION / STEP_S)
 _LANDED = number(1e-7)
-"""Distance from the floor, in m, below which a body rests on it; also how far it may yet fall."""
+"""Gap to the floor, plus the fall in a step, below which a body counts as at rest on the floor."""
 
 
 def turned(heading: Array, sine: ArrayLike, cosine: ArrayLike) -> Array:
@@ -98,7 +98,7 @@ class Body(NamedTuple):
         half: Half its length in x and in z, in m.
         mass: In kg; infinite for what never moves.
         drag: Part of its velocity that is lost in a second.
-        gravity: Acceleration that presses it to the floor, in m/s2; 0 for a floor without friction.
+        gravity: Acceleration that presses the body to the floor, in m/s2; 0 for no floor friction.
     """
 
     half: tuple[float, float]
@@ -115,13 +115,14 @@ class Bodies:
     besides; the other remains, so that being pushed out of an overlap gives no speed. Nothing
     bounces. Friction between two surfaces is at most `friction` of what presses them together.
 
-    The floor rubs twice as much. The engine lets a box that stands on a face rub in two anchors,
-    and limits each of them by the whole of what presses it down, so a step takes
+    Friction with the floor is twice Coulomb's. The engine gives a box on a face two friction
+    anchors, and limits each by the whole normal force, so a step takes
 
-        2 * friction * (speed downward that the floor stops)
+        2 * friction * (downward speed that the floor stops)
 
-    of a body's velocity. That speed is gravity's, less drag, while a body rests, and more when it
-    lands; nothing rubs in the air. Being pushed out of the floor does not rub.
+    of a body's speed. For a body at rest on the floor that downward speed is gravity's, less drag;
+    for a landing body it is the whole fall; in the air it is 0. The speed at which the floor pushes
+    an overlapping body out does not count.
 
     Args:
         n_areas: N.
@@ -138,11 +139,11 @@ class Bodies:
         half: (2, B, N) half lengths to the right and ahead, in m.
         reach: (2, B, N) how far they reached from their centres in x and z in the last step.
         kept: (B, N) part of the velocity that drag leaves in a step.
-        above_m: (B, N) distance to the floor, in m.
-        climb: (B, N) speed at which they rise, in m/s.
-        is_falling: Whether any body may be above the floor.
-        grip: (B, N) speed that the floor's friction takes by that which it stops: 2 * friction.
-        pressed: (B, N) speed downward that the floor stops in a step, in m/s.
+        above_m: (B, N) heights above the floor, in m; below 0 for a body that overlaps it.
+        climb: (B, N) upward speeds, in m/s.
+        is_falling: Whether any body may be above the floor; if not, falls are not computed.
+        grip: (B, N) twice the friction with the floor.
+        pressed: (B, N) downward speed that the floor stopped in the last step, in m/s.
         is_solid: (P, N) which pairs can touch; not where one stands above the other.
         touching: (P, N) which pairs touched in the last step.
         touching_walls: (2, 2, B, N) which bodies touched the walls at `low` and at `high`, in x
@@ -199,12 +200,12 @@ class Bodies:
     def put_down(
         self, where: tuple[Any, Any], *, gravity: ArrayLike, above_m: ArrayLike = 0.0
     ) -> None:
-        """Put bodies on the floor, or above it, to fall from rest.
+        """Put bodies on the floor, or above it, from where they fall.
 
         Args:
-            where: Which bodies of which areas, an index into (B, N) arrays.
-            gravity: Acceleration downward, in m/s2.
-            above_m: Distance to the floor, in m; below 0 for a body that is in the floor.
+            where: Index of these bodies into (B, N) arrays.
+            gravity: Downward acceleration, in m/s2.
+            above_m: Height above the floor, in m; below 0 for a body that overlaps it.
         """
         self._fall[where] = np.multiply(gravity, STEP_S)
         self.pressed[where] = self._fall[where] * self.kept[where]
@@ -213,14 +214,14 @@ class Bodies:
         self.is_falling = self.is_falling or bool(np.any(above_m))
 
     def stand(self) -> None:
-        """End all falls: put every body on the floor."""
+        """Put every body on the floor, at rest there."""
         self.is_falling = False
         self.above_m.fill(0.0)
         self.climb.fill(0.0)
         self.pressed = self._fall * self.kept
 
     def _drop(self) -> None:
-        """Let bodies fall in a step, and find how fast a fall the floor stops."""
+        """Move bodies up and down in a step; update the speed that the floor stops."""
         above = self.above_m
         if not np.count_nonzero(above):
             self.stand()

@@ -52,8 +52,8 @@ AGENT_SCALES = 0.5, 5.0
 """Least and most that an agent's size is multiplied by."""
 AGENT_DRAG = 0.5
 GRAVITY_M_S2 = 9.81
-START_ABOVE_M = 1.5
-"""How far above the floor the centres of agents are put."""
+START_HEIGHT_M = 1.5
+"""Height of an agent's centre above the floor when its episode begins."""
 FOOD_RADIUS_M = 0.75
 TOUCH_M = 0.02
 BUMP = 5.0 / (10.0 + 5.0)
@@ -68,7 +68,7 @@ SPEED_BY_SHOOTING = np.array([1.0, 0.75])
 """Part of their speed that they keep in every step."""
 FAST_M2_S2 = number(5.0**2)
 SPEED_BY_FAST = np.array([1.0, 0.95])
-"""Whoever's squared speed is above the first keeps less."""
+"""An agent whose squared speed, that of its fall included, is above the first keeps less."""
 LASER_M, LASER_RADIUS_M = 25.0, 2.0
 LASER, ZERO, DIAGONAL = number(LASER_M), number(0.0), number(np.sqrt(2.0))
 FROZEN_STEPS = 201
@@ -126,7 +126,9 @@ class FoodCollector(World):
         # Of each agent and each piece of food in its area: where the agent is in (M, areas).
         floors = np.arange(FOODS * n_areas) % n_areas
         self._eater = np.arange(self.n_members)[:, None] * n_areas + floors
-        self._touch_m = np.zeros((self.n_members, n_areas))  # from an edge to a piece's middle
+        self._touch_m = np.zeros(
+            (self.n_members, n_areas)
+        )  # distance from an edge to food's centre
         self._laser_m = np.zeros((self.n_members, n_areas))  # as drawn
         self._right = np.zeros((self.n_members, n_areas))  # parts of a push
         self._ahead = np.zeros((self.n_members, n_areas))
@@ -153,7 +155,7 @@ class FoodCollector(World):
         bodies.heading[:, member, area] = np.sin(yaw), np.cos(yaw)
         half = AGENT_HALF_M * np.clip(self.parameters.draw("agent_scale", n), *AGENT_SCALES)
         bodies.half[:, member, area] = half
-        bodies.put_down((member, area), gravity=GRAVITY_M_S2, above_m=START_ABOVE_M - half)
+        bodies.put_down((member, area), gravity=GRAVITY_M_S2, above_m=START_HEIGHT_M - half)
         self._find_touch()
         self._laser_m[member, area] = LASER_M * self.parameters.draw("laser_length", n)
         self.frozen[member, area] = 0
@@ -240,13 +242,13 @@ class FoodCollector(World):
         self.falling[food, area] = FALL_STEPS
 
     def _find_touch(self) -> None:
-        """Note from how far agents touch food, by how much higher or lower it is than they are."""
+        """Update the distance at which each agent touches food, by their heights."""
         low, high = self.bodies.above_m, self.bodies.above_m + 2.0 * self.bodies.half[X]
         beyond = np.maximum(low - FOOD_RADIUS_M, FOOD_RADIUS_M - high)
         self._touch_m = TOUCH_M + radius_at_edge(FOOD_RADIUS_M, beyond)
 
     def _heights(self, area: NDArray[np.intp], member: NDArray[np.intp]) -> Array:
-        """Return (n,) how far above the floor the centres of agents are."""
+        """Return the heights of agents' centres above the floor, (n,)."""
         heights: Array = self.bodies.half[X, member, area] + self.bodies.above_m[member, area]
         return heights
 
@@ -331,7 +333,8 @@ class GridFoodCollector(FoodCollector):
     Interrupts: after 5000 steps, that is 1000 decisions. The food stays as it is.
     Parameters: `agent_scale` 1, size of the agents, at least 0.5 and at most 5; `laser_length` 1
         (0.2 to 7), by which the laser is drawn longer, but reaches no farther.
-    Start: anywhere but near the walls, looking anywhere, to a whole degree.
+    Start: anywhere but near the walls, looking anywhere, to a whole degree, 1.5 m above the floor.
+        An agent falls for half a second, and slides on the floor from then on.
     A good policy reaches 10 and more.
 
     A laser of 25 m freezes the agent that it hits first, for 4 s: a frozen agent neither pushes
@@ -339,7 +342,7 @@ class GridFoodCollector(FoodCollector):
     costs who runs into it a third of that speed, and comes back somewhere else, at rest, after a
     fall of 0.7 s.
 
-    Source: example environments, section 2, task 10.
+    Source: example environments, section 2, task 10, and `ExpertFood.demo`, recorded in Unity.
     """
 
     behavior_name = "GridFoodCollector?team=0"

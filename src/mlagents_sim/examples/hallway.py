@@ -39,7 +39,7 @@ ROOM_LOW, ROOM_HIGH = (-9.5, -24.75), (9.5, 24.75)
 AGENT_HALF_M = 0.5
 AGENT_DRAG = 2.0
 DROP_M = 0.5
-"""How far above the floor an agent is put down."""
+"""Height from which an agent falls when its episode begins."""
 SYMBOL_HALF = (2.0, 0.5)
 GOAL_HALF = (2.0, 2.0)
 GOAL_X_M, GOAL_Z_M = 7.0, 22.29
@@ -73,12 +73,12 @@ class Hallway(World):
         decision, +1 if it bears the symbol and -0.1 if not.
     Ends: when the agent touches either goal.
     Interrupts: after 3000 steps, that is 500 decisions.
-    Parameters: `gravity` 19.62 m/s2, which makes the floor brake.
-    Start: the agent in the rear of the hall, looking anywhere; the symbol in the middle; the goals
-        on either side of the far end.
+    Parameters: `gravity` 19.62 m/s2, which presses the agent to the floor, where friction slows it.
+    Start: the agent in the rear of the hall, half a metre above the floor, looking anywhere; the
+        symbol in the middle; the goals on either side of the far end.
     A good policy with a memory reaches 0.7 and more.
 
-    Source: example environments, section 2, task 11.
+    Source: example environments, section 2, task 11, and `ExpertHallway.demo`, recorded in Unity.
 
     Attributes:
         bodies: Agent, symbol and the goals of O and X of every area.

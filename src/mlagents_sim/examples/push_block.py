@@ -128,7 +128,7 @@ class PushBlock(World):
         self.bodies.heading[Z, AGENT] = -1.0
         self._raised, self._level = (FrameStack(RAYS.spec(""), STACKED, n) for _ in range(2))
         self._action = np.zeros(n, np.intp)
-        # What friction takes of those at rest, and of those that move: see `Bodies.grip`.
+        # Values for `Bodies.grip`: of bodies at rest, and of moving ones.
         self._static_grip = np.zeros(n)
         self._dynamic_grip = np.zeros(n)
 

@@ -79,7 +79,7 @@ class Sorter(World):
     Ends: when a wrong tile was touched, or all tiles are visited.
     Interrupts: after 5000 steps, that is 1000 decisions.
     Parameters: `num_tiles` 20 (1 to 20), the most tiles an episode may have; `gravity` 24.525
-        m/s2, which makes the floor brake.
+        m/s2, which presses the agent to the floor, where friction slows it.
     Start: the agent in the middle, at rest, with the heading it had; from 1 to `num_tiles` tiles,
         of different numbers, at random slots of 20 along the wall.
     A good policy reaches nearly the number of tiles, on average (`num_tiles` + 1) / 2.
