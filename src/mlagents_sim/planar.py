@@ -113,16 +113,17 @@ class Bodies:
     Contact is that of Unity's physics engine. Surfaces touch within a small gap; two velocities
     are found for each body. One moves it in this step, and closes most of a gap or overlap
     besides; the other remains, so that being pushed out of an overlap gives no speed. Nothing
-    bounces. Friction between two surfaces is at most `friction` of what presses them together.
+    bounces. Friction between two moving bodies is Coulomb's: it takes at most `friction` times the
+    speed that the contact stops.
 
-    Friction with the floor is twice Coulomb's. The engine gives a box on a face two friction
-    anchors, and limits each by the whole normal force, so a step takes
+    Friction with the floor, walls and bodies that never move is twice that. The engine gives a face
+    of a box two friction anchors, and limits each by the whole normal force. So the floor takes
 
-        2 * friction * (downward speed that the floor stops)
+        2 * friction * (downward speed that it stops)
 
-    of a body's speed. For a body at rest on the floor that downward speed is gravity's, less drag;
-    for a landing body it is the whole fall; in the air it is 0. The speed at which the floor pushes
-    an overlapping body out does not count.
+    of a body's speed in a step. For a body at rest on the floor that downward speed is gravity's,
+    less drag; for a landing body it is the whole fall; in the air it is 0. The speed at which the
+    floor pushes an overlapping body out does not count.
 
     Args:
         n_areas: N.
@@ -130,7 +131,7 @@ class Bodies:
         low: (x, z) of the walls around an area, or (2, B, 1) where they differ by body.
         high: Likewise.
         pairs: Indices of bodies that may touch, P pairs of them.
-        friction: Between bodies, and between bodies and walls.
+        friction: Coulomb's, between bodies, and between bodies and walls.
 
     Attributes:
         position: (2, B, N) of the centres, in m.
@@ -184,8 +185,9 @@ class Bodies:
             for bound in (low, high)
         )
         self._has_walls = bool(np.isfinite([self._low, self._high]).any())
-        self._friction = number(friction)
-        self._tables = _Tables.of(np.reshape(pairs, (-1, 2)).T.astype(np.intp), bodies, n_areas)
+        self._wall_friction = number(ANCHORS * friction)
+        table = np.reshape(pairs, (-1, 2)).T.astype(np.intp)
+        self._tables = _Tables.of(table, bodies, n_areas, friction)
         self._faces = np.zeros((3, 2, *shape))  # for `_across`
 
     def extent(self) -> Array:
@@ -378,7 +380,7 @@ class Bodies:
         apart = velocity[4:] - velocity[:4]
         nearing, slip = apart * normal, apart * aside
         push = np.maximum(wanted - (nearing[:2] + nearing[2:]), _ZERO)
-        limit = self._friction * push
+        limit = self._tables.friction.take(pair) * push
         brake = np.minimum(np.maximum(slip[:2] + slip[2:], -limit), limit)
         change = np.concatenate((push, push)) * normal - np.concatenate((brake, brake)) * aside
         velocity += np.concatenate((change, change)) * self._tables.shares.take(pair, axis=1)
@@ -393,7 +395,7 @@ class Bodies:
         """
         low, high = -limits[:, LOW], limits[:, HIGH]
         stopped = np.minimum(np.maximum(velocities, low), high)
-        limit = self._friction * np.abs(stopped - velocities)[:, ::-1]
+        limit = self._wall_friction * np.abs(stopped - velocities)[:, ::-1]
         stopped -= np.minimum(np.maximum(stopped, -limit), limit)
         # In a corner, what rubs at one wall must not keep a body inside the other.
         velocities[:] = np.minimum(np.maximum(stopped, low), high)
@@ -434,6 +436,7 @@ class _Tables(NamedTuple):
         velocities: (8, P N) among (2, 2, B, N): of the first body and then of the second, x twice
             and z twice, in this step and after it.
         shares: (8, P N) what a push does to these, of what it does to both bodies together.
+        friction: (P N,) most that friction changes a velocity, by what a push changes it.
     """
 
     area: Indices
@@ -443,10 +446,11 @@ class _Tables(NamedTuple):
     faces: Indices
     velocities: Indices
     shares: Array
+    friction: Array
 
     @classmethod
-    def of(cls, pairs: Indices, bodies: Sequence[Body], n_areas: int) -> Self:
-        """Make them for (2, P) indices of bodies."""
+    def of(cls, pairs: Indices, bodies: Sequence[Body], n_areas: int, friction: float) -> Self:
+        """Make them for (2, P) indices of bodies that rub with this friction."""
         n = len(bodies) * n_areas
         at = (pairs[:, :, None] * n_areas + np.arange(n_areas)).reshape(2, -1)  # among (B, N)
         n_pairs = at.shape[1]
@@ -461,6 +465,7 @@ class _Tables(NamedTuple):
             raise ValueError(
                 f"of pairs that may touch one body has to move; neither does of {fixed}"
             )
+        anchors = np.where(shares.all(axis=0), 1.0, ANCHORS)
         shares = (shares / shares.sum(axis=0)).repeat(n_areas, axis=1)
         return cls(
             area=np.arange(n_pairs) % n_areas,
@@ -470,6 +475,7 @@ class _Tables(NamedTuple):
             faces=faces[[0, 1, 2, 3, 0, 1, 2, 3, 2, 3, 0, 1, 3, 2, 1, 0]],
             velocities=velocities.reshape(8, -1),
             shares=np.repeat([-shares[0], shares[1]], 4, axis=0),
+            friction=(friction * anchors).repeat(n_areas),
         )
 
 

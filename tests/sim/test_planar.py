@@ -185,12 +185,20 @@ def test_walls_stop_a_body_where_it_ends():
 
 
 def test_a_wall_rubs_by_what_presses():
-    # Stopping 2 m/s at friction 0.5 takes 1 m/s off the 3 m/s along the wall.
+    # Stopping 2 m/s at friction 0.5, in two anchors, takes 2 m/s off the 3 m/s along the wall.
     bodies = Bodies(1, [Body((0.5, 0.5), mass=7.0)], low=(0, 0), high=(99, 99), friction=0.5)
     bodies.position[:, 0, 0] = 50.0, 0.5
     bodies.velocity[:, 0, 0] = 3.0, -2.0
     bodies.move()
-    np.testing.assert_allclose(bodies.velocity[:, 0, 0], [2.0, 0.0], atol=1e-12)
+    np.testing.assert_allclose(bodies.velocity[:, 0, 0], [1.0, 0.0], atol=1e-12)
+
+
+def test_a_box_that_never_moves_rubs_like_a_wall():
+    # 1 m/s towards it is stopped; at friction 0.25 that takes 0.5 m/s off the 5 m/s along its face.
+    bodies = two_boxes(2.0, math.inf, friction=0.25)
+    bodies.velocity[:, 0, 0] = 1.0, 5.0
+    bodies.move()
+    np.testing.assert_allclose(bodies.velocity[:, 0, 0], [0.0, 4.5], atol=1e-12)
 
 
 def two_boxes(mass: float, other_mass: float, **options) -> Bodies:
