@@ -140,6 +140,6 @@ def test_help_fits_80_columns_and_groups_the_flags(
 
 def test_the_examples_of_the_help_are_understood() -> None:
     examples = [line.split()[1:] for line in EPILOG.splitlines() if line.startswith("  ")]
-    assert len(examples) == 3
+    assert len(examples) == 4
     for argv in examples:
         assert parse_command_line(argv).config_path is not None

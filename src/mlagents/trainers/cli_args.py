@@ -74,8 +74,9 @@ DEPRECATED_FLAGS = {
 
 EPILOG = """\
 examples:
-  mlagents-learn config/ppo/3DBall.yaml --env 3DBall --run-id first
-  mlagents-learn config/ppo/3DBall.yaml --env 3DBall --run-id first --resume
+  mlagents-learn --env 3DBall --run-id first
+  mlagents-learn --env 3DBall --run-id first --resume
+  mlagents-learn config/sac/3DBall.yaml --env 3DBall --run-id sac
   mlagents-learn my.yaml --env builds/MyGame --no-graphics --num-envs 4
 
 A flag overrides the same setting of the file, and may be shortened while it is
@@ -146,7 +147,8 @@ def make_parser() -> argparse.ArgumentParser:
         nargs="?",
         type=Path,
         metavar="CONFIG",
-        help="YAML file of settings; without it, PPO's defaults train every behavior.",
+        help="YAML file of settings. A world of this package has its own, which is the default; "
+        "other environments are trained with PPO's defaults.",
     )
     parser.add_argument("--version", action="version", version=f"mlagents-next {__version__}")
     parser.add_argument("--print-schema", action=_PrintSchema, nargs=0, help=PRINT_SCHEMA_HELP)

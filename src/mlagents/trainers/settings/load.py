@@ -23,6 +23,11 @@ from mlagents.trainers.cli_args import DEPRECATED_FLAGS, CommandLine
 from mlagents.trainers.exception import TrainerConfigError
 from mlagents.trainers.settings.base import did_you_mean, quoted
 from mlagents.trainers.settings.behavior import BehaviorSettings
+from mlagents.trainers.settings.configurations import (
+    configuration_of,
+    find_configuration,
+    typed_name,
+)
 from mlagents.trainers.settings.hyperparameters import HYPERPARAMETERS
 from mlagents.trainers.settings.run_options import RunOptions, holds_run
 from mlagents_envs.files import downloaded_folder
@@ -46,13 +51,26 @@ def load_run_options(command_line: CommandLine) -> RunOptions:
     """
     for flag in command_line.deprecated:
         logger.warning("%s is deprecated: %s.", flag, DEPRECATED_FLAGS[flag])
-    file = command_line.config_path
-    if file is None:
-        logger.warning("No configuration file: PPO's defaults train every behavior.")
-        written: Written = {"default_settings": {}}
-    else:
-        written = read_configuration(file)
+    file = _configuration_file(command_line)
+    written = {"default_settings": {}} if file is None else read_configuration(file)
     return check_run_options(written, command_line)
+
+
+def _configuration_file(command_line: CommandLine) -> Path | None:
+    """Return the file to read: what was typed, or the environment's own; None for neither."""
+    typed = command_line.config_path
+    if typed is not None:
+        file = find_configuration(typed)
+        if file != typed:
+            logger.info("Configuration: %s of this package, %s.", typed.as_posix(), file)
+        return file
+    environment = command_line.settings.get("env_settings", {}).get("env_path")
+    own = None if environment is None else configuration_of(environment)
+    if own is None:
+        logger.warning("No configuration file: PPO's defaults train every behavior.")
+    else:
+        logger.info("Configuration: %s, the one of %s.", typed_name(own), environment)
+    return own
 
 
 def check_run_options(written: Written, command_line: CommandLine) -> RunOptions:
