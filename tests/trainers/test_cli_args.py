@@ -142,4 +142,5 @@ def test_the_examples_of_the_help_are_understood() -> None:
     examples = [line.split()[1:] for line in EPILOG.splitlines() if line.startswith("  ")]
     assert len(examples) == 4
     for argv in examples:
-        assert parse_command_line(argv).config_path is not None
+        typed = parse_command_line(argv)
+        assert typed.config_path is not None or typed.settings["env_settings"]["env_path"]

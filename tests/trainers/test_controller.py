@@ -193,6 +193,75 @@ def test_a_behavior_that_cannot_be_trained_is_named(tmp_path: Path) -> None:
         run.run()
 
 
+def stopping_at(reward: float, **settings: Any) -> dict[str, Any]:
+    return {**SETTINGS, "max_steps": 1000, "stop_at_reward": reward, **settings}
+
+
+def test_a_behavior_that_earns_enough_is_trained_no_longer(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # Every step is an episode with a reward of 1: after a hundred the mean is known.
+    run = controller(EpisodesOfOneStep(), tmp_path, options(behaviors={"A": stopping_at(1.0)}))
+
+    run.run()
+
+    assert run.trainers["A"].step == 100
+    assert status(tmp_path)["A"]["final_checkpoint"]["steps"] == 100
+    log = capsys.readouterr().out
+    assert "ppo for 1,000 steps, or until the mean reward is 1\n" in log
+    assert "A has reached a mean reward of 1.000 at step 100: its training ends" in log
+    assert "steps   100 of 1,000; ended by stop_at_reward: 1" in log
+
+
+def test_a_reward_just_short_of_it_does_not_end_training(tmp_path: Path) -> None:
+    short = options(behaviors={"A": stopping_at(1.01, max_steps=120)})
+    run = controller(EpisodesOfOneStep(), tmp_path, short)
+    run.run()
+    assert run.trainers["A"].step == 120 and not run.trainers["A"].has_learned
+
+
+def test_one_that_has_learned_acts_on_beside_others(tmp_path: Path) -> None:
+    both = {"A": stopping_at(1.0), "B": {**SETTINGS, "max_steps": 140}}
+    run = controller(EpisodesOfOneStep(["A", "B"]), tmp_path, options(behaviors=both))
+    run.run()
+    assert run.trainers["A"].has_learned and run.trainers["B"].step == 140
+
+
+def test_a_run_that_has_learned_is_resumed_to_learn_more_only(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    controller(EpisodesOfOneStep(), tmp_path, options(behaviors={"A": stopping_at(1.0)})).run()
+    resumed = {"checkpoint_settings": {"resume": True}}
+    again = options(behaviors={"A": stopping_at(1.0)}, **resumed)
+    run = controller(EpisodesOfOneStep(), tmp_path, again)
+    run.run()
+    assert run.trainers["A"].step == 100
+    assert "Raise stop_at_reward, or leave it out, to train A on." in capsys.readouterr().out
+    on = options(behaviors={"A": {**SETTINGS, "max_steps": 120}}, **resumed)
+    run = controller(EpisodesOfOneStep(), tmp_path, on)
+    run.run()
+    assert run.trainers["A"].step == 120
+
+
+def test_nothing_is_learned_enough_before_the_last_lesson(tmp_path: Path) -> None:
+    criteria = {"behavior": "A", "measure": "progress", "threshold": 0.15, "min_lesson_length": 1}
+    lessons = [
+        {"name": "low", "value": 1.0, "completion_criteria": criteria},
+        {"name": "high", "value": 2.0},
+    ]
+    run = controller(
+        EpisodesOfOneStep(),
+        tmp_path,
+        options(
+            behaviors={"A": stopping_at(1.0)},
+            environment_parameters={"wall": {"curriculum": lessons}},
+        ),
+    )
+    run.run()
+    # The first lesson ends above 150 of 1000 steps; the last needs its own hundred episodes.
+    assert run.trainers["A"].step == 251
+
+
 CURRICULUM = {
     "wall": {
         "curriculum": [

@@ -52,6 +52,24 @@ def problems(file: Path, text: str, *flags: str) -> list[str]:
 # Precedence
 
 
+def test_a_typed_reward_ends_the_training_of_every_behavior(file: Path) -> None:
+    text = "default_settings: {}\nbehaviors: {A: {stop_at_reward: 1}, B: {}}\n"
+    assert load(file, text).behaviors["A"].stop_at_reward == 1.0
+    options = load(file, text, "--stop-at-reward", "-2.5")
+    rewards = [each.stop_at_reward for each in options.behaviors.values()]
+    assert [*rewards, options.behavior_settings("C").stop_at_reward] == [-2.5] * 3
+
+
+def test_a_reward_to_stop_at_is_a_number_that_can_be_reached(file: Path) -> None:
+    for written in ("inf", ".nan", "true"):
+        (line,) = problems(file, f"behaviors: {{A: {{stop_at_reward: {written}}}}}")
+        assert line.startswith("FILE: behaviors.A.stop_at_reward: ")
+    cloned = "{trainer_type: bc, behavioral_cloning: {demo_path: a.demo}, stop_at_reward: 1}"
+    assert problems(file, f"behaviors: {{A: {cloned}}}") == [
+        "FILE: behaviors.A.stop_at_reward: is not for trainer_type bc, which learns without rewards"
+    ]
+
+
 def test_flags_over_file_over_defaults(file: Path) -> None:
     text = "behaviors: {B: {}}\nenv_settings: {seed: 3, num_areas: 4}\n"
     options = load(file, text, "--seed", "7", "--run-id", "x", "--env-args", "-a", "-b")
@@ -969,6 +987,7 @@ def test_the_order_of_keys_in_the_dump() -> None:
         "keep_checkpoints",
         "even_checkpoints",
         "max_steps",
+        "stop_at_reward",
         "time_horizon",
         "summary_freq",
         "threaded",

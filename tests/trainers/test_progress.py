@@ -91,6 +91,7 @@ class Trainer:
     name = "Ball"
     settings = BehaviorSettings(max_steps=1000)
     mean_reward = 3.25
+    has_learned = False
 
     def __init__(self) -> None:
         self.step = 0

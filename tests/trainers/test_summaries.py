@@ -148,7 +148,13 @@ FLAGS_TYPED = st.lists(
         [
             *(("--env", "x y"), ("--seed", "-1"), ("--run-id=-odd",), ("--time-scale", "2.5")),
             *(("--force",), ("--resume",), ("--inference",), ("--initialize-from", "old")),
-            *(("--deterministic",), ("--debug",), ("--torch-device", "cuda:0"), ("--load",)),
+            *(
+                ("--stop-at-reward=-1.5",),
+                ("--deterministic",),
+                ("--debug",),
+                ("--torch-device", "cuda:0"),
+                ("--load",),
+            ),
         ]
     ),
     unique=True,
@@ -176,3 +182,4 @@ def test_a_command_means_what_was_typed_but_for_how_it_begins(
     assert without_beginning(resumed) == without_beginning(typed)
     assert resumed.settings["checkpoint_settings"]["resume"] is True
     assert (resumed.config_path, resumed.deterministic) == (typed.config_path, typed.deterministic)
+    assert resumed.stop_at_reward == typed.stop_at_reward

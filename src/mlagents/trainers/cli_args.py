@@ -61,6 +61,11 @@ DETERMINISTIC_HELP = (
     "(network_settings.deterministic)."
 )
 
+STOP_AT_REWARD_HELP = (
+    "Mean reward of the last 100 episodes at which training ends, for every behavior "
+    "(stop_at_reward)."
+)
+
 PRINT_SCHEMA_HELP = "Print the JSON schema of the configuration file, for editors, and exit."
 
 DEPRECATED_FLAGS = {
@@ -100,12 +105,14 @@ class CommandLine:
         config_path: The configuration file, if one was given.
         settings: Settings of `RunOptions`, nested as in the file; only those typed.
         deterministic: Whether every behavior takes its most likely action.
+        stop_at_reward: Mean reward at which the training of every behavior ends, if one was typed.
         deprecated: The flags of `DEPRECATED_FLAGS` that were typed.
     """
 
     config_path: Path | None
     settings: dict[str, Any]
     deterministic: bool = False
+    stop_at_reward: float | None = None
     deprecated: tuple[str, ...] = ()
 
 
@@ -130,7 +137,13 @@ def parse_command_line(argv: Sequence[str] | None = None) -> CommandLine:
                     section = section.setdefault(part, {})
                 section[name] = typed[key]
     deprecated = tuple(flag for flag in DEPRECATED_FLAGS if flag in typed)
-    return CommandLine(typed["trainer_config_path"], settings, typed["deterministic"], deprecated)
+    return CommandLine(
+        typed["trainer_config_path"],
+        settings,
+        deterministic=typed["deterministic"],
+        stop_at_reward=typed["stop_at_reward"],
+        deprecated=deprecated,
+    )
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -157,6 +170,9 @@ def make_parser() -> argparse.ArgumentParser:
         for flag, key in flags.items():
             group.add_argument(flag, dest=key, default=argparse.SUPPRESS, **_arguments(key))
         if title == "results and checkpoints":
+            group.add_argument(
+                "--stop-at-reward", type=float, metavar="REWARD", help=STOP_AT_REWARD_HELP
+            )
             group.add_argument("--deterministic", action="store_true", help=DETERMINISTIC_HELP)
     for flag in DEPRECATED_FLAGS:
         parser.add_argument(

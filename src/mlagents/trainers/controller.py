@@ -177,6 +177,7 @@ class Controller:
         with hierarchical_timer("trainer_advance"):
             for trainer in self.trainers.values():
                 trainer.advance()
+                self._stop_if_learned(trainer)
         if self._is_done():
             return  # and draw no actions that nobody would take: a resumed run draws them
         if self._begin_lessons():
@@ -185,6 +186,11 @@ class Controller:
             return
         for player, actions in self._decide(reports, asked).items():
             self._manager.send(player, actions)
+
+    def _stop_if_learned(self, trainer: Trainer) -> None:
+        """End the training of a behavior that earns enough, in the last lessons."""
+        if self._curriculum.is_in_last_lessons:
+            trainer.stop_if_learned()
 
     def _decide(
         self,
@@ -327,7 +333,10 @@ class Controller:
             trainer.load_experience(self._folder.experience(name))
         logger.info(f"Resuming {name} at step {trainer.step}.")
         self._resumed_at[name] = trainer.step
-        if not (trainer.is_learning or self._inference):
+        self._stop_if_learned(trainer)
+        if trainer.has_learned:
+            logger.info(f"Raise stop_at_reward, or leave it out, to train {name} on.")
+        elif not (trainer.is_learning or self._inference):
             logger.info(
                 f"{name} has its {trainer.settings.max_steps} steps; raise max_steps to train it "
                 "on."
@@ -503,6 +512,7 @@ class Controller:
                     trainer.mean_reward,
                     min(len(trainer.recent_returns), N_RETURNS),
                     self._folder.model(trainer.name) if is_saved else None,
+                    trainer.settings.stop_at_reward if trainer.has_learned else None,
                 )
             )
         if outcomes:

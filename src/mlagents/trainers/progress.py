@@ -36,6 +36,7 @@ class Shown(Protocol):
     name: str
     step: int
     settings: BehaviorSettings
+    has_learned: bool
 
     @property
     def mean_reward(self) -> float | None:
@@ -53,6 +54,7 @@ class Row(NamedTuple):
         reward: Mean return lately, if an episode has ended.
         change: Of the mean reward, from the summary before the last to the last.
         episode_length: Mean number of steps, as of the last summary.
+        has_learned: Whether it is done before `max_steps`.
     """
 
     name: str
@@ -62,6 +64,7 @@ class Row(NamedTuple):
     reward: float | None = None
     change: float | None = None
     episode_length: float | None = None
+    has_learned: bool = False
 
 
 class Column(NamedTuple):
@@ -115,7 +118,7 @@ def _length(row: Row) -> Text:
 def _time_left(row: Row) -> Text:
     if row.max_steps is None:
         return Text("no end")
-    if row.step >= row.max_steps:
+    if row.has_learned or row.step >= row.max_steps:
         return Text("done")
     return Text(hours((row.max_steps - row.step) / row.steps_per_s) if row.steps_per_s else "?")
 
@@ -244,6 +247,7 @@ class ProgressTable(StatsWriter):
             reward=trainer.mean_reward,
             change=history.rewards[1] - history.rewards[0] if len(history.rewards) == 2 else None,
             episode_length=history.episode_length,
+            has_learned=trainer.has_learned,
         )
 
     def __enter__(self) -> Self:

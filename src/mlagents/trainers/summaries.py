@@ -58,11 +58,18 @@ def behavior_in_words(name: str, spec: BehaviorSpec, settings: BehaviorSettings)
     observes = [_observation_in_words(observation) for observation in spec.observation_specs]
     return f"Behavior {name}:\n" + _aligned(
         [
-            ("trained by", f"{settings.trainer_type} for {settings.max_steps:,} steps"),
+            ("trained by", _training_in_words(settings)),
             *(("observes", text) for text in observes),
             ("does", _actions_in_words(spec.action_spec)),
         ]
     )
+
+
+def _training_in_words(settings: BehaviorSettings) -> str:
+    text = f"{settings.trainer_type} for {settings.max_steps:,} steps"
+    if settings.stop_at_reward is None:
+        return text
+    return f"{text}, or until the mean reward is {settings.stop_at_reward:g}"
 
 
 def _observation_in_words(spec: ObservationSpec) -> str:
@@ -102,6 +109,7 @@ class Outcome(NamedTuple):
         mean_reward: Of the last episodes; None if none ended.
         n_episodes: How many those are.
         model: Where the exported policy is; None if it could not be written.
+        stopped_at: The `stop_at_reward` that ended training; None if something else did.
     """
 
     name: str
@@ -110,6 +118,7 @@ class Outcome(NamedTuple):
     mean_reward: float | None
     n_episodes: int
     model: Path | None
+    stopped_at: float | None = None
 
 
 def outcomes_in_words(outcomes: Iterable[Outcome], *, elapsed_s: float) -> str:
@@ -124,9 +133,12 @@ def _outcome_lines(outcome: Outcome) -> Lines:
     if outcome.mean_reward is not None:
         episodes = _number(outcome.n_episodes, "episode")
         reward = f"{outcome.mean_reward:.3f} in the mean of the last {episodes}"
+    steps = f"{outcome.step:,} of {outcome.max_steps:,}"
+    if outcome.stopped_at is not None:
+        steps += f"; ended by stop_at_reward: {outcome.stopped_at:g}"
     return [
         ("reward", reward),
-        ("steps", f"{outcome.step:,} of {outcome.max_steps:,}"),
+        ("steps", steps),
         ("model", str(outcome.model) if outcome.model else "could not be written"),
     ]
 
@@ -183,6 +195,8 @@ def _typed_again(command_line: CommandLine, *begin_flags: str) -> list[str]:
             value = _value_at(command_line, key)
             if value is not None and flag not in BEGIN_FLAGS and key != env_args:
                 words += _words(flag, value)
+    if command_line.stop_at_reward is not None:
+        words += _words("--stop-at-reward", command_line.stop_at_reward)
     words += ["--deterministic"] if command_line.deterministic else []
     words += begin_flags
     of_player = _value_at(command_line, env_args)

@@ -183,6 +183,9 @@ class BehaviorSettings(Settings):
     """Whether `keep_checkpoints` are spread evenly over `max_steps`, whatever the interval."""
     max_steps: Int = Field(500000, ge=1)
     """Steps of training, all agents and environments together."""
+    stop_at_reward: Float | None = Field(None, allow_inf_nan=False)
+    """Mean reward of the last 100 episodes at which training ends, before `max_steps`. Group rewards
+    do not count. With a curriculum, training does not end before the last lessons."""
     time_horizon: Int = Field(64, ge=1)
     """Steps of one agent after which its experience is cut and handed to the trainer."""
     summary_freq: Int = Field(50000, ge=1)
@@ -269,6 +272,9 @@ class BehaviorSettings(Settings):
                 if key != "demo_path" and value != field.default:
                     says = f"is not for trainer_type bc, which follows hyperparameters; got {value}"
                     problems.append(problem("behavioral_cloning", key, says=says))
+        if self.stop_at_reward is not None:
+            says = "is not for trainer_type bc, which learns without rewards"
+            problems.append(problem("stop_at_reward", says=says))
         for name in self.reward_signals.keys() - {"extrinsic"}:
             says = "is not for trainer_type bc, which learns from demonstrations alone"
             problems.append(problem("reward_signals", name, says=says))

@@ -446,10 +446,12 @@ def _put_flags_over(written: Written, command_line: CommandLine) -> None:
             written[section] = value
         elif isinstance(below := written.setdefault(section, {}), dict):
             below.update(value)
-    if command_line.deterministic:
-        for _, behavior in _behaviors(written):
+    for _, behavior in _behaviors(written):
+        if command_line.deterministic:
             network = behavior.setdefault("network_settings", {})
             _mapping(network)["deterministic"] = True
+        if command_line.stop_at_reward is not None:
+            behavior["stop_at_reward"] = command_line.stop_at_reward
 
 
 def _put_defaults_under_behaviors(written: Written) -> None:

@@ -93,6 +93,11 @@ class Curriculum:
         """The number of each parameter's lesson, from 0."""
         return dict(self._numbers)
 
+    @property
+    def is_in_last_lessons(self) -> bool:
+        """Whether no parameter has another lesson to come."""
+        return all(self._numbers[name] == len(each) - 1 for name, each in self._lessons.items())
+
     def n_returns(self, behavior: str) -> int:
         """How many of its last returns a behavior is judged by."""
         lengths = [c.min_lesson_length for _, c in self._criteria() if c.behavior == behavior]

@@ -131,6 +131,8 @@ class Trainer(ABC):
         self.step = 0
         self.recent_returns: deque[float] = deque(maxlen=max(n_returns, N_RETURNS))
         """What agents themselves earned, not their groups, in the episodes that ended last."""
+        self.has_learned = False
+        """Whether training has ended because the mean reward reached `stop_at_reward`."""
         self._inference = inference
         self._on_summary = on_summary
         self._on_checkpoint = on_checkpoint
@@ -176,13 +178,25 @@ class Trainer(ABC):
     @property
     def is_learning(self) -> bool:
         """Whether more steps would make a difference."""
-        return not self._inference and self.step < self.settings.max_steps
+        return not (self._inference or self.has_learned or self.step >= self.settings.max_steps)
 
     @property
     def mean_reward(self) -> float | None:
         """Mean return of the last hundred episodes, None before the first has ended."""
         last = list(islice(reversed(self.recent_returns), N_RETURNS))
         return sum(last) / len(last) if last else None
+
+    def stop_if_learned(self) -> None:
+        """End training if the mean reward of `N_RETURNS` episodes has reached `stop_at_reward`."""
+        goal, reward = self.settings.stop_at_reward, self.mean_reward
+        if goal is None or reward is None or not self.is_learning:
+            return
+        if len(self.recent_returns) >= N_RETURNS and reward >= goal:
+            self.has_learned = True
+            logger.info(
+                f"{self.name} has reached a mean reward of {reward:.3f} at step {self.step}: its "
+                f"training ends (stop_at_reward: {goal:g})."
+            )
 
     @property
     def has_diverged(self) -> bool:
