@@ -105,15 +105,15 @@ class CommandLine:
         config_path: The configuration file, if one was given.
         settings: Settings of `RunOptions`, nested as in the file; only those typed.
         deterministic: Whether every behavior takes its most likely action.
-        stop_at_reward: Mean reward at which the training of every behavior ends, if one was typed.
         deprecated: The flags of `DEPRECATED_FLAGS` that were typed.
+        stop_at_reward: Mean reward at which the training of every behavior ends, if one was typed.
     """
 
     config_path: Path | None
     settings: dict[str, Any]
     deterministic: bool = False
-    stop_at_reward: float | None = None
     deprecated: tuple[str, ...] = ()
+    stop_at_reward: float | None = None
 
 
 def parse_command_line(argv: Sequence[str] | None = None) -> CommandLine:
@@ -141,8 +141,8 @@ def parse_command_line(argv: Sequence[str] | None = None) -> CommandLine:
         typed["trainer_config_path"],
         settings,
         deterministic=typed["deterministic"],
-        stop_at_reward=typed["stop_at_reward"],
         deprecated=deprecated,
+        stop_at_reward=typed["stop_at_reward"],
     )
 
 
