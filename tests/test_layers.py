@@ -14,7 +14,7 @@ SRC = Path(__file__).parents[1] / "src"
 # the rows above its own, and modules of its own folder; never a name of its own row or below.
 LAYERS = {
     "mlagents_envs": [
-        "exception timers logging_util cpus files hpack interrupts",
+        "exception timers logging_util cpus files hpack interrupts programs",
         "base_env communicator http2 launcher",
         "http2_socket images messages env_utils",
         "side_channel observation_codec checked_env",
@@ -38,6 +38,7 @@ LAYERS = {
         "trainers.learn play",
         "trainers.run_experiment tools",
         "trainers.upgrade_config utils",
+        "commands",
     ],
     "gym_unity": ["envs"],
     "mlagents_sim": [

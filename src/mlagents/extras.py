@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from mlagents_envs.programs import install_command
+
 
 @contextmanager
 def needed_to_play() -> Iterator[None]:
@@ -15,6 +17,6 @@ def needed_to_play() -> Iterator[None]:
         yield
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            f"this needs the package {error.name}: pip install 'mlagents-next[play]'",
+            f"this needs the package {error.name}. Install it: {install_command('play')}",
             name=error.name,
         ) from error

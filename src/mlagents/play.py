@@ -40,6 +40,7 @@ from mlagents_envs.exception import (
 )
 from mlagents_envs.factories import call_factory, find_build, find_factory, is_factory_name, takes
 from mlagents_envs.logging_util import get_logger, printable, reader_may_leave
+from mlagents_envs.programs import command, program
 from mlagents_envs.side_channel.engine_configuration_channel import EngineConfigurationChannel
 from mlagents_envs.side_channel.environment_parameters_channel import EnvironmentParametersChannel
 
@@ -321,7 +322,7 @@ class _Camera:
         if render is None:
             raise UnityEnvironmentException(
                 f"--render: {type(env).__name__} draws no pictures of itself. The worlds that "
-                "mlagents-sim --list names do."
+                f"{command(*program('mlagents-sim'), '--list')} names do."
             )
         fps = options.fps or STEPS_PER_S / getattr(env, "decision_period_steps", 1)
         self._draw: Callable[[], Picture] = render

@@ -35,6 +35,7 @@ from mlagents_envs.base_env import (
 )
 from mlagents_envs.exception import UnityPolicyException
 from mlagents_envs.logging_util import get_logger
+from mlagents_envs.programs import install_command
 
 logger = get_logger(__name__)
 
@@ -496,8 +497,8 @@ def _runner(model: Any, rng: np.random.Generator, name: str) -> Runner:
         import onnxruntime
     except ModuleNotFoundError:
         logger.info(
-            f"{name} runs on onnx.reference, which is slow; pip install 'mlagents-next[play]' "
-            "brings onnxruntime."
+            f"{name} runs on onnx.reference, which is slow. Install onnxruntime to make it fast: "
+            f"{install_command('play')}"
         )
         return _on_reference(model, rng)
     logger.info(f"{name} runs on onnxruntime {onnxruntime.__version__}.")

@@ -29,6 +29,7 @@ from mlagents_envs.exception import (
     UnityEnvironmentException,
     UnityObservationException,
 )
+from mlagents_envs.programs import install_command
 
 Pixels = NDArray[np.uint8]
 
@@ -279,7 +280,7 @@ def _decoder() -> Callable[[bytes], Pixels]:
             continue
     raise UnityEnvironmentException(
         "the simulation sends compressed images, and neither Pillow nor OpenCV is installed to "
-        'read them: pip install "mlagents-next[images]"'
+        f"read them. Install Pillow: {install_command('images')}"
     )
 
 

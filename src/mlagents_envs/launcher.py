@@ -18,6 +18,7 @@ from pathlib import Path
 
 from mlagents_envs.exception import UnityEnvironmentException
 from mlagents_envs.logging_util import printable
+from mlagents_envs.programs import find_program
 
 LAST_LINES = ". The last lines it wrote:\n"
 """What leads, in an error, from how a player ended to its output."""
@@ -35,7 +36,8 @@ def find_executable(name: str, *, platform: str = sys.platform) -> Path:
     """Find the executable of a build.
 
     Args:
-        name: Its path, with or without the suffix that builds have on the platform.
+        name: Its path, with or without the suffix that builds have on the platform. A program that
+            was installed with this Python, such as `mlagents-sim`, needs no path.
         platform: As in `sys.platform`.
 
     Raises:
@@ -43,6 +45,8 @@ def find_executable(name: str, *, platform: str = sys.platform) -> Path:
     """
     candidates = _candidates(name.strip(), platform)
     found = next((path for path in candidates if path.is_file()), None)
+    if found is None and (program := _installed_program(name.strip())):
+        found = Path(program)
     if found is None:
         raise UnityEnvironmentException(_explain_missing(name.strip(), candidates))
     if not os.access(found, os.X_OK):
@@ -50,6 +54,10 @@ def find_executable(name: str, *, platform: str = sys.platform) -> Path:
             f"{found} may not be executed; allow it with: chmod +x '{found}'"
         )
     return found.absolute()
+
+
+def _installed_program(name: str) -> str | None:
+    return find_program(name) if Path(name).name == name else None
 
 
 def _candidates(name: str, platform: str) -> list[Path]:

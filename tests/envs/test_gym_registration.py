@@ -17,6 +17,7 @@ gymnasium = pytest.importorskip("gymnasium")
 from mlagents_envs.envs import register_environments  # noqa: E402
 from mlagents_envs.envs.extras import needs  # noqa: E402
 from mlagents_envs.envs.spaces import UnityGymException  # noqa: E402
+from mlagents_envs.programs import install_command  # noqa: E402
 
 SEVERAL_BEHAVIORS = {"WallJump"}
 NAMES = sorted(set(default_registry) - SEVERAL_BEHAVIORS)
@@ -135,7 +136,7 @@ except ModuleNotFoundError as error:
     print(error)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert f"needs the package {package}: pip install 'mlagents-next[{extra}]'" in done.stdout
+    assert f"needs the package {package}. Install it: {install_command(extra)}\n" in done.stdout
 
 
 def test_other_missing_modules_are_not_explained_away():

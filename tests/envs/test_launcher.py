@@ -4,6 +4,7 @@ import signal
 import socket
 import stat
 import sys
+import sysconfig
 import time
 from pathlib import Path
 
@@ -43,6 +44,18 @@ def becomes_true(condition) -> bool:
 
 
 # Finding.
+
+
+def test_a_program_of_this_environment_needs_no_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = make_executable(tmp_path / "bin" / "mlagents-sim")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sysconfig, "get_path", lambda name: str(program.parent))
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    assert find_executable("mlagents-sim") == program
+    with pytest.raises(UnityEnvironmentException, match="no executable 'builds/mlagents-sim'"):
+        find_executable("builds/mlagents-sim")
 
 
 @pytest.mark.parametrize("file", ["Ball.x86_64", "Ball.x86", "Ball"])

@@ -14,6 +14,7 @@ from hub_server import HubServer, hub_server
 from mlagents.tools.hub import HubError, load_run, model_card, push_run
 from mlagents.utils import load_from_hf, push_to_hf
 from mlagents_envs.files import DOWNLOADED
+from mlagents_envs.programs import install_command
 
 LARGE_FILES = ("Walker.onnx", "Walker/checkpoint.pt")
 CONFIGURATION = "behaviors:\n  Walker: {trainer_type: ppo}\nenv_settings: {env_path: Walker}\n"
@@ -148,7 +149,7 @@ def test_without_the_client_the_extra_is_named(
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     arguments = ["--run-id", "first", "--repo-id", "someone/walker", "--local-dir", str(run)]
     assert push_to_hf.main(arguments) == 1
-    assert "mlagents-next[hub]" in capsys.readouterr().out
+    assert f"Install the client: {install_command('hub')}" in capsys.readouterr().out
 
 
 def test_the_card_can_be_found_by_its_behavior() -> None:

@@ -16,6 +16,7 @@ from mlagents.trainers.exception import TrainerConfigError
 from mlagents.trainers.settings.load import is_code, read_configuration
 from mlagents_envs.files import DOWNLOADED
 from mlagents_envs.logging_util import get_logger
+from mlagents_envs.programs import install_command
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
@@ -223,7 +224,7 @@ def _api() -> "HfApi":
     try:
         from huggingface_hub import HfApi
     except ModuleNotFoundError as error:
-        raise HubError(f'{error}. Install the client: pip install "mlagents-next[hub]"') from error
+        raise HubError(f"{error}. Install the client: {install_command('hub')}") from error
     return HfApi(library_name="mlagents-next", library_version=__version__)
 
 

@@ -1,9 +1,6 @@
 """What a person reads before and after a run: what it is, how it went, what to type next."""
 
-import os
-import shlex
-import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +16,7 @@ from mlagents_envs.base_env import (
     ObservationType,
 )
 from mlagents_envs.launcher import LAST_LINES
+from mlagents_envs.programs import command, program
 
 Lines = list[tuple[str, str]]
 
@@ -155,9 +153,9 @@ def next_commands(command_line: CommandLine, options: RunOptions) -> str:
     commands = [
         ("to resume", _typed_again(command_line, "--resume")),
         ("to see it act", _typed_again(command_line, "--resume", "--inference")),
-        ("to see its curves", ["tensorboard", "--logdir", str(folder)]),
+        ("to see its curves", [*program("tensorboard"), "--logdir", str(folder)]),
     ]
-    return "Next:\n" + _aligned([(why, _quoted(words)) for why, words in commands])
+    return "Next:\n" + _aligned([(why, command(*words)) for why, words in commands])
 
 
 SAVED = "What was learned until then is saved."
@@ -186,7 +184,7 @@ BEGIN_FLAGS = {"--resume", "--force", "--inference", "--initialize-from"}
 
 def _typed_again(command_line: CommandLine, *begin_flags: str) -> list[str]:
     """Return the words of the command line, with other `BEGIN_FLAGS`."""
-    words = ["mlagents-learn"]
+    words = program("mlagents-learn")
     if command_line.config_path:
         words.append(str(command_line.config_path))
     env_args = FLAGS["environment"]["--env-args"]
@@ -215,10 +213,6 @@ def _words(flag: str, value: Any) -> list[str]:
         return [flag]
     # Joined, where it would be taken for a flag itself.
     return [f"{flag}={value}"] if str(value).startswith("-") else [flag, str(value)]
-
-
-def _quoted(words: Sequence[str]) -> str:
-    return subprocess.list2cmdline(words) if os.name == "nt" else shlex.join(words)
 
 
 def _number(number: int, thing: str) -> str:

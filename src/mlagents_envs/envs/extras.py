@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from mlagents_envs.programs import install_command
+
 
 @contextmanager
 def needs(package: str, *, extra: str) -> Iterator[None]:
@@ -18,7 +20,7 @@ def needs(package: str, *, extra: str) -> Iterator[None]:
         if error.name != package:
             raise
         raise ModuleNotFoundError(
-            f"this part of mlagents_envs.envs needs the package {package}: "
-            f"pip install 'mlagents-next[{extra}]'",
+            f"this part of mlagents_envs.envs needs the package {package}. "
+            f"Install it: {install_command(extra)}",
             name=package,
         ) from error

@@ -184,8 +184,8 @@ class BehaviorSettings(Settings):
     max_steps: Int = Field(500000, ge=1)
     """Steps of training, all agents and environments together."""
     stop_at_reward: Float | None = Field(None, allow_inf_nan=False)
-    """Mean reward of the last 100 episodes at which training ends, before `max_steps`. Group rewards
-    do not count. With a curriculum, training does not end before the last lessons."""
+    """Mean reward of the last 100 episodes at which training ends, before `max_steps`. Rewards of
+    groups do not count. With a curriculum, training does not end before the last lessons."""
     time_horizon: Int = Field(64, ge=1)
     """Steps of one agent after which its experience is cut and handed to the trainer."""
     summary_freq: Int = Field(50000, ge=1)

@@ -32,6 +32,7 @@ from mlagents.trainers.settings.hyperparameters import HYPERPARAMETERS
 from mlagents.trainers.settings.run_options import RunOptions, holds_run
 from mlagents_envs.files import downloaded_folder
 from mlagents_envs.logging_util import get_logger
+from mlagents_envs.programs import command, python
 
 logger = get_logger(__name__)
 
@@ -338,9 +339,10 @@ def _refuse_old_form(written: Written, file: Path | None) -> None:
         or (key == "default" and "trainer_type" not in _mapping(each))
     ]
     if old:
+        upgrade = [*python(), "-m", "mlagents.trainers.upgrade_config"]
         raise TrainerConfigError(
             f"{file}: has the form of before ML-Agents 0.18 ({', '.join(old)}). Turn it into "
-            f"today's: python -m mlagents.trainers.upgrade_config {file} NEW.yaml"
+            f"today's: {command(*upgrade, str(file), 'NEW.yaml')}"
         )
 
 

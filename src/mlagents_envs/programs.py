@@ -1,0 +1,123 @@
+"""Commands to show to a user, which work as printed in the shell that started this program.
+
+That shell need not have activated the virtual environment. Where it finds another program of the
+same name, or none, a command begins with the path of this environment's own.
+"""
+
+import importlib.metadata
+import importlib.util
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+
+DISTRIBUTION = "mlagents-next"
+
+_MODULES = {
+    "mlagents-learn": "mlagents.trainers.learn",
+    "mlagents-play": "mlagents.play",
+    "mlagents-sim": "mlagents_sim",
+    "tensorboard": "tensorboard.main",
+}
+"""What `python -m` runs where a program was not installed as one."""
+
+_REQUIREMENT = re.compile(
+    r"(?P<name>[\w.-]+)\s*(?:\[(?P<extras>[^]]*)\])?\s*(?P<version>[^;]*?)\s*(?:;(?P<marker>.*))?"
+)
+
+
+def find_program(name: str) -> str | None:
+    """Return the path of a program that was installed with this Python; None if there is none."""
+    return shutil.which(name, path=sysconfig.get_path("scripts"))
+
+
+def program(name: str) -> list[str]:
+    """Return the words that run one of this environment's programs in the user's shell.
+
+    Args:
+        name: One of the programs of this project, or `tensorboard`.
+    """
+    own = find_program(name)
+    return [*python(), "-m", _MODULES[name]] if own is None else [_typed(own, name)]
+
+
+def python() -> list[str]:
+    """Return the word that runs this Python in the user's shell."""
+    return [_typed(sys.executable, "python")]
+
+
+def command(*words: str) -> str:
+    """Return the words of a command as one line, quoted for the shell of this system."""
+    if os.name != "nt":
+        return shlex.join(words)
+    # list2cmdline leaves what the shell itself would take for a redirection.
+    return " ".join(
+        f'"{word}"' if re.search(r"[<>|&^]", word) else subprocess.list2cmdline([word])
+        for word in words
+    )
+
+
+def install_command(extra: str) -> str:
+    """Return the command that installs what an extra of this distribution needs and is missing.
+
+    It names those packages, not the distribution: so it is right whether that was installed from a
+    checkout, from a folder or as a wheel.
+    """
+    try:
+        needed = dict(_requirements(extra))
+    except importlib.metadata.PackageNotFoundError:  # run from a checkout that is not installed
+        return command(*_pip(), f".[{extra}]")
+    missing = [requirement for name, requirement in needed.items() if not _is_installed(name)]
+    return command(*_pip(), *(missing or needed.values()))
+
+
+def _typed(path: str, name: str) -> str:
+    """Return a program's name if the shell finds this very one by it, else its path."""
+    found = shutil.which(name)
+    if found is not None and _place(found) == _place(path):
+        return name
+    try:
+        relative = Path(path).relative_to(Path.cwd())
+    except (OSError, ValueError):
+        return path
+    return str(relative) if len(relative.parts) > 1 else path
+
+
+def _place(path: str) -> tuple[Path, str]:
+    """Return folder and name; a link such as a virtual environment's Python is not followed."""
+    return Path(path).absolute().parent.resolve(), Path(path).stem
+
+
+def _pip() -> list[str]:
+    if importlib.util.find_spec("pip") is None and shutil.which("uv"):
+        return ["uv", "pip", "install", "--python", sys.executable]
+    return [*python(), "-m", "pip", "install"]
+
+
+def _requirements(extra: str) -> Iterator[tuple[str, str]]:
+    """Yield name and requirement of all that an extra adds, with what it takes from others."""
+    for line in importlib.metadata.requires(DISTRIBUTION) or ():
+        found = _REQUIREMENT.fullmatch(line)
+        if found is None or not re.search(
+            rf"""extra\s*==\s*["']{re.escape(extra)}["']""", found["marker"] or ""
+        ):
+            continue
+        if found["name"] == DISTRIBUTION:
+            for other in (found["extras"] or "").split(","):
+                yield from _requirements(other.strip())
+        else:
+            extras = f"[{found['extras']}]" if found["extras"] else ""
+            yield found["name"], f"{found['name']}{extras}{found['version']}"
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
