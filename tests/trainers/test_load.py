@@ -976,6 +976,7 @@ def test_the_order_of_keys_in_the_dump() -> None:
         "checkpoint_settings",
         "torch_settings",
         "debug",
+        "verbose",
     ]
     assert list(written["behaviors"]["A"]) == [
         "trainer_type",

@@ -34,7 +34,8 @@ def test_hours(seconds: float, text: str) -> None:
 
 def test_a_wide_terminal_shows_everything() -> None:
     header, ball, wall, footer = lines(BALL, WALL, width=120, lessons="wall 1 of 3 (low)")
-    assert header.split() == ["behavior", "steps", "steps/s", "reward", "change", "length", "left"]
+    columns = "behavior steps steps/s reward (last 100) change length left"
+    assert header.split() == columns.split()
     assert ball.startswith("3DBall    ━━╸")
     # (500,000 - 125,000) steps at 2,500 a second are 150 seconds.
     assert ball.split()[2:] == "125,000 of 500,000 2,500 12.346 +1.250 250 2:30".split()
@@ -46,12 +47,11 @@ def test_a_wide_terminal_shows_everything() -> None:
 @pytest.mark.parametrize(
     ("width", "columns"),
     [
-        (77, "behavior steps steps/s reward change left"),
-        (60, "behavior steps steps/s reward change left"),
-        (50, "behavior steps reward left"),
-        (30, "behavior reward left"),
-        (20, "behavior reward"),
-        (10, "behavior"),
+        (77, "behavior steps steps/s reward (last 100) change left"),
+        (60, "behavior steps reward (last 100) left"),
+        (50, "behavior reward (last 100) left"),
+        (30, "behavior reward (last 100)"),
+        (20, "behavior"),
     ],
 )
 def test_a_narrow_terminal_shows_what_matters_most(width: int, columns: str) -> None:
@@ -61,10 +61,10 @@ def test_a_narrow_terminal_shows_what_matters_most(width: int, columns: str) -> 
 
 
 def test_a_long_name_is_cut_not_wrapped() -> None:
-    shown = lines(BALL._replace(name="Behavior" * 20), width=40)
+    shown = lines(BALL._replace(name="Behavior" * 20), width=50)
     assert shown == [
-        "behavior                  reward  left",
-        "BehaviorBehaviorBehavio…  12.346  2:30",
+        "behavior                  reward (last 100)  left",
+        "BehaviorBehaviorBehavio…             12.346  2:30",
     ]
 
 

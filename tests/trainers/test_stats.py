@@ -244,8 +244,36 @@ def test_console_line(
     )
 
 
-def test_console_shows_the_settings_as_a_tree(capsys: pytest.CaptureFixture[str]):
+@pytest.mark.parametrize(
+    ("columns", "elapsed", "mode"),
+    [(98, "Time Elapsed: 12.346 s. ", " Training."), (97, "", " Training."), (70, "", "")],
+)
+def test_a_line_leaves_out_what_does_not_fit_into_a_terminal(
+    columns: int,
+    elapsed: str,
+    mode: str,
+    console: ConsoleWriter,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
+    values = {CUMULATIVE_REWARD: summary(1, 2, 6), IS_TRAINING: summary(1)}
+    monkeypatch.setenv("COLUMNS", str(columns))
+    console.write_stats("B", values, 12000)
+    assert "Time Elapsed" in capsys.readouterr().out, "what is no terminal gets whole lines"
+    monkeypatch.setattr(console, "_is_terminal", True)
+    console.write_stats("B", values, 12000)
+    line = f"Step: 12000. {elapsed}Mean Reward: 3.000. Std of Reward: 2.160.{mode}"
+    assert capsys.readouterr().out == f"[INFO] B. {line}\n"
+
+
+def test_console_shows_no_settings_unless_asked(capsys: pytest.CaptureFixture[str]):
     reporter = StatsReporter("3DBall", [ConsoleWriter()])
+    reporter.add_property(StatsPropertyType.HYPERPARAMETERS, {"trainer_type": "ppo"})
+    assert capsys.readouterr().out == ""
+
+
+def test_console_shows_the_settings_as_a_tree(capsys: pytest.CaptureFixture[str]):
+    reporter = StatsReporter("3DBall", [ConsoleWriter(verbose=True)])
     reporter.add_property(
         StatsPropertyType.HYPERPARAMETERS,
         {"trainer_type": "ppo", "network_settings": {"normalize": True, "memory": None}},

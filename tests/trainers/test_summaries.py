@@ -28,6 +28,7 @@ from mlagents_envs.base_env import (
     ObservationSpec,
     ObservationType,
 )
+from mlagents_envs.programs import command, program
 
 
 def options(**sections: dict[str, Any]) -> RunOptions:
@@ -128,18 +129,18 @@ def test_what_a_player_wrote_comes_before_the_error() -> None:
 def commands(*argv: str) -> list[str]:
     """Return the commands shown after a run that was typed so."""
     command_line = parse_command_line(argv)
-    _, *lines = next_commands(command_line, RunOptions()).splitlines()
-    return [line.split("  ")[-1] for line in lines]
+    return next_commands(command_line, RunOptions()).splitlines()[2::2]
 
 
 @pytest.mark.skipif(os.name == "nt", reason="quotes as other shells do")
 def test_the_commands_repeat_what_was_typed_quoted() -> None:
     typed = ["my ball.yaml", "--env", "3DBall", "--force", "--run=a b", "--no-graphics"]
-    base = "mlagents-learn 'my ball.yaml' --env 3DBall --run-id 'a b' --no-graphics"
+    learn, tensorboard = (command(*program(name)) for name in ("mlagents-learn", "tensorboard"))
+    base = f"{learn} 'my ball.yaml' --env 3DBall --run-id 'a b' --no-graphics"
     assert commands(*typed, "--env-args", "--x", "1") == [
-        f"{base} --resume --env-args --x 1",
-        f"{base} --resume --inference --env-args --x 1",
-        f"tensorboard --logdir {Path('results/ppo')}",
+        f"    {base} --resume --env-args --x 1",
+        f"    {base} --resume --inference --env-args --x 1",
+        f"    {tensorboard} --logdir {Path('results/ppo')}",
     ]
 
 
@@ -169,8 +170,9 @@ def test_a_command_means_what_was_typed_but_for_how_it_begins(
     argv = ["a.yaml", *(word for flag in flags for word in flag)]
     argv += [] if env_args is None else ["--env-args", *env_args]
     typed = parse_command_line(argv)
-    text = next_commands(typed, RunOptions()).splitlines()[1].removeprefix("  to resume")
-    resumed = parse_command_line(shlex.split(text)[1:])
+    resumed = parse_command_line(
+        shlex.split(next_commands(typed, RunOptions()).splitlines()[2])[1:]
+    )
 
     def without_beginning(command_line: CommandLine) -> dict[str, Any]:
         begin = {"resume", "force", "inference", "initialize_from"}

@@ -52,7 +52,7 @@ FLAGS: dict[str, dict[str, str]] = {
         "--no-graphics-monitor": "engine_settings.no_graphics_monitor",
     },
     "PyTorch": {"--torch-device": "torch_settings.device"},
-    "diagnosis": {"--debug": "debug"},
+    "diagnosis": {"--debug": "debug", "--verbose": "verbose"},
 }
 """Every flag that sets one key, with that key, in the groups of the help."""
 

@@ -151,9 +151,13 @@ class Controller:
             self._has_begun = True
         self._started_s = time.monotonic()
         with self._progress:
-            while not self._is_done():
-                self._advance()
-                self._progress.update(self.trainers.values())
+            self._interrupt.is_below_table = self._progress.is_shown
+            try:
+                while not self._is_done():
+                    self._advance()
+                    self._progress.update(self.trainers.values())
+            finally:
+                self._interrupt.is_below_table = False
 
     def _is_done(self) -> bool:
         """Whether there is nothing left to learn."""

@@ -172,7 +172,10 @@ def _run(
     make_manager = env_manager_maker(options, log_folder=folder.logs)
     started = time.perf_counter()
     with folder.opened(resume=settings.resume, force=settings.force, inference=settings.inference):
-        writers: list[StatsWriter] = [ConsoleWriter(), GaugeWriter()]
+        writers: list[StatsWriter] = [
+            ConsoleWriter(verbose=options.verbose or options.debug),
+            GaugeWriter(),
+        ]
         if not settings.inference:
             writers.append(TensorBoardWriter(folder.path, resume=settings.resume))
             writers.append(CurveWriter(folder, resume=settings.resume))

@@ -51,8 +51,8 @@ class Row(NamedTuple):
         step: Its step count.
         max_steps: Where it ends; None if it only acts, until interrupted.
         steps_per_s: How fast it goes, 0 while that is not known.
-        reward: Mean return lately, if an episode has ended.
-        change: Of the mean reward, from the summary before the last to the last.
+        reward: Mean return of the last 100 episodes, if an episode has ended.
+        change: Difference of the mean rewards of the last two summaries.
         episode_length: Mean number of steps, as of the last summary.
         has_learned: Whether it is done before `max_steps`.
     """
@@ -128,7 +128,7 @@ COLUMNS = [
     Column("", _bar, 6, "left"),
     Column("steps", _steps, 3),
     Column("steps/s", _speed, 4),
-    Column("reward", _reward, 1),
+    Column("reward (last 100)", _reward, 1),
     Column("change", _change, 5),
     Column("length", _length, 7),
     Column("left", _time_left, 2),
@@ -235,7 +235,8 @@ class ProgressTable(StatsWriter):
         self._next_update_s = now_s + REFRESH_S
         rows = [self._row(trainer, now_s) for trainer in trainers]
         table = progress_table(rows, lessons=self._lessons(), width=self._console.width)
-        self._live.update(table, refresh=True)
+        # The cursor stands in the empty line: there the terminal echoes keys, not in the table.
+        self._live.update(Group(table, Text()), refresh=True)
 
     def _row(self, trainer: Shown, now_s: float) -> Row:
         history = self._histories.setdefault(trainer.name, _History())
@@ -265,6 +266,11 @@ class ProgressTable(StatsWriter):
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether there is a terminal to draw in, and the table is entered."""
+        return self._live is not None
 
     def close(self) -> None:
         """Remove the table from the terminal."""

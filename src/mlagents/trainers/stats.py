@@ -7,7 +7,9 @@ Rewards, losses and the like arrive one by one or in arrays; once per summary ea
 import io
 import math
 import os
+import shutil
 import socket
+import sys
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -199,17 +201,26 @@ class StatsReporter:
 
 
 class ConsoleWriter(StatsWriter):
-    """Logs one line per summary, and the settings at the start."""
+    """Logs one line per summary.
 
-    def __init__(self) -> None:
+    Where standard output is a terminal too narrow for a line, the line leaves out what it can.
+
+    Args:
+        verbose: Whether to log all settings at the start.
+    """
+
+    def __init__(self, *, verbose: bool = False) -> None:
         self._start_s = time.monotonic()
+        self._verbose = verbose
+        self._is_terminal = sys.stdout.isatty()
 
     def write_stats(self, category: str, values: Mapping[str, StatsSummary], step: int) -> None:
         """Log the line of this summary."""
         elapsed_s = time.monotonic() - self._start_s
         is_training = IS_TRAINING in values and values[IS_TRAINING].aggregated_value > 0
         mode = "Training" if is_training else "Not Training"
-        parts = [category, f"Step: {step}", f"Time Elapsed: {elapsed_s:.3f} s"]
+        time_elapsed = f"Time Elapsed: {elapsed_s:.3f} s"
+        parts = [category, f"Step: {step}", time_elapsed]
         if CUMULATIVE_REWARD in values:
             reward = values[CUMULATIVE_REWARD]
             parts.append(f"Mean Reward: {reward.mean:.3f}")
@@ -228,12 +239,21 @@ class ConsoleWriter(StatsWriter):
             parts.append(mode)
         else:
             parts += ["No episode was completed since last summary", mode]
+        # In a terminal the table shows the time.
+        may_go = [time_elapsed, mode] if self._is_terminal else []
+        while may_go and _log_width(parts) > shutil.get_terminal_size().columns:
+            parts.remove(may_go.pop(0))
         logger.info("%s.", ". ".join(parts))
 
     def add_property(self, category: str, property_type: StatsPropertyType, value: Any) -> None:
-        """Log the settings, one a line."""
-        if property_type is StatsPropertyType.HYPERPARAMETERS:
+        """Log the settings, one a line, if they are asked for."""
+        if self._verbose and property_type is StatsPropertyType.HYPERPARAMETERS:
             logger.info("Hyperparameters of %s:\n%s", category, "\n".join(_tree(value)))
+
+
+def _log_width(parts: Sequence[str]) -> int:
+    """Return how many columns a line of the log takes."""
+    return len(f"[INFO] {'. '.join(parts)}.")
 
 
 class GaugeWriter(StatsWriter):

@@ -155,7 +155,7 @@ def next_commands(command_line: CommandLine, options: RunOptions) -> str:
         ("to see it act", _typed_again(command_line, "--resume", "--inference")),
         ("to see its curves", [*program("tensorboard"), "--logdir", str(folder)]),
     ]
-    return "Next:\n" + _aligned([(why, command(*words)) for why, words in commands])
+    return "Next:\n" + "\n".join(f"  {why}:\n    {command(*words)}" for why, words in commands)
 
 
 SAVED = "What was learned until then is saved."
@@ -193,7 +193,7 @@ def _typed_again(command_line: CommandLine, *begin_flags: str) -> list[str]:
             value = _value_at(command_line, key)
             if value is not None and flag not in BEGIN_FLAGS and key != env_args:
                 words += _words(flag, value)
-    if command_line.stop_at_reward is not None:
+    if command_line.stop_at_reward is not None and "--inference" not in begin_flags:
         words += _words("--stop-at-reward", command_line.stop_at_reward)
     words += ["--deterministic"] if command_line.deterministic else []
     words += begin_flags

@@ -186,6 +186,8 @@ class RunOptions(Settings):
     """PyTorch."""
     debug: bool = False
     """Log everything, the player's own output and tracebacks of errors included."""
+    verbose: bool = False
+    """Log all settings of each behavior at the start."""
 
     @classmethod
     def _message(cls, found: ErrorDetails) -> str:

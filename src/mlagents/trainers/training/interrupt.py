@@ -9,6 +9,7 @@ from types import FrameType, TracebackType
 from typing import Any, Self
 
 _STDERR = 2
+_CLEAR_LINE = b"\r\x1b[2K"
 _HANGUP: signal.Signals | None = getattr(signal, "SIGHUP", None)  # Windows has none
 SIGNALS = tuple(filter(None, (signal.SIGINT, signal.SIGTERM, _HANGUP)))
 
@@ -30,9 +31,14 @@ class Interrupt:
     `nohup`, it stays so.
 
     Only the main thread of a process gets signals: entered in another one, it does nothing.
+
+    Attributes:
+        is_below_table: Whether the cursor stands in the empty last line of a table, which is drawn
+            over: what the first signal says then stays in that line.
     """
 
     def __init__(self) -> None:
+        self.is_below_table = False
         self._is_requested = False
         self._is_waiting = False
         self._handlers_before: dict[signal.Signals, Any] = {}
@@ -61,10 +67,11 @@ class Interrupt:
         if self._is_waiting:
             raise Interrupted
         with suppress(OSError):  # not print: the signal may have come in the middle of one
-            os.write(
-                _STDERR,
-                b"Finishing what has begun; interrupt again to stop at once.\n",
-            )
+            says = b"Finishing what has begun; interrupt again to stop at once."
+            if self.is_below_table and os.isatty(_STDERR):
+                os.write(_STDERR, _CLEAR_LINE + says)
+            else:
+                os.write(_STDERR, says + b"\n")
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
