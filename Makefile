@@ -3,22 +3,32 @@
 VENV ?= .venv
 WORLD ?= 3DBall
 RUN ?= first-$(WORLD)
-# The file of that name, or the first that has a behavior of that name.
-CONFIG ?= $(firstword $(wildcard config/ppo/$(WORLD).yaml) \
-    $(shell grep -ls '^  $(WORLD):' config/ppo/*.yaml) config/ppo/$(WORLD).yaml)
+# A configuration file; without one, the world's own.
+CONFIG ?=
+# The mean reward at which training ends: what a policy earns that has learned the world.
+STOP_AT_3DBall = 95
+STOP_AT_Basic = 0.9
+STOP_AT ?= $(STOP_AT_$(WORLD))
+STOP := $(if $(STOP_AT),--stop-at-reward $(STOP_AT))
+FILM ?= results/$(RUN)/$(WORLD).mp4
 export VENV
 
 # A run nobody named starts afresh every time; a run named by RUN=... is never overwritten.
 FORCE := $(if $(filter file,$(origin RUN)),--force)
 
 .DEFAULT_GOAL := help
-.PHONY: help train tensorboard test test-fast nightly check format reference compatibility install clean
+.PHONY: help train watch tensorboard test test-fast nightly check format reference compatibility install clean
 
 help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
 train: $(VENV)/.installed-train ## Train 3DBall (WORLD=Basic: another world; RUN=mine: under that name)
-	@$(VENV)/bin/mlagents-learn $(CONFIG) --env $(WORLD) --run-id $(RUN) $(FORCE)
+	@$(VENV)/bin/mlagents-learn $(CONFIG) --env $(WORLD) --run-id $(RUN) $(FORCE) $(STOP)
+
+watch: $(VENV)/.installed-play ## Show what that run has learned: its rewards, and a film
+	@$(VENV)/bin/mlagents-play --env $(WORLD) --model $(RUN) --episodes 3 \
+	    --render $(FILM) --film-seconds 20
+	@echo "The film is $(FILM)."
 
 tensorboard: $(VENV)/.installed-train ## Show the curves of all runs in results/
 	@$(VENV)/bin/tensorboard --logdir results

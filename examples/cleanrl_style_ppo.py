@@ -1,6 +1,6 @@
 """Train a world with PPO written out in one file, in the manner of CleanRL.
 
-    pip install "mlagents-next[train,gym]"
+    pip install ".[train,gym]"    # in the folder of the project
     python examples/cleanrl_style_ppo.py --env mlagents/3DBall-v0
     python examples/cleanrl_style_ppo.py --env mlagents/Basic-v0 --num-envs 16
 
@@ -80,6 +80,7 @@ def parse_arguments() -> argparse.Namespace:
 
 def main() -> None:
     args = parse_arguments()
+    torch.set_num_threads(1)  # small networks are slower with more
     torch.manual_seed(args.seed)
     rng = np.random.default_rng(args.seed)
     envs = RecordEpisodeStatistics(gymnasium.make_vec(args.env, num_envs=args.num_envs))

@@ -1,6 +1,6 @@
 """Train 3DBall with PPO of Stable-Baselines3.
 
-    pip install "mlagents-next[sb3]"
+    pip install ".[sb3]"    # in the folder of the project
     python examples/stable_baselines3_ppo.py
 
 All agents of the scene play side by side, so that one step of the algorithm takes a decision for
@@ -9,6 +9,7 @@ each of them. For a Unity build put `UnityEnvironment("builds/3DBall")` in the w
 
 import argparse
 
+import torch
 from stable_baselines3 import PPO
 from stable_baselines3.common.vec_env import VecMonitor
 
@@ -24,6 +25,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
 
+    torch.set_num_threads(1)  # small networks are slower with more
     world = default_registry["3DBall"]
     envs = VecMonitor(
         SB3VecEnv(UnityVectorEnv(lambda seed: world.make(seed=seed, num_areas=arguments.areas)))
