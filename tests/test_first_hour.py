@@ -2,8 +2,8 @@
 
 The commands are read from the pages. They run in one shell, in a copy of the checkout, with nothing
 but the system's own programs on the PATH. What a page does not install or activate is not found,
-and a run id that was used before is refused. Two things differ from a reader's hour. pip takes nothing
-from an index: the packages of this Python stand in the virtual environment from the start. And
+and a run id that was used before is refused. Two things differ from a reader's hour. pip takes
+nothing from an index: the packages of this Python stand in the virtual environment beforehand. And
 training is ended by Ctrl-C once it has learned for a while, unless the page says where it ends.
 """
 
@@ -144,14 +144,15 @@ class Shell:
         clock.start()
         lines = []
         assert process.stdout is not None
-        for line in process.stdout:
-            lines.append(line)
-            if "istening on port" in line:
-                beside()
-            if ends_when is not None and ends_when in line:
-                ends_when = None
-                os.killpg(process.pid, signal.SIGINT)
-        status = process.wait()
+        with process:
+            for line in process.stdout:
+                lines.append(line)
+                if "istening on port" in line:
+                    beside()
+                if ends_when is not None and ends_when in line:
+                    ends_when = None
+                    os.killpg(process.pid, signal.SIGINT)
+        status = process.returncode
         clock.cancel()
         printed = "".join(lines)
         what = f"{command.page}: {command.text}\nexit status {status}\n{printed}"
@@ -159,7 +160,7 @@ class Shell:
         assert status == 0 or (command.ends_when and says_by_status), what
         assert ends_when is None, f"ended early: {what}"
         assert "Traceback" not in printed and "[ERROR]" not in printed, what
-        if command.program == ".":
+        if command.words.startswith(". "):
             self._before.append(command.words)
         return printed
 

@@ -209,7 +209,7 @@ def test_a_behavior_that_earns_enough_is_trained_no_longer(
     assert status(tmp_path)["A"]["final_checkpoint"]["steps"] == 100
     log = capsys.readouterr().out
     assert "ppo for 1,000 steps, or until the mean reward is 1\n" in log
-    assert "A has reached a mean reward of 1.000 at step 100: its training ends" in log
+    assert "A has reached a mean reward of 1.000 at step 100 (stop_at_reward: 1)." in log
     assert "steps   100 of 1,000; ended by stop_at_reward: 1" in log
 
 

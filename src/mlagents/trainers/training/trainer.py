@@ -194,8 +194,8 @@ class Trainer(ABC):
         if len(self.recent_returns) >= N_RETURNS and reward >= goal:
             self.has_learned = True
             logger.info(
-                f"{self.name} has reached a mean reward of {reward:.3f} at step {self.step}: its "
-                f"training ends (stop_at_reward: {goal:g})."
+                f"{self.name} has reached a mean reward of {reward:.3f} at step {self.step} "
+                f"(stop_at_reward: {goal:g})."
             )
 
     @property
