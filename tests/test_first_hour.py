@@ -285,6 +285,8 @@ def test_the_pages_do_what_they_say(environment: dict[str, str], checkout: Path)
         while players and play is None:
             players.pop().wait(60)
 
+    (packages,) = checkout.glob(".venv/lib/python*/site-packages/mlagents")
+    assert (packages / "config/ppo/3DBall.yaml").exists(), "what is installed has the files"
     assert (checkout / "results/first-3DBall/3DBall.mp4").stat().st_size > 10_000
     assert (checkout / "ball.gif").exists() and (checkout / "basic.gif").exists()
     tutorial = printed["mlagents-learn --env Basic --run-id first --seed 1 --stop-at-reward 0.9"]

@@ -76,6 +76,27 @@ def last_mean_reward(example: str, *arguments: str) -> float:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("example", "arguments"),
+    [
+        ("stable_baselines3_ppo.py", ["--steps", "1", "--areas", "1"]),
+        ("cleanrl_style_ppo.py", ["--total-steps", "1", "--num-steps", "8"]),
+    ],
+)
+def test_examples_compute_small_networks_in_one_thread(example: str, arguments: list[str]) -> None:
+    if example.startswith("stable"):
+        pytest.importorskip("stable_baselines3")
+    code = (
+        f"import runpy, sys, torch; sys.argv = {[example, *arguments]!r}; torch.set_num_threads(2);"
+        f"runpy.run_path({str(EXAMPLES / example)!r}, run_name='__main__');"
+        "print('threads', torch.get_num_threads())"
+    )
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=500, check=True)
+    assert done.stdout.endswith("threads 1\n")
+
+
+@pytest.mark.slow
 def test_ppo_of_stable_baselines_learns_3dball() -> None:
     pytest.importorskip("stable_baselines3")
     assert last_mean_reward("stable_baselines3_ppo.py") >= 80.0
