@@ -239,6 +239,7 @@ def environment(checkout: Path, hub: HubServer, tmp_path: Path) -> dict[str, str
         "HF_TOKEN": hub.TOKEN,
         "HF_HUB_DISABLE_XET": "1",
         "HF_HUB_DISABLE_TELEMETRY": "1",
+        "PYTHONUNBUFFERED": "1",  # TensorBoard tells its address to a terminal at once
     }
 
 

@@ -71,9 +71,16 @@ def install_command(extra: str) -> str:
     try:
         needed = dict(_requirements(extra))
     except importlib.metadata.PackageNotFoundError:  # run from a checkout that is not installed
-        return command(*_pip(), f".[{extra}]")
+        return pip_install(f".[{extra}]")
     missing = [requirement for name, requirement in needed.items() if not _is_installed(name)]
-    return command(*_pip(), *(missing or needed.values()))
+    return pip_install(*(missing or needed.values()))
+
+
+def pip_install(*requirements: str) -> str:
+    """Return the command that installs packages into this environment."""
+    if importlib.util.find_spec("pip") is None and shutil.which("uv"):
+        return command("uv", "pip", "install", "--python", sys.executable, *requirements)
+    return command(*python(), "-m", "pip", "install", *requirements)
 
 
 def _typed(path: str, name: str) -> str:
@@ -91,12 +98,6 @@ def _typed(path: str, name: str) -> str:
 def _place(path: str) -> tuple[Path, str]:
     """Return folder and name; a link such as a virtual environment's Python is not followed."""
     return Path(path).absolute().parent.resolve(), Path(path).stem
-
-
-def _pip() -> list[str]:
-    if importlib.util.find_spec("pip") is None and shutil.which("uv"):
-        return ["uv", "pip", "install", "--python", sys.executable]
-    return [*python(), "-m", "pip", "install"]
 
 
 def _requirements(extra: str) -> Iterator[tuple[str, str]]:

@@ -117,7 +117,7 @@ def test_without_pillow_a_run_says_so_once(
     writer = CurveWriter(folder)
     write(writer, (10, 1.0), (20, 2.0))
     writer.close()
-    assert capsys.readouterr().out.count("pip install pillow") == 1
+    assert capsys.readouterr().out.count("pip install 'pillow>=") == 1
     assert len(rows(folder)) == 3
     assert not (folder.path / "training.png").exists()
 

@@ -14,6 +14,7 @@ from mlagents.trainers.stats import CUMULATIVE_REWARD, StatsSummary, StatsWriter
 from mlagents.trainers.training.checkpoints import RunFolder
 from mlagents_envs.files import write_atomically
 from mlagents_envs.logging_util import get_logger
+from mlagents_envs.programs import install_command
 
 if TYPE_CHECKING:
     from PIL.ImageDraw import ImageDraw
@@ -129,7 +130,7 @@ class CurveWriter(StatsWriter):
         try:
             image = draw_curves(self._curves, title=self._title)
         except ImportError:
-            logger.info("Without Pillow no training.png is drawn; `pip install pillow` adds it.")
+            logger.info(f"No training.png is drawn without Pillow: {install_command('images')}")
             self._can_draw = False
             return
         write_atomically(self._image, image)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from mlagents_envs.exception import UnityEnvironmentException
+from mlagents_envs.programs import pip_install
 from mlagents_envs.registry.download import download, is_http
 from mlagents_envs.registry.remote_registry_entry import RemoteRegistryEntry
 
@@ -42,7 +43,7 @@ def read_manifest(path_or_url: str, *, allow_unverified: bool = False) -> list[R
         import yaml
     except ModuleNotFoundError as error:
         raise UnityEnvironmentException(
-            "reading a manifest takes PyYAML; install it with: pip install PyYAML"
+            f"reading a manifest takes PyYAML; install it with: {pip_install('PyYAML')}"
         ) from error
     text = _download(path_or_url) if is_http(path_or_url) else _read(path_or_url)
     try:
