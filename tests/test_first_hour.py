@@ -139,6 +139,8 @@ class Shell:
             stderr=subprocess.STDOUT,
             text=True,
             start_new_session=True,
+            # As in a terminal: what runs in the background may have been told to ignore it.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         clock = threading.Timer(TIMEOUT_S, os.killpg, (process.pid, signal.SIGKILL))
         clock.start()

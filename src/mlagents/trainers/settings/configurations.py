@@ -11,7 +11,8 @@ from mlagents.trainers.settings.base import did_you_mean
 CONFIGURATIONS = Path(str(files("mlagents"))) / "config"
 """Folder of the files: `ppo/3DBall.yaml` and so on."""
 
-_FIRST_CHOICE = "ppo"
+_OF_WORLDS = "ppo"
+"""The subfolder from which a world takes its file."""
 _TEXT_WIDTH = 90
 
 
@@ -24,13 +25,11 @@ def find_configuration(file: Path) -> Path:
     Raises:
         TrainerConfigError: There is no such file; the text lists those that exist.
     """
-    if file.exists() or file.is_absolute():
-        if not file.exists():
-            raise TrainerConfigError(_explain_missing(file))
+    if file.exists():
         return file
     parts = file.parts[1:] if file.parts[:1] == (CONFIGURATIONS.name,) else file.parts
     packaged = CONFIGURATIONS.joinpath(*parts)
-    if ".." in parts or not packaged.is_file():
+    if file.is_absolute() or ".." in parts or not packaged.is_file():
         raise TrainerConfigError(_explain_missing(file))
     return packaged
 
@@ -40,7 +39,7 @@ def configuration_of(environment: str) -> Path | None:
 
     It is the file of that name, or else the first that has settings for a behavior of that name.
     """
-    folder = CONFIGURATIONS / _FIRST_CHOICE
+    folder = CONFIGURATIONS / _OF_WORLDS
     paths = sorted(folder.glob("*.yaml"))
     if folder / f"{environment}.yaml" in paths:
         return folder / f"{environment}.yaml"
