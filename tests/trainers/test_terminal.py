@@ -12,7 +12,7 @@ if os.name == "nt":
 from terminal import Session
 
 BELOW_A_TABLE = """
-import signal, time
+import signal, socket
 from rich.console import Console
 from mlagents.trainers.progress import ProgressTable
 from mlagents.trainers.settings.behavior import BehaviorSettings
@@ -24,11 +24,14 @@ class Trainer:
     mean_reward, has_learned = 3.25, False
 
 logger = get_logger("mlagents.terminal")
+woken, waker = socket.socketpair()
+waker.setblocking(False)
+signal.set_wakeup_fd(waker.fileno())
 with Interrupt() as interrupt, ProgressTable() as table:
     interrupt.is_below_table = table.is_shown
     logger.info("before")
     table.update([Trainer()])
-    signal.pause()  # an update, which the signal does not break off
+    woken.recv(1)  # an update, which the signal does not break off
     print("finished")
     logger.info("after")
 """
