@@ -3,6 +3,7 @@
 import importlib
 import sys
 
+from mlagents_envs.interrupts import ends_quietly
 from mlagents_envs.programs import install_command
 
 _OWN = ("mlagents", "mlagents_envs")
@@ -30,7 +31,8 @@ def load_from_hf() -> int:
 
 def _run(program: str, module: str, *, extra: str) -> int:
     try:
-        main = importlib.import_module(module).main
+        with ends_quietly():
+            main = importlib.import_module(module).main
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] in _OWN:
             raise

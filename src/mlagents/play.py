@@ -1,48 +1,59 @@
 """`mlagents-play`: let policies act, count, film and record their episodes. Nothing is learned."""
 
-import argparse
-import itertools
-import math
-import re
-import sys
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
-from pathlib import Path
-from typing import Protocol
+from mlagents_envs.interrupts import ends_quietly
 
-import numpy as np
+with ends_quietly():
+    import argparse
+    import itertools
+    import math
+    import re
+    import sys
+    import time
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from contextlib import closing, contextmanager
+    from pathlib import Path
+    from typing import Protocol
 
-from mlagents import __version__
-from mlagents.film import MAX_FPS, SUFFIXES, Film, Picture, open_film
-from mlagents.policy import Policy, find_model
-from mlagents.tally import Tally
-from mlagents_envs.base_env import (
-    ActionSpec,
-    ActionTuple,
-    BaseEnv,
-    BehaviorId,
-    BehaviorName,
-    BehaviorSpec,
-    DecisionSteps,
-    TerminalSteps,
-    is_named,
-)
-from mlagents_envs.demonstration_file import demonstration_path
-from mlagents_envs.demonstration_recorder import DemonstrationRecorder
-from mlagents_envs.environment import UnityEnvironment
-from mlagents_envs.exception import (
-    UnityDemonstrationException,
-    UnityEnvironmentException,
-    UnityException,
-    UnityNonFiniteException,
-    UnityPolicyException,
-)
-from mlagents_envs.factories import call_factory, find_build, find_factory, is_factory_name, takes
-from mlagents_envs.logging_util import get_logger, printable, reader_may_leave
-from mlagents_envs.programs import command, program
-from mlagents_envs.side_channel.engine_configuration_channel import EngineConfigurationChannel
-from mlagents_envs.side_channel.environment_parameters_channel import EnvironmentParametersChannel
+    import numpy as np
+
+    from mlagents import __version__
+    from mlagents.film import MAX_FPS, SUFFIXES, Film, Picture, open_film
+    from mlagents.policy import Policy, find_model
+    from mlagents.tally import Tally
+    from mlagents_envs.base_env import (
+        ActionSpec,
+        ActionTuple,
+        BaseEnv,
+        BehaviorId,
+        BehaviorName,
+        BehaviorSpec,
+        DecisionSteps,
+        TerminalSteps,
+        is_named,
+    )
+    from mlagents_envs.checked_env import checked, unwrapped
+    from mlagents_envs.demonstration_file import demonstration_path
+    from mlagents_envs.demonstration_recorder import DemonstrationRecorder
+    from mlagents_envs.environment import UnityEnvironment
+    from mlagents_envs.exception import (
+        UnityDemonstrationException,
+        UnityEnvironmentException,
+        UnityException,
+        UnityPolicyException,
+    )
+    from mlagents_envs.factories import (
+        arguments_for,
+        call_factory,
+        find_build,
+        find_factory,
+        is_factory_name,
+    )
+    from mlagents_envs.logging_util import get_logger, printable, reader_may_leave
+    from mlagents_envs.programs import command, program
+    from mlagents_envs.side_channel.engine_configuration_channel import EngineConfigurationChannel
+    from mlagents_envs.side_channel.environment_parameters_channel import (
+        EnvironmentParametersChannel,
+    )
 
 logger = get_logger(__name__)
 
@@ -130,31 +141,12 @@ class Game:
             if self._only is None or is_named(name, self._only):
                 self.tallies[name] = Tally(self._n_episodes)
         decisions, terminals = self._env.get_steps(name)
-        for steps in (decisions, terminals):
-            _require_finite(name, self._env.behavior_specs[name], steps)
         if name in self.tallies:
             self.tallies[name].observe(decisions, terminals)
         action = self._actors[name].act(decisions, terminals)
         if len(decisions):
             self._env.set_actions(name, action)
         return len(decisions)
-
-
-def _require_finite(
-    name: BehaviorName, spec: BehaviorSpec, steps: DecisionSteps | TerminalSteps
-) -> None:
-    """Raise unless all rewards and observations are finite."""
-    names = [f"observation {one.name!r}" for one in spec.observation_specs]
-    batches = [*steps.obs, steps.reward, steps.group_reward]
-    for what, batch in zip([*names, "reward", "group reward"], batches, strict=True):
-        numbers = np.asarray(batch)
-        is_finite = np.isfinite(numbers)
-        if not is_finite.all():
-            row, *place = np.argwhere(~is_finite)[0].tolist()
-            raise UnityNonFiniteException(
-                f"behavior {name!r}: agent {steps.agent_id[row]} has {numbers[row, *place]} in its "
-                f"{what}: expected finite numbers. Correct the environment."
-            )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -234,15 +226,14 @@ def _open_environment(options: argparse.Namespace) -> BaseEnv:
         except UnityEnvironmentException as error:
             no_build = "" if is_factory_name(name) else f"there is no executable {name!r}, and "
             raise UnityEnvironmentException(f"--env: {no_build}{error}") from error
-        env = call_factory(
-            factory,
-            worker_id=0,
-            seed=options.seed,
-            num_areas=options.num_areas,
-            parameters=parameters,
-            keep_8_bit_images=True,
-        )
-        if parameters and not takes(factory, "parameters"):
+        offered = {
+            "worker_id": 0,
+            "seed": options.seed,
+            "num_areas": options.num_areas,
+            "parameters": parameters,
+        }
+        env = checked(call_factory(factory, keep_8_bit_images=True, **offered))
+        if parameters and "parameters" not in arguments_for(factory, **offered):
             _set_parameters(env, parameters)
         return env
     engine = EngineConfigurationChannel()
@@ -281,7 +272,7 @@ def _set_parameters(env: BaseEnv, parameters: Mapping[str, float]) -> None:
     if set_parameter is None:
         env.close()
         raise UnityEnvironmentException(
-            f"--parameter: {type(env).__name__} has no environment parameters, got "
+            f"--parameter: {type(unwrapped(env)).__name__} has no environment parameters, got "
             f"{', '.join(parameters)}. Its factory must take the keyword `parameters`."
         )
     for key, value in parameters.items():
@@ -321,8 +312,8 @@ class _Camera:
         render = getattr(env, "render", None)
         if render is None:
             raise UnityEnvironmentException(
-                f"--render: {type(env).__name__} draws no pictures of itself. The worlds that "
-                f"{command(*program('mlagents-sim'), '--list')} names do."
+                f"--render: {type(unwrapped(env)).__name__} draws no pictures of itself. The "
+                f"worlds that {command(*program('mlagents-sim'), '--list')} names do."
             )
         fps = options.fps or STEPS_PER_S / getattr(env, "decision_period_steps", 1)
         self._draw: Callable[[], Picture] = render

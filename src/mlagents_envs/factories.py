@@ -147,14 +147,6 @@ def call_factory(
     return made
 
 
-def takes(factory: EnvironmentFactory, keyword: str) -> bool:
-    """Return whether `call_factory` would call a factory with this keyword."""
-    try:
-        return keyword in _taken_by(factory, {keyword})
-    except (TypeError, ValueError):  # it cannot be called at all
-        return False
-
-
 def arguments_for(factory: EnvironmentFactory, **offered: Any) -> dict[str, Any]:
     """Return those of the offered keywords that `call_factory` calls a factory with.
 

@@ -353,11 +353,11 @@ def test_a_model_that_does_not_fit_costs_no_film_of_before(working_directory: Pa
         (["--env", "Basic", "--model", "huge.onnx"], "huge.onnx .* takes 'obs_0' of any x 21474"),
         (
             ["--env", "guess_environment:BadObservations"],
-            "agent 2 has inf in its observation 'number'",
+            "'Guess.team=0', observation 'number': agent 2 observes inf at",
         ),
         (
             ["--env", "guess_environment:BadRewards"],
-            "'Guess.team=0': agent 1 has nan in its reward",
+            "'Guess.team=0': agent 1 has the reward nan and the group reward 0.0; both must",
         ),
     ],
 )

@@ -1,12 +1,15 @@
 """`mlagents-run-experiment`: a run of which one file says everything."""
 
-import argparse
-import sys
-from collections.abc import Sequence
-from pathlib import Path
+from mlagents_envs.interrupts import ends_quietly
 
-from mlagents.trainers.cli_args import CommandLine
-from mlagents.trainers.learn import run
+with ends_quietly():
+    import argparse
+    import sys
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from mlagents.trainers.cli_args import CommandLine
+    from mlagents.trainers.learn import run
 
 
 def main(argv: Sequence[str] | None = None) -> int:
