@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mlagents_envs.base_env import ActionTuple, DecisionSteps
-from mlagents_envs.demonstration_file import read_demonstration
+from mlagents_envs.demonstration_file import ActionPlacement, read_demonstration
 from mlagents_envs.exception import UnityEnvironmentException
 from mlagents_envs.testing import check_env
 from mlagents_sim import top_view
@@ -486,7 +486,8 @@ def go(env: RayFoodCollector, actions: np.ndarray) -> np.ndarray:
 def test_velocities_follow_as_recorded_in_unity():
     # One decision from each recorded one, of those on the floor and not frozen. A fourth of them
     # at most meets food, a wall or another agent. The action of a decision is in the record after.
-    recorded = read_demonstration(require(ROOT / "demonstrations" / "ExpertFood.demo")).records
+    file = require(ROOT / "demonstrations" / "ExpertFood.demo")
+    recorded = read_demonstration(file, action_placement=ActionPlacement.SAME_RECORD).records
     own, actions = recorded.obs[1], recorded.action.discrete
     firsts = np.concatenate([[0], np.flatnonzero(recorded.done)])
     is_used = ~recorded.done[1:] & (own[:-1, 2] + own[1:, 2] == 0.0)
@@ -506,7 +507,8 @@ def test_velocities_follow_as_recorded_in_unity():
 def test_agents_fall_at_the_start_as_recorded_in_unity():
     # They fall by a metre, in 26 to 28 steps, as what limits their speed slows the fall, too.
     # Then landing takes more than 3 m/s. Three recorded episodes begin without meeting anything.
-    recorded = read_demonstration(require(ROOT / "demonstrations" / "ExpertFood.demo")).records
+    file = require(ROOT / "demonstrations" / "ExpertFood.demo")
+    recorded = read_demonstration(file, action_placement=ActionPlacement.SAME_RECORD).records
     own, actions = recorded.obs[1], recorded.action.discrete
     firsts = np.array([0, 1001, 2002])
     env = apart(len(firsts))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mlagents_envs.base_env import ActionTuple, DecisionSteps
-from mlagents_envs.demonstration_file import read_demonstration
+from mlagents_envs.demonstration_file import ActionPlacement, read_demonstration
 from mlagents_envs.testing import check_env
 from mlagents_sim.examples.hallway import AGENT, O_GOAL, SYMBOL, X_GOAL, Hallway
 from mlagents_sim.planar import X, Z, in_frame
@@ -97,7 +97,8 @@ def test_an_agent_falls_and_then_slides_as_recorded_in_unity():
     # decisions, without friction. From then on it turns in Unity, by a tenth of a degree a
     # decision, as nothing does here, so the ends of its rays are compared by their median. The
     # action of a decision is in the record after it.
-    recorded = read_demonstration(require(ROOT / "demonstrations" / "ExpertHallway.demo")).records
+    file = require(ROOT / "demonstrations" / "ExpertHallway.demo")
+    recorded = read_demonstration(file, action_placement=ActionPlacement.SAME_RECORD).records
     actions, rays = recorded.action.discrete[:, 0], recorded.obs[0].reshape(-1, 3, 5, 7)[:, -1]
     env = Hallway()
     env.reset()
