@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 from torch import nn
 
 from mlagents.torch_utils import set_threads
-from mlagents.trainers.algorithms.policy import Policy
+from mlagents.trainers.acting.policy import ActingPolicy
 from mlagents.trainers.networks.actor_critic import Actor
+from mlagents.trainers.networks.snapshots import snapshot_of
 from mlagents.trainers.settings.behavior import NetworkSettings
 from mlagents_envs.base_env import ActionSpec, BehaviorSpec, ObservationSpec
 
@@ -67,7 +68,7 @@ def decision_and_bare_networks(
     )
     settings = NetworkSettings(normalize=True, hidden_units=hidden_units, num_layers=num_layers)
     actor = Actor(spec, settings)
-    policy = Policy(actor, spec.action_spec, deterministic=False, rng=rng)
+    policy = ActingPolicy(snapshot_of(actor), spec.action_spec, deterministic=False, rng=rng)
     mask = np.zeros((n_agents, 0), np.bool_)
     layers = [layer for layer in actor.body.dense if isinstance(layer, nn.Linear)]
     assert actor.heads.mean is not None

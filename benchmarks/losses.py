@@ -21,12 +21,15 @@ from threadpoolctl import threadpool_limits
 
 from corridor_environment import CorridorEnvironment
 from guess_environment import GuessEnvironment
+from mlagents.trainers.acting.rollout import Rollout
 from mlagents.trainers.cli_args import parse_command_line
+from mlagents.trainers.learning.trainer import Trainer
+from mlagents.trainers.learning.trainer_types import TRAINER_TYPES
 from mlagents.trainers.rollout.simple_env_manager import SimpleEnvManager
 from mlagents.trainers.settings.behavior import BehaviorSettings
 from mlagents.trainers.settings.load import load_run_options
+from mlagents.trainers.settings.run_options import TorchSettings
 from mlagents.trainers.stats import StatsReporter
-from mlagents.trainers.training.trainer import OnPolicyTrainer
 from mlagents_envs.base_env import ActionSpec, BaseEnv
 from mlagents_envs.factories import find_factory
 
@@ -183,7 +186,8 @@ def measure(task: Task, losses: Losses, *, seed: int) -> Run:
     env = task.make(seed=seed)
     env.reset()
     ((behavior, spec),) = env.behavior_specs.items()
-    trainer = OnPolicyTrainer(
+    trainer = Trainer(
+        TRAINER_TYPES["ppo"],
         behavior,
         spec,
         with_losses(task.settings, losses),
@@ -191,23 +195,23 @@ def measure(task: Task, losses: Losses, *, seed: int) -> Run:
         device=torch.device("cpu"),
         seed=seed,
         inference=False,
+        torch_settings=TorchSettings(),
         on_summary=lambda step: None,
         on_checkpoint=lambda: None,
         n_returns=task.settings.max_steps,  # all of them
     )
-    manager = SimpleEnvManager(env)
-    manager.reset()
+    rollout = Rollout(SimpleEnvManager(env), lambda player, behavior: trainer.seat)
+    rollout.reset()
     every = task.settings.max_steps // N_SUMMARIES
     summaries: list[float] = []
     steps, n_seen, mark = None, 0, every
     while trainer.is_learning:
-        (report,) = manager.receive()
-        trainer.observe(report.player, *report.steps[behavior])
+        rollout.advance()
         trainer.advance()
-        manager.send(report.player, {behavior: trainer.decide()[0]})
+        rollout.answer()
         if trainer.step < mark:
             continue
-        new = list(trainer.recent_returns)[n_seen:]
+        new = list(trainer.meter.recent_returns)[n_seen:]
         n_seen += len(new)
         if new:
             summaries.append(statistics.fmean(new))

@@ -17,12 +17,15 @@ from pathlib import Path
 import torch
 
 from mlagents.torch_utils import set_threads
+from mlagents.trainers.acting.rollout import Rollout
 from mlagents.trainers.cli_args import parse_command_line
+from mlagents.trainers.learning.trainer import Trainer
+from mlagents.trainers.learning.trainer_types import TRAINER_TYPES
 from mlagents.trainers.rollout.simple_env_manager import SimpleEnvManager
 from mlagents.trainers.settings.behavior import BehaviorSettings
 from mlagents.trainers.settings.load import load_run_options
+from mlagents.trainers.settings.run_options import TorchSettings
 from mlagents.trainers.stats import StatsReporter
-from mlagents.trainers.training.trainer import OnPolicyTrainer
 from mlagents_envs.base_env import BaseEnv
 from mlagents_envs.environment import UnityEnvironment
 from mlagents_envs.registry import default_registry
@@ -64,7 +67,8 @@ def main() -> None:
 def measure(env: BaseEnv, settings: BehaviorSettings, *, n_steps: int, learn: bool) -> float:
     """Return agent-steps per second, after a warm-up of one buffer."""
     (behavior,) = env.behavior_specs
-    trainer = OnPolicyTrainer(
+    trainer = Trainer(
+        TRAINER_TYPES["ppo"],
         "3DBall",
         env.behavior_specs[behavior],
         settings.model_copy(update={"max_steps": 10 * n_steps}),
@@ -72,21 +76,20 @@ def measure(env: BaseEnv, settings: BehaviorSettings, *, n_steps: int, learn: bo
         device=torch.device("cpu"),
         seed=0,
         inference=not learn,
+        torch_settings=TorchSettings(),
         on_summary=lambda step: None,
         on_checkpoint=lambda: None,
     )
-    manager = SimpleEnvManager(env)
-    manager.reset()
+    rollout = Rollout(SimpleEnvManager(env), lambda player, behavior: trainer.seat)
+    rollout.reset()
     n_decisions, begun_s, warm_up = 0, 0.0, 12_000
     while n_decisions < warm_up + n_steps:
         if not begun_s and n_decisions >= warm_up:
             begun_s, warm_up = time.perf_counter(), n_decisions
-        for report in manager.receive():
-            decisions, terminals = report.steps[behavior]
-            trainer.observe(report.player, decisions, terminals)
-            trainer.advance()
-            manager.send(report.player, {behavior: trainer.decide()[0]})
-            n_decisions += len(decisions)
+        (report,) = rollout.advance()
+        trainer.advance()
+        rollout.answer()
+        n_decisions += len(report.steps[behavior][0])
     return (n_decisions - warm_up) / (time.perf_counter() - begun_s)
 
 

@@ -39,7 +39,7 @@ def make_segments(spec: BehaviorSpec, length: list[int], rng: np.random.Generato
             (n_steps, actions.continuous_size + actions.discrete_size), -1.0, np.float32
         ),
         action_mask=np.zeros((n_steps, sum(actions.discrete_branches)), np.bool_),
-        memory=np.zeros((n_steps, 0), np.float32),
+        memory=np.zeros((n_segments, 0), np.float32),
         reward=rng.normal(size=n_steps).astype("f4"),
         group_reward=rng.normal(size=n_steps).astype("f4"),
         length=np.array(length),
@@ -48,8 +48,6 @@ def make_segments(spec: BehaviorSpec, length: list[int], rng: np.random.Generato
         terminated=order == 0,
         interrupted=order == 1,
         episode=order,
-        episode_return=np.zeros(n_segments),
-        episode_length=np.array(length),
     )
 
 

@@ -5,17 +5,24 @@ from typing import Any
 
 import torch
 
+from mlagents.trainers.acting.rollout import Rollout
+from mlagents.trainers.learning.meter import N_RETURNS
+from mlagents.trainers.learning.trainer import Trainer
+from mlagents.trainers.learning.trainer_types import TRAINER_TYPES, TrainerType
 from mlagents.trainers.rollout.env_manager import EnvManager
 from mlagents.trainers.rollout.simple_env_manager import SimpleEnvManager
 from mlagents.trainers.settings.behavior import BehaviorSettings
+from mlagents.trainers.settings.run_options import TorchSettings
 from mlagents.trainers.stats import StatsReporter
-from mlagents.trainers.training.trainer import N_RETURNS, Trainer
-from mlagents.trainers.training.trainer_types import TRAINER_TYPES
 from mlagents_envs.base_env import BaseEnv, BehaviorId
 
 
 def make_trainer(
-    env: BaseEnv | EnvManager, settings: BehaviorSettings, **arguments: Any
+    env: BaseEnv | EnvManager,
+    settings: BehaviorSettings,
+    *,
+    trainer_type: TrainerType | None = None,
+    **arguments: Any,
 ) -> Trainer:
     """Make a trainer for the only behavior of `env`, which was reset before."""
     ((behavior, spec),) = env.behavior_specs.items()
@@ -25,22 +32,23 @@ def make_trainer(
         "device": torch.device("cpu"),
         "seed": 0,
         "inference": False,
+        "torch_settings": TorchSettings(),
         "on_summary": lambda step: None,
         "on_checkpoint": lambda: None,
     }
-    return TRAINER_TYPES[settings.trainer_type](name, spec, settings, **(defaults | arguments))
+    trainer_type = trainer_type or TRAINER_TYPES[settings.trainer_type]
+    return Trainer(trainer_type, name, spec, settings, **(defaults | arguments))
 
 
 def train_while(condition: Callable[[], bool], trainer: Trainer, env: BaseEnv) -> None:
     """Reset `env`, then take decisions while `condition` holds."""
-    manager = SimpleEnvManager(env)
-    manager.reset()
-    (behavior,) = env.behavior_specs
+    rollout = Rollout(SimpleEnvManager(env), lambda player, behavior: trainer.seat)
+    rollout.reset()
     while condition():
-        (report,) = manager.receive()
-        trainer.observe(report.player, *report.steps[behavior])
+        rollout.advance()
         trainer.advance()
-        manager.send(report.player, {behavior: trainer.decide()[0]})
+        for entropy in rollout.answer().values():
+            trainer.stats.add_stat("Policy/Entropy", entropy)
 
 
 def assert_reaches(
@@ -60,7 +68,7 @@ def assert_reaches(
     trainer = make_trainer(env, settings, seed=seed)
 
     def reached() -> bool:
-        if len(trainer.recent_returns) < N_RETURNS or trainer.mean_reward is None:
+        if len(trainer.meter.recent_returns) < N_RETURNS or trainer.mean_reward is None:
             return False
         return trainer.mean_reward >= reward
 
@@ -68,3 +76,14 @@ def assert_reaches(
     train_while(lambda: trainer.step < end and not reached(), trainer, env)
     assert reached(), f"mean reward {trainer.mean_reward} at step {trainer.step}, not {reward}"
     return trainer
+
+
+def note_steps(optimizer: Any, rates: list[float]) -> None:
+    """Add the learning rate of every step that an optimizer takes to a list."""
+    step = optimizer.step
+
+    def noted() -> None:
+        rates.append(optimizer.param_groups[0]["lr"])
+        step()
+
+    optimizer.step = noted

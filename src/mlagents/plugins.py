@@ -1,8 +1,7 @@
 """What other installed packages add to training, found by their entry points.
 
     mlagents.stats_writer   callable(RunOptions) -> list of StatsWriter, beside the built-in ones
-    mlagents.trainer_type   callable() -> (name -> Trainer class, name -> settings class), for
-                            `trainer_type: name`
+    mlagents.trainer_type   callable() -> dict of TrainerType, by name, for `trainer_type: name`
 
 A plug-in that fails is logged with its traceback and left out: the built-ins work without it.
 `docs/plugins.md` shows how to write them.
@@ -12,14 +11,14 @@ from collections.abc import Callable, Mapping
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from mlagents.trainers.settings.hyperparameters import register_trainer_type
+from mlagents.trainers.settings.hyperparameters import check_trainer_type
 from mlagents.trainers.settings.run_options import RunOptions
 from mlagents.trainers.stats import StatsPropertyType, StatsSummary, StatsWriter
 from mlagents_envs.logging_util import get_logger
 from mlagents_envs.side_channel.stats_side_channel import StatsAggregationMethod
 
 if TYPE_CHECKING:
-    from mlagents.trainers.training.trainer import Trainer
+    from mlagents.trainers.learning.trainer_types import TrainerType
 
 STATS_WRITER = "mlagents.stats_writer"
 TRAINER_TYPE = "mlagents.trainer_type"
@@ -91,35 +90,29 @@ def _guarded(writer: StatsWriter) -> StatsWriter:
     return _GuardedListener(writer) if is_listener else _Guarded(writer)
 
 
-def trainer_types() -> "dict[str, type[Trainer]]":
-    """Return the trainers of plug-ins, by the `trainer_type` that names them.
-
-    Configurations may name them from then on: their settings are registered.
-    """
-    trainers: dict[str, type[Trainer]] = {}
-    for of_plugin in _from_each(TRAINER_TYPE, _register):
-        trainers |= of_plugin
-    return trainers
+def trainer_types() -> "dict[str, TrainerType]":
+    """Return the trainer types of plug-ins, by the `trainer_type` that names them."""
+    found: dict[str, TrainerType] = {}
+    for of_plugin in _from_each(TRAINER_TYPE, _checked_trainer_types):
+        found |= of_plugin
+    return found
 
 
-def _register(plugin: Callable[[], Any]) -> "dict[str, type[Trainer]]":
+def _checked_trainer_types(plugin: Callable[[], Any]) -> "dict[str, TrainerType]":
     # It takes seconds to import torch; a plug-in that needs it has done so already.
-    from mlagents.trainers.training.trainer import Trainer
+    from mlagents.trainers.learning.trainer_types import TrainerType
 
-    trainers, settings = plugin()
-    if trainers.keys() != settings.keys():
-        raise ValueError(
-            "the trainers and their settings must have the same names, got "
-            f"{list(trainers)} and {list(settings)}"
-        )
-    for name, trainer in trainers.items():
-        if not (isinstance(trainer, type) and issubclass(trainer, Trainer)):
+    found = plugin()
+    if not isinstance(found, Mapping):
+        raise TypeError(f"expected a dictionary from names to TrainerType, got {found!r}")
+    for name, trainer_type in found.items():
+        if not isinstance(trainer_type, TrainerType):
             raise TypeError(
-                f"trainer_type {name!r}: must be a class derived from "
-                f"{Trainer.__module__}.Trainer, got {trainer!r}"
+                f"trainer_type {name!r}: expected a {TrainerType.__module__}.TrainerType of a "
+                f"learner, an algorithm and settings, got {trainer_type!r}"
             )
-        register_trainer_type(name, settings[name])
-    return dict(trainers)
+        check_trainer_type(name, trainer_type.settings)
+    return dict(found)
 
 
 def _from_each(group: str, use: Callable[[Any], T]) -> list[T]:

@@ -128,5 +128,5 @@ def test_a_pendulum_is_swung_up(seed: int) -> None:
     trainer = make_trainer(env, BehaviorSettings.model_validate(written), seed=seed)
     train_while(lambda: trainer.is_learning, trainer, env)
     # At random about -1200; upright all the time is 0, and getting there costs up to 400.
-    last = list(trainer.recent_returns)[-12:]
+    last = list(trainer.meter.recent_returns)[-12:]
     assert sum(last) / len(last) > -450

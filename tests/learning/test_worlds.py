@@ -45,7 +45,9 @@ def test_3dball_is_learned_over_the_wire_and_its_export_plays_as_well() -> None:
     with UnityEnvironment(player, base_port=0, seed=1, additional_args=["3DBall"]) as env:
         trainer = assert_reaches(95.0, env, published("3DBall"), seed=1, max_steps=300_000)
 
-    sampled, deterministic = play(export_onnx(trainer.algorithm.network.actor, trainer.spec))
+    sampled, deterministic = play(
+        export_onnx(trainer.learner.algorithm.network.actor, trainer.spec)
+    )
     # The export is the newest policy, the mean is of the hundred episodes before it.
     assert sampled >= trainer.mean_reward - 5
     assert deterministic >= 95

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from actors import CASES, Case, make_actor, memories, observations
 from guess_environment import GuessEnvironment
-from mlagents.trainers.algorithms.acceleration import Compiled, accelerate
 from mlagents.trainers.algorithms.optimizer import Optimizer
 from mlagents.trainers.algorithms.ppo import PPO
+from mlagents.trainers.fast.acceleration import Compiled, accelerate
 from mlagents.trainers.networks.layers import Sequences
 from mlagents.trainers.networks.twin_q import TwinQ
 from mlagents.trainers.settings.behavior import BehaviorSettings, NetworkSettings
@@ -26,7 +26,9 @@ every_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 
 
 class Holder:
-    """A learner that is nothing but networks."""
+    """An algorithm that is nothing but networks."""
+
+    device = CPU
 
     def __init__(self, *networks: nn.Module) -> None:
         self.networks = networks
@@ -75,7 +77,7 @@ def test_a_body_encodes_and_learns_nearly_the_same_in_lower_precision(case: Case
     sequences = Sequences(memory, torch.arange(32), 4) if actor.body.memory_size else None
     found = []
     for precision in (TorchSettings(), LOW):
-        accelerate(Holder(actor), precision, CPU)
+        accelerate(Holder(actor), precision, name="A")
         encoding = actor.body(obs, sequences)
         encoding.square().sum().backward()
         found.append((encoding, gradients(actor.body)))
@@ -96,7 +98,7 @@ def test_both_q_value_actions_nearly_the_same_in_lower_precision(case: Case) -> 
     memory = torch.from_numpy(rng.uniform(-1, 1, (8, memory_size)).astype("f4"))
     sequences = Sequences(memory, torch.arange(32), 4) if memory_size else None
     exact = q(q.encode(obs), actions, sequences)
-    accelerate(Holder(q), LOW, CPU)
+    accelerate(Holder(q), LOW, name="A")
     assert_near(q(q.encode(obs), actions, sequences), exact)
 
 
@@ -106,7 +108,7 @@ def test_agents_act_in_full_precision() -> None:
     obs = [torch.from_numpy(batch) for batch in observations(case.spec, 4, rng)]
     memory = torch.from_numpy(memories(actor, 4, rng))
     exact = actor.body.step(obs, memory)
-    accelerate(Holder(actor), LOW, CPU)
+    accelerate(Holder(actor), LOW, name="A")
     for found, wanted in zip(actor.body.step(obs, memory), exact, strict=True):
         assert torch.equal(found, wanted)
 
@@ -117,17 +119,18 @@ SIGNALS = {"extrinsic": {}, "curiosity": {}, "rnd": {}}
 @pytest.mark.parametrize("trainer_type", ["ppo", "sac"])
 def test_every_signal_learns_in_lower_precision(trainer_type: str) -> None:
     env = GuessEnvironment()
-    trainer = make_trainer(env, settings(trainer_type, reward_signals=SIGNALS, max_steps=260))
-    accelerate(trainer.algorithm, LOW, CPU)
+    trainer = make_trainer(
+        env, settings(trainer_type, reward_signals=SIGNALS, max_steps=260), torch_settings=LOW
+    )
     networks = {
         name: nn.utils.parameters_to_vector(module.parameters()).detach().clone()
-        for name, module in trainer.algorithm.modules().items()
+        for name, module in trainer.learner.algorithm.modules().items()
         if isinstance(module, nn.Module) and name != "Module:RND-target"
     }
     train_while(lambda: trainer.is_learning, trainer, env)
-    assert not trainer.has_diverged
+    assert not trainer.learner.has_diverged
     for name, before in networks.items():
-        module = trainer.algorithm.modules()[name]
+        module = trainer.learner.algorithm.modules()[name]
         after = nn.utils.parameters_to_vector(module.parameters())
         assert after.dtype is torch.float32
         assert not torch.equal(after, before), name
@@ -138,8 +141,7 @@ def test_every_signal_learns_in_lower_precision(trainer_type: str) -> None:
 def test_a_task_is_solved_in_lower_precision(trainer_type: str) -> None:
     # Episodes have four steps, worth 1 each at best and 0.5 to who knows nothing.
     env = GuessEnvironment(ActionSpec.create_continuous(1))
-    trainer = make_trainer(env, settings(trainer_type, max_steps=12_000))
-    accelerate(trainer.algorithm, LOW, CPU)
+    trainer = make_trainer(env, settings(trainer_type, max_steps=12_000), torch_settings=LOW)
     train_while(lambda: trainer.is_learning and (trainer.mean_reward or 0) < 3.0, trainer, env)
     assert trainer.mean_reward is not None and trainer.mean_reward >= 3.0
 
@@ -160,9 +162,8 @@ def plotted_by(trainer_type: str, accelerated: TorchSettings, **network: Any) ->
         max_steps=200 if trainer_type == "sac" else 600,
         network_settings={"hidden_units": 8, "num_layers": 1, **network},
     )
-    trainer = make_trainer(env, written)
-    accelerate(trainer.algorithm, accelerated, CPU)
-    trainer._take_over = lambda results: plotted.extend(results.values())
+    trainer = make_trainer(env, written, torch_settings=accelerated)
+    trainer.meter.plot = lambda plots: plotted.extend(v for each in plots for v in each.values())
     train_while(lambda: trainer.is_learning, trainer, env)
     assert len(plotted) > 10
     return plotted
@@ -239,9 +240,9 @@ def test_an_error_of_the_losses_is_not_blamed_on_the_compiler(
 
 def test_losses_are_compiled_only_where_they_are_asked_for() -> None:
     trainer = make_trainer(GuessEnvironment(), settings("ppo"))
-    ppo = trainer.algorithm
+    ppo = trainer.learner.algorithm
     assert isinstance(ppo, PPO)
-    accelerate(ppo, TorchSettings(), CPU)
+    accelerate(ppo, TorchSettings(), name="A")
     assert not isinstance(ppo.losses, Compiled)
-    accelerate(ppo, TorchSettings(compile=True), CPU)
+    accelerate(ppo, TorchSettings(compile=True), name="A")
     assert isinstance(ppo.losses, Compiled)

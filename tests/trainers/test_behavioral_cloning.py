@@ -14,15 +14,15 @@ from mlagents.trainers.algorithms.behavioral_cloning import (
     BehavioralCloning,
     Expert,
     cloning_loss,
-    descend,
 )
-from mlagents.trainers.algorithms.optimizer import adam
+from mlagents.trainers.algorithms.optimizer import adam, descend
 from mlagents.trainers.networks.actor_critic import Actor
 from mlagents.trainers.settings.behavior import BehaviorSettings, MemorySettings
 from mlagents.trainers.stats import HELD_OUT_ACCURACY, HELD_OUT_ERROR
 from mlagents_envs.base_env import ActionSpec, BehaviorSpec
 from recorded import record_guesses
 from steps import layer, make_demonstrations, make_transitions, swish, weights
+from training_loop import note_steps
 
 CPU = torch.device("cpu")
 SPEC = behavior(3, continuous=2, branches=(3, 2))
@@ -77,7 +77,7 @@ def test_a_clone_acts_at_the_experts_scale() -> None:
     optimizer = adam(actor.parameters(), 2e-2)
     generator = torch.Generator().manual_seed(0)
     for _ in range(300):
-        descend(cloning_loss(actor, steps, None, spec, generator), optimizer, actor, None)
+        descend(cloning_loss(actor, steps, None, spec, generator), optimizer)
     sent = actor.heads.environment_actions(actor.body(steps.obs))
     assert sent.mean().item() == pytest.approx(0.9, abs=0.05)
 
@@ -149,9 +149,7 @@ def make_cloning(folder: Path, **written: Any) -> tuple[BehavioralCloning, list[
     )
     assert cloning.expert.n_steps == 24
     rates: list[float] = []
-    cloning.optimizer.register_step_pre_hook(
-        lambda optimizer, *_: rates.append(optimizer.param_groups[0]["lr"])
-    )
+    note_steps(cloning.optimizer, rates)
     return cloning, rates
 
 

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from mlagents.trainers.acting.collector import Collector, Lanes
 from mlagents.trainers.data.decision import Decision
 from mlagents.trainers.data.segments import Segments
-from mlagents.trainers.rollout.collector import Collector, Lanes
 from mlagents_envs.base_env import (
     ActionSpec,
     ActionTuple,
@@ -105,6 +105,7 @@ class Agent:
     steps: list[Step] = field(default_factory=list)
     """Of the present segment, all closed."""
     episode_return: float = 0.0
+    group_return: float = 0.0
     episode_length: int = 0
     memory: NDArray[Any] = field(default_factory=lambda: np.zeros(MEMORY_SIZE, np.float32))
     """What it remembers now."""
@@ -113,6 +114,7 @@ class Agent:
         self.open.rewards = reward, group_reward
         self.steps.append(self.open)
         self.episode_return += reward
+        self.group_return += group_reward
         self.episode_length += 1
 
 
@@ -120,11 +122,11 @@ class Piece(NamedTuple):
     """One segment."""
 
     episode: int
-    episode_length: int
-    episode_return: float
     ended: tuple[bool, bool]
     rows: list[list[NDArray[Any]]]
-    """What each step holds: observations, memory, what was chosen, rewards."""
+    """What each step holds: observations, what was chosen, rewards."""
+    memories: list[NDArray[Any]]
+    """What was remembered before each sequence."""
     last: list[NDArray[Any]]
     """What was observed, and remembered, after the last step."""
 
@@ -132,8 +134,11 @@ class Piece(NamedTuple):
 class Reference:
     """What the collector does, agent by agent and step by step."""
 
-    def __init__(self, horizon: int) -> None:
-        self.horizon = horizon
+    def __init__(self, horizon: int, sequence: int) -> None:
+        self.horizon, self.sequence = horizon, sequence
+        self.n_steps = 0
+        self.ended: list[tuple[float, float, int]] = []
+        """Return, return of the group and length of every episode that ended."""
         self.agents: dict[tuple[int, int], Agent] = {}
         self.n_episodes = 0
         self.pieces: list[Piece] = []
@@ -145,6 +150,7 @@ class Reference:
                 agent.close(end.reward, end.group_reward)
                 ended = not end.interrupted, end.interrupted
                 self.emit(agent, [*end.obs, agent.memory], ended)
+                self.ended.append((agent.episode_return, agent.group_return, agent.episode_length))
         for agent_id, begin in decisions.items():
             obs = [array.copy() for array in begin.obs]
             if (player, agent_id) not in self.agents:
@@ -158,7 +164,7 @@ class Reference:
             if len(agent.steps) == self.horizon:
                 self.emit(agent, [*obs, agent.memory], (False, False))
 
-    def decide(
+    def record(
         self, keys: Iterable[tuple[int, int]], mask: NDArray[np.bool_], decision: Decision
     ) -> None:
         for row, key in enumerate(keys):
@@ -178,24 +184,20 @@ class Reference:
         self.pieces.append(
             Piece(
                 agent.episode,
-                agent.episode_length,
-                agent.episode_return,
                 ended,
-                [
-                    [*step.obs, step.memory, *step.chosen, *map(np.array, step.rewards)]
-                    for step in agent.steps
-                ],
+                [[*step.obs, *step.chosen, *map(np.array, step.rewards)] for step in agent.steps],
+                [step.memory for step in agent.steps[:: self.sequence]],
                 [array.copy() for array in last],
             )
         )
+        self.n_steps += len(agent.steps)
         agent.steps = []
 
 
-def pieces_of(segments: Segments) -> list[Piece]:
+def pieces_of(segments: Segments, sequence: int) -> list[Piece]:
     """Take segments apart."""
     columns = [
         *segments.obs,
-        segments.memory,
         segments.continuous,
         segments.discrete,
         segments.log_probs,
@@ -206,13 +208,15 @@ def pieces_of(segments: Segments) -> list[Piece]:
     assert {len(column) for column in columns} == {segments.n_steps}
     ends = np.cumsum(segments.length)
     assert ends[-1] == segments.n_steps
+    n_sequences = -(-segments.length // sequence)
+    assert len(segments.memory) == n_sequences.sum()
+    memories = np.split(segments.memory, np.cumsum(n_sequences)[:-1])
     return [
         Piece(
             int(segments.episode[s]),
-            int(segments.episode_length[s]),
-            float(segments.episode_return[s]),
             (bool(segments.terminated[s]), bool(segments.interrupted[s])),
             [[column[row] for column in columns] for row in range(end - n_steps, end)],
+            list(memories[s]),
             [last[s] for last in (*segments.last_obs, segments.last_memory)],
         )
         for s, (n_steps, end) in enumerate(zip(segments.length, ends, strict=True))
@@ -220,11 +224,14 @@ def pieces_of(segments: Segments) -> list[Piece]:
 
 
 def assert_same_pieces(found: list[Piece], wanted: list[Piece]) -> None:
-    found, wanted = (sorted(pieces, key=lambda piece: piece[:2]) for pieces in (found, wanted))
-    assert [piece[:4] for piece in found] == [piece[:4] for piece in wanted]
+    found, wanted = (
+        sorted(pieces, key=lambda piece: (piece.episode, piece.ended)) for pieces in (found, wanted)
+    )
+    assert [piece[:2] for piece in found] == [piece[:2] for piece in wanted]
     for left, right in zip(found, wanted, strict=True):
         np.testing.assert_equal(left.last, right.last)
         np.testing.assert_equal(left.rows, right.rows)
+        np.testing.assert_equal(left.memories, right.memories)
 
 
 # ----------------------------------------------------------------------------- any course of events
@@ -246,10 +253,12 @@ class Round(NamedTuple):
     """A player whose episodes are void before this round."""
 
 
-def play(rounds: Iterable[Round], *, horizon: int) -> None:
+def play(rounds: Iterable[Round], *, horizon: int, sequence: int) -> None:
     """Run a course of events through collector and reference; all they give must be equal."""
-    source, reference = Source(), Reference(horizon)
-    collector = Collector(SPEC, time_horizon=horizon, memory_size=MEMORY_SIZE)
+    source, reference = Source(), Reference(horizon, sequence)
+    collector = Collector(
+        SPEC, time_horizon=horizon, memory_size=MEMORY_SIZE, sequence_length=sequence
+    )
     taken: list[Segments] = []
     for messages, cut, forgotten in rounds:
         if forgotten is not None:
@@ -271,15 +280,26 @@ def play(rounds: Iterable[Round], *, horizon: int) -> None:
             remembered = [reference.agents[key].memory for key in keys]
             np.testing.assert_array_equal(collector.memory(np.concatenate(lanes)), remembered)
         mask, decision = source.decision(len(keys))
-        collector.decide(np.concatenate(lanes), mask, decision)
-        reference.decide(keys, mask, decision)
+        collector.record(np.concatenate(lanes), mask, decision)
+        reference.record(keys, mask, decision)
         n_unfinished = sum(len(agent.steps) for agent in reference.agents.values())
         assert collector.n_unfinished == n_unfinished
         segments = collector.take()
         if segments is not None:
             taken.append(segments)
     # Only now: what was taken must not have changed since.
-    assert_same_pieces([piece for part in taken for piece in pieces_of(part)], reference.pieces)
+    pieces = [piece for part in taken for piece in pieces_of(part, sequence)]
+    assert_same_pieces(pieces, reference.pieces)
+    activity = collector.activity()
+    assert activity.n_steps == reference.n_steps
+    ended = zip(
+        activity.episode_return.tolist(),
+        activity.episode_group_return.tolist(),
+        activity.episode_length.tolist(),
+        strict=True,
+    )
+    assert list(ended) == reference.ended
+    assert collector.activity().n_steps == 0, "asked for, it begins again"
 
 
 agent_ids = st.integers(0, 3)
@@ -297,11 +317,11 @@ rounds = st.builds(
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.lists(rounds, max_size=12), st.integers(1, 4))
+@given(st.lists(rounds, max_size=12), st.integers(1, 4), st.integers(1, 5))
 def test_any_course_of_events_gives_what_agent_by_agent_bookkeeping_gives(
-    course: list[Round], horizon: int
+    course: list[Round], horizon: int, sequence: int
 ) -> None:
-    play(course, horizon=horizon)
+    play(course, horizon=horizon, sequence=sequence)
 
 
 def test_a_crowd_that_outgrows_its_lanes_keeps_what_it_had() -> None:
@@ -316,6 +336,7 @@ def test_a_crowd_that_outgrows_its_lanes_keeps_what_it_had() -> None:
     play(
         [Round({0: message(6 + n), 1: message(6 + n)}, cut=n % 20 == 7) for n in range(0, 90, 3)],
         horizon=5,
+        sequence=2,
     )
 
 
@@ -327,7 +348,7 @@ def reported(collector: Collector, source: Source, *agents: int, **ends: bool) -
     terminals = source.terminals({int(name.removeprefix("a")): end for name, end in ends.items()})
     decisions = source.decisions(agents)
     lanes = collector.observe(0, decisions, terminals)
-    collector.decide(lanes, *source.decision(len(agents)))
+    collector.record(lanes, *source.decision(len(agents)))
     return decisions
 
 
@@ -353,7 +374,11 @@ def test_the_reward_of_a_step_is_what_came_with_the_next_report() -> None:
     assert segments.interrupted.tolist() == [False]
     # The reward that came with the first report belongs to nothing the agent did.
     # What came for the group is kept beside it, and is no part of the agent's own return.
-    assert segments.episode_return[0] == second.reward[0] + terminals.reward[0]
+    activity = collector.activity()
+    assert activity.episode_return == [second.reward[0] + terminals.reward[0]]
+    group_return = second.group_reward[0] + terminals.group_reward[0]
+    assert activity.episode_group_return == pytest.approx([group_return])
+    assert activity.has_group_reward
     np.testing.assert_array_equal(
         segments.group_reward, [second.group_reward[0], terminals.group_reward[0]]
     )
@@ -371,18 +396,18 @@ def test_a_full_segment_is_cut_and_its_episode_goes_on() -> None:
     assert segments.ended.tolist() == [False, True]
     assert segments.interrupted.tolist() == [False, True]
     assert segments.episode.tolist() == [0, 0]
-    assert segments.episode_length.tolist() == [2, 4]
+    assert collector.activity().episode_length.tolist() == [4]
 
 
 def test_an_agent_may_end_and_begin_in_one_message() -> None:
     collector, source = Collector(SPEC, time_horizon=10, memory_size=MEMORY_SIZE), Source()
     reported(collector, source, 0)
     reported(collector, source, 0, a0=False)
-    assert take(collector).episode_length.tolist() == [1]
+    assert take(collector).length.tolist() == [1]
     reported(collector, source, a0=False)
     segments = take(collector)
     assert segments.episode.tolist() == [1]
-    assert segments.episode_length.tolist() == [1]
+    assert collector.activity().episode_length.tolist() == [1, 1]
 
 
 def test_an_agent_that_ends_without_having_acted_leaves_nothing() -> None:
@@ -398,7 +423,7 @@ def test_a_cut_hands_over_all_closed_steps_and_keeps_the_open_ones() -> None:
     decisions = source.decisions([1, 0])
     lanes = collector.observe(0, decisions, source.terminals({}))
     collector.cut()
-    collector.decide(lanes, *source.decision(2))
+    collector.record(lanes, *source.decision(2))
     segments = take(collector)
     assert sorted(segments.length.tolist()) == [1, 2]
     assert not segments.ended.any()
@@ -434,7 +459,7 @@ def test_images_of_8_bit_stay_so_and_take_no_more_room_than_their_pixels() -> No
         action = np.zeros((2, 1), np.float32), np.zeros((2, 0), np.int32)
         memory = np.zeros((2, 0), np.float32)
         decision = Decision(ActionTuple(*action), *action, action[0], 0.0, memory)
-        collector.decide(lanes, np.zeros((2, 0), np.bool_), decision)
+        collector.record(lanes, np.zeros((2, 0), np.bool_), decision)
     segments = take(collector)
     assert segments.obs[0].dtype == segments.last_obs[0].dtype == np.uint8
     np.testing.assert_array_equal(segments.obs[0][:4], shown[:4, 0])
@@ -484,6 +509,31 @@ def image_size(spec: ObservationSpec) -> int:
     return int(np.prod(spec.shape))
 
 
+def test_steps_are_taken_once_there_are_enough_and_open_segments_are_cut_for_it() -> None:
+    collector, source = Collector(SPEC, time_horizon=10, memory_size=MEMORY_SIZE), Source()
+    for _ in range(3):
+        reported(collector, source, 0, 1)  # two closed steps each
+    assert collector.take(at_least=5) is None
+    assert collector.n_unfinished == 4, "nothing is cut before there are enough"
+    reported(collector, source, 0, 1)
+    segments = collector.take(at_least=5)
+    assert segments is not None
+    assert segments.length.tolist() == [3, 3]
+    assert collector.n_unfinished == 0
+
+
+def test_a_step_is_written_once_between_its_lane_and_what_is_taken() -> None:
+    collector = Collector(SPEC, time_horizon=2, memory_size=MEMORY_SIZE, n_expected=32)
+    source = Source()
+    at_first = [column.ctypes.data for column in collector._rows._columns]
+    for _ in range(9):
+        reported(collector, source, 0, 1, 2)
+    segments = take(collector)
+    assert segments.n_steps == 24
+    taken = [*segments.obs, segments.continuous, segments.discrete, segments.log_probs]
+    assert [column.ctypes.data for column in taken] == at_first[: len(taken)]
+
+
 def test_the_lanes_of_agents_that_vanish_are_taken_back() -> None:
     source, collector = Source(), Collector(SPEC, time_horizon=4, memory_size=MEMORY_SIZE)
     n_steps = 0
@@ -493,7 +543,7 @@ def test_the_lanes_of_agents_that_vanish_are_taken_back() -> None:
         decisions = source.decisions(agents)
         lanes = collector.observe(0, decisions, source.terminals({}))
         assert len(set(lanes.tolist())) == len(agents)
-        collector.decide(lanes, *source.decision(len(agents)))
+        collector.record(lanes, *source.decision(len(agents)))
         segments = collector.take()
         if segments is not None:
             n_steps += segments.n_steps

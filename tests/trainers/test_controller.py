@@ -10,16 +10,20 @@ import numpy as np
 import pytest
 import torch
 
+from mlagents.trainers.algorithms.ppo import PPO
 from mlagents.trainers.controller import Controller
+from mlagents.trainers.data.segments import Segments
 from mlagents.trainers.exception import TrainerConfigError, UnityTrainerException
+from mlagents.trainers.learning.on_policy import OnPolicyLearner
+from mlagents.trainers.learning.trainer_types import TRAINER_TYPES, TrainerType
 from mlagents.trainers.rollout.env_manager import EnvManager, PlayerSteps
+from mlagents.trainers.settings.hyperparameters import PPOSettings
 from mlagents.trainers.settings.parameters import Sampler
 from mlagents.trainers.settings.run_options import RunOptions
 from mlagents.trainers.stats import StatsSummary, StatsWriter
 from mlagents.trainers.summaries import is_resumable
 from mlagents.trainers.training.checkpoints import RunFolder
 from mlagents.trainers.training.interrupt import Interrupt, Interrupted
-from mlagents.trainers.training.trainer import OnPolicyTrainer
 from mlagents_envs.base_env import (
     ActionSpec,
     ActionTuple,
@@ -180,7 +184,9 @@ def test_a_behavior_nobody_configured_stops_the_run_before_it_leaves_anything(
 
 def test_an_unknown_trainer_type_lists_those_there_are(tmp_path: Path) -> None:
     with pytest.raises(UnityTrainerException, match=r"no trainer 'ppo'\. There are mine"):
-        controller(EpisodesOfOneStep(), tmp_path, trainer_types={"mine": OnPolicyTrainer}).run()
+        controller(
+            EpisodesOfOneStep(), tmp_path, trainer_types={"mine": TRAINER_TYPES["ppo"]}
+        ).run()
 
 
 def test_a_behavior_that_cannot_be_trained_is_named(tmp_path: Path) -> None:
@@ -300,7 +306,7 @@ def test_lessons_reach_the_players_the_statistics_and_the_status(tmp_path: Path)
     # The first answer opens an episode; each further one answers an episode's end.
     answered = manager.log[2 : manager.log.index({"wall": 4.0})]
     assert len(answered) == 10, "the tenth episode ends the lesson, and its report is void"
-    assert len(run.trainers["A"].recent_returns) == 30, "judged by its own episodes"
+    assert len(run.trainers["A"].meter.recent_returns) == 30, "judged by its own episodes"
     numbers = [
         (step, values["Environment/Lesson Number/wall"].aggregated_value)
         for _, step, values in summaries.seen
@@ -467,7 +473,7 @@ def test_inference_is_judged_by_its_own_episodes(tmp_path: Path) -> None:
     run = controller(Ends(), tmp_path, acts)
     run.run()
 
-    assert len(run.trainers["A"].recent_returns) == 4
+    assert len(run.trainers["A"].meter.recent_returns) == 4
 
 
 @pytest.mark.parametrize("asked_for", [True, False])
@@ -477,7 +483,7 @@ def test_a_trainer_learns_in_the_precision_that_is_asked_for(
     torch_settings = {"mixed_precision": asked_for}
     run = controller(EpisodesOfOneStep(), tmp_path, options(torch_settings=torch_settings))
     run.run()
-    body = run.trainers["A"].algorithm.actor.body
+    body = run.trainers["A"].learner.algorithm.actor.body
     assert body.precision is (torch.bfloat16 if asked_for else None)
 
 
@@ -537,15 +543,20 @@ def test_a_second_signal_saves_nothing(tmp_path: Path) -> None:
 def test_diverged_weights_do_not_replace_good_ones(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    class Diverges(OnPolicyTrainer):
-        def learn(self) -> None:
-            super().learn()
-            if self.step >= 24:
+    class Diverges(OnPolicyLearner):
+        def learn(self, segments: Segments | None, *, step: int, n_unfinished: int) -> int:
+            if step >= 24:
                 with torch.no_grad():
                     next(self.algorithm.actor.parameters())[:] = torch.nan
+            return super().learn(segments, step=step, n_unfinished=n_unfinished)
 
     often = options(default_settings={**SETTINGS, "checkpoint_interval": 10})
-    run = controller(EpisodesOfOneStep(), tmp_path, often, trainer_types={"ppo": Diverges})
+    run = controller(
+        EpisodesOfOneStep(),
+        tmp_path,
+        often,
+        trainer_types={"ppo": TrainerType(Diverges, PPO, PPOSettings)},
+    )
 
     with pytest.raises(UnityTrainerException, match="learning has diverged"):
         run.run()

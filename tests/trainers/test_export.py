@@ -23,8 +23,9 @@ from actors import (
     observations,
     outputs,
 )
-from mlagents.trainers.algorithms.policy import Policy
+from mlagents.trainers.acting.policy import ActingPolicy
 from mlagents.trainers.networks.actor_critic import Actor
+from mlagents.trainers.networks.snapshots import snapshot_of
 from mlagents.trainers.settings.behavior import NetworkSettings
 from mlagents.trainers.training.export import export_onnx
 from mlagents_envs.base_env import BehaviorSpec
@@ -316,7 +317,7 @@ def test_deterministic_outputs_are_those_of_the_deterministic_policy(spec: Behav
     actor = make_actor(spec, normalize=True)
     rng = np.random.default_rng(0)
     obs, blocked = observations(spec, 30, rng), action_mask(spec, 30, rng)
-    policy = Policy(actor, spec.action_spec, deterministic=True, rng=rng)
+    policy = ActingPolicy(snapshot_of(actor), spec.action_spec, deterministic=True, rng=rng)
     action = policy.act(obs, blocked).action
     found = run(load(export_onnx(actor, spec)), obs, blocked)
     if spec.action_spec.continuous_size:

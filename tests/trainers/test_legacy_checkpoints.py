@@ -25,11 +25,12 @@ from actors import (
     outputs,
 )
 from guess_environment import GuessEnvironment
-from mlagents.trainers.algorithms.policy import Policy
+from mlagents.trainers.acting.policy import ActingPolicy
 from mlagents.trainers.algorithms.sac import SAC
 from mlagents.trainers.learn import main
 from mlagents.trainers.networks.actor_critic import Actor, Critic
 from mlagents.trainers.networks.body import NetworkBody
+from mlagents.trainers.networks.snapshots import snapshot_of
 from mlagents.trainers.settings.behavior import BehaviorSettings
 from mlagents.trainers.training.legacy_checkpoints import converted, is_legacy
 from original_network import OriginalNetwork
@@ -187,7 +188,7 @@ def test_a_model_that_was_trained_in_unity_acts_the_same(name: str) -> None:
     actor.load_state_dict(converted({"Policy": weights, "global_step": STEP}, [])["Policy"])
 
     if spec.action_spec.continuous_size:
-        policy = Policy(actor, spec.action_spec, deterministic=True, rng=rng)
+        policy = ActingPolicy(snapshot_of(actor), spec.action_spec, deterministic=True, rng=rng)
         found = policy.act(obs, mask).action.continuous
     else:
         _, logits, _ = outputs(actor, obs)

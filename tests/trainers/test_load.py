@@ -1,7 +1,6 @@
 """From files and command lines to settings, and back; every way in which that can fail."""
 
 import copy
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +14,10 @@ from mlagents.trainers.cli_args import CommandLine, parse_command_line
 from mlagents.trainers.exception import TrainerConfigError
 from mlagents.trainers.settings.behavior import BehaviorSettings, CuriositySettings
 from mlagents.trainers.settings.hyperparameters import (
-    HYPERPARAMETERS,
     HyperparameterSettings,
     PPOSettings,
     SACSettings,
-    register_trainer_type,
+    with_trainer_types,
 )
 from mlagents.trainers.settings.load import (
     dump_configuration,
@@ -847,31 +845,30 @@ class PluginSettings(HyperparameterSettings):
     """How evenly it acts."""
 
 
-@pytest.fixture
-def _restored_table() -> Iterator[None]:
-    before = dict(HYPERPARAMETERS)
-    yield
-    HYPERPARAMETERS.clear()
-    HYPERPARAMETERS.update(before)
-
-
-@pytest.mark.usefixtures("_restored_table")
 def test_a_registered_trainer_type_has_its_own_hyperparameters(file: Path) -> None:
     text = "behaviors: {A: {trainer_type: mine, hyperparameters: {temperature: 2}}}"
     (line,) = problems(file, text)
     assert "must be 'ppo', 'sac', 'poca' or 'bc', got 'mine'" in line
 
-    for _ in range(2):  # a second run in the process finds the same plug-in again
-        register_trainer_type("mine", PluginSettings)
-    found = load(file, text).behaviors["A"].hyperparameters
-    assert isinstance(found, PluginSettings) and found.temperature == 2.0
-    (line,) = problems(file, text.replace("temperature", "temprature"))
-    assert "A.hyperparameters.temprature: unknown key; did you mean 'temperature'?" in line
+    with with_trainer_types({"mine": PluginSettings}):
+        options = load(file, text)
+    found = options.behaviors["A"].hyperparameters
+    assert isinstance(found, PluginSettings) and found.temperature == 2
+    (line,) = problems(file, text)
+    assert "got 'mine'" in line, "another run in this process does not know it"
 
-    with pytest.raises(ValueError, match="'ppo' is taken by PPOSettings"):
-        register_trainer_type("ppo", PluginSettings)
-    with pytest.raises(TypeError, match="derived from"):
-        register_trainer_type("other", dict)  # type: ignore[arg-type]
+    with (
+        pytest.raises(ValueError, match="'ppo' is built in"),
+        with_trainer_types({"ppo": PluginSettings}),
+    ):
+        pass
+    with (
+        pytest.raises(TypeError, match="derived from"),
+        with_trainer_types(
+            {"other": dict}  # type: ignore[dict-item]
+        ),
+    ):
+        pass
 
 
 def test_all_mistakes_are_reported_at_once(file: Path) -> None:

@@ -3,7 +3,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlagents.trainers.algorithms.minibatches import deal, deal_sequences
+from mlagents.trainers.algorithms.minibatches import deal, deal_sequences, in_order
 from mlagents.trainers.data.segments import cut_into
 
 
@@ -34,12 +34,36 @@ def test_whole_sequences_are_dealt_once_each(
         )
     )
     assert len(dealt) == len(length) // size
-    all_starts = np.concatenate([first.numpy() for _, first, _ in dealt])
-    assert len(set(all_starts)) == len(all_starts)
-    assert set(all_starts) <= set(starts)
-    for rows, first, place in dealt:
+    all_sequences = np.concatenate([sequences.numpy() for _, sequences, _ in dealt])
+    assert len(set(all_sequences)) == len(all_sequences)
+    assert set(all_sequences) <= set(range(len(length)))
+    for rows, sequences, place in dealt:
         found = iter(zip(rows.tolist(), place.tolist(), strict=True))
-        for sequence, start in enumerate(first.tolist()):
-            for t in range(length[list(starts).index(start)]):
-                assert next(found) == (start + t, sequence * longest + t)
+        for position, sequence in enumerate(sequences.tolist()):
+            for t in range(length[sequence]):
+                assert next(found) == (starts[sequence] + t, position * longest + t)
         assert next(found, None) is None
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.lists(st.integers(1, 9), min_size=1, max_size=8),
+    st.integers(1, 4),
+    st.integers(1, 20),
+)
+def test_sequences_in_order_are_split_without_a_gap(
+    segment_lengths: list[int], longest: int, n_rows: int
+) -> None:
+    length = cut_into(longest, np.array(segment_lengths))
+    n_sequences = row = 0
+    for rows, sequences, place in in_order(length, n_rows, longest):
+        assert (rows.start, sequences.start) == (row, n_sequences)
+        row, n_sequences = int(rows.stop), sequences.stop
+        expected = [
+            position * longest + t
+            for position, steps in enumerate(length[sequences])
+            for t in range(steps)
+        ]
+        assert place.tolist() == expected
+        assert rows.stop - rows.start == len(expected) <= max(n_rows, longest)
+    assert (row, n_sequences) == (length.sum(), len(length))

@@ -21,8 +21,8 @@ from mlagents.trainers.exception import UnityTrainerException
 from mlagents.trainers.networks.actions import ActionHeads, gaussian_entropy, gaussian_log_prob
 from mlagents.trainers.networks.actor_critic import Actor, ActorCritic
 from mlagents.trainers.networks.body import NetworkBody
-from mlagents.trainers.networks.frozen import freeze
 from mlagents.trainers.networks.layers import Normalizer, dense_block, linear
+from mlagents.trainers.networks.snapshots import snapshot_of
 from mlagents.trainers.settings.behavior import NetworkSettings
 from mlagents_envs.base_env import (
     ActionSpec,
@@ -347,7 +347,7 @@ def test_a_frozen_actor_gives_what_the_actor_gives(
     spec: BehaviorSpec, normalize: bool, num_layers: int
 ) -> None:
     actor = make_actor(spec, normalize=normalize, num_layers=num_layers)
-    frozen = freeze(actor)
+    frozen = snapshot_of(actor)
     for n_agents in (1, 33):
         obs = observations(spec, n_agents, np.random.default_rng(n_agents))
         given = frozen.forward(obs, no_memory(n_agents))
@@ -363,7 +363,7 @@ def test_a_frozen_actor_gives_what_the_actor_gives(
 @every_behavior
 def test_a_frozen_actor_does_not_learn_and_leaves_observations_alone(spec: BehaviorSpec) -> None:
     actor = make_actor(spec, normalize=True)
-    frozen = freeze(actor)
+    frozen = snapshot_of(actor)
     obs = observations(spec, 5, np.random.default_rng(0))
     kept = [batch.copy() for batch in obs]
     before = frozen.forward(obs, no_memory(5))
@@ -381,6 +381,6 @@ def test_far_from_zero_a_frozen_actor_saturates_quietly() -> None:
     # exp of more than 88 overflows float32; swish is still 0 there, or its argument above.
     actor = make_actor(DISCRETE)
     obs = [np.float32([[-1000.0] * 8, [1000.0] * 8])]
-    found = freeze(actor).forward(obs, no_memory(2)).logits
+    found = snapshot_of(actor).forward(obs, no_memory(2)).logits
     _, wanted, _ = outputs(actor, obs)
     np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-3)

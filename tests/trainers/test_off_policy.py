@@ -11,8 +11,9 @@ from guess_environment import GuessEnvironment
 from mlagents.trainers.algorithms.curiosity import Curiosity
 from mlagents.trainers.algorithms.transitions import Transitions
 from mlagents.trainers.data.replay import Replay
+from mlagents.trainers.learning.off_policy import LONGEST_SEGMENT
+from mlagents.trainers.learning.trainer import Trainer
 from mlagents.trainers.settings.behavior import BehaviorSettings
-from mlagents.trainers.training.off_policy import LONGEST_SEGMENT, OffPolicyTrainer
 from mlagents_envs.base_env import ActionSpec
 from tasks import Task
 from training_loop import make_trainer, train_while
@@ -48,7 +49,7 @@ def settings(
     )
 
 
-def roll(trainer: OffPolicyTrainer, env: GuessEnvironment, n_decisions: int) -> None:
+def roll(trainer: Trainer, env: GuessEnvironment, n_decisions: int) -> None:
     left = iter(range(n_decisions))
     train_while(lambda: next(left, None) is not None, trainer, env)
 
@@ -56,11 +57,11 @@ def roll(trainer: OffPolicyTrainer, env: GuessEnvironment, n_decisions: int) -> 
 class Spy:
     """Notes how many gradient steps were taken at which decision, and from how many rows."""
 
-    def __init__(self, trainer: OffPolicyTrainer) -> None:
+    def __init__(self, trainer: Trainer) -> None:
         self.decision = 0
         self.taken: list[tuple[int, int]] = []
         self.threads: list[threading.Thread] = []
-        advance, update = trainer.advance, trainer.algorithm.update
+        advance, update = trainer.advance, trainer.learner.algorithm.update
 
         def counted() -> None:
             self.decision += 1
@@ -71,7 +72,7 @@ class Spy:
             self.threads.append(threading.current_thread())
             return update(replay, n_updates=n_updates, step=step)
 
-        trainer.advance, trainer.algorithm.update = counted, spied  # type: ignore[method-assign]
+        trainer.advance, trainer.learner.algorithm.update = counted, spied  # type: ignore[method-assign]
 
     @property
     def total(self) -> int:
@@ -111,13 +112,13 @@ def test_a_gradient_step_for_every_so_many_steps(
 def test_nothing_is_learned_before_the_buffer_is_begun() -> None:
     env = GuessEnvironment(ActionSpec.create_discrete((3,)))
     trainer = make_trainer(env, settings({"buffer_init_steps": 400}))
-    before = copy.deepcopy(trainer.algorithm.actor.state_dict())
+    before = copy.deepcopy(trainer.learner.algorithm.actor.state_dict())
     spy = Spy(trainer)
 
     roll(trainer, env, 50)
     assert not spy.taken
     for name, value in before.items():
-        torch.testing.assert_close(trainer.algorithm.actor.state_dict()[name], value)
+        torch.testing.assert_close(trainer.learner.algorithm.actor.state_dict()[name], value)
 
     roll(trainer, env, 52)
     # From step 400 on, one for every 16, and none for the steps before. The second half began
@@ -132,12 +133,14 @@ def test_all_that_agents_did_is_in_the_buffer() -> None:
     trainer.state()
     # Of an episode of 40 steps two segments are full and the third is ended; the next has begun.
     assert trainer.step == 8 * 40
-    assert trainer.replay.n_sequences == 8 * 40
-    replayed = trainer.replay.take(np.arange(8 * 40))
+    assert trainer.learner.replay.n_sequences == 8 * 40
+    replayed = trainer.learner.replay.take(np.arange(8 * 40))
     assert replayed.terminated.sum() == 4, "agents of even number, once"
     distance = np.abs(replayed.obs[0] - replayed.continuous).mean(1)
     np.testing.assert_allclose(replayed.reward, 1 - distance, atol=1e-5)
-    assert trainer.algorithm.actor.body.observations.encoders[0].normalizer.count == 1 + 8 * 40
+    assert (
+        trainer.learner.algorithm.actor.body.observations.encoders[0].normalizer.count == 1 + 8 * 40
+    )
 
 
 def test_what_signals_that_learn_give_to_an_episode_is_plotted() -> None:
@@ -146,7 +149,7 @@ def test_what_signals_that_learn_give_to_an_episode_is_plotted() -> None:
     signals = {"extrinsic": {}, "curiosity": small, "rnd": small}
     never = {"buffer_init_steps": 10_000}
     trainer = make_trainer(env, settings(never, reward_signals=signals))
-    curiosity = trainer.algorithm.signals[1]
+    curiosity = trainer.learner.algorithm.signals[1]
     assert isinstance(curiosity, Curiosity)
     curiosity.network.has_learned.fill_(1.0)
     plotted: dict[str, float] = {}
@@ -154,8 +157,9 @@ def test_what_signals_that_learn_give_to_an_episode_is_plotted() -> None:
 
     roll(trainer, env, 4 * 5 + 1)
     trainer.state()
+    trainer.take_over()
 
-    replayed = trainer.replay.take(np.arange(8 * 4 * 5))
+    replayed = trainer.learner.replay.take(np.arange(8 * 4 * 5))
     steps = Transitions(
         [torch.from_numpy(obs) for obs in replayed.obs],
         [torch.from_numpy(obs) for obs in replayed.next_obs],
@@ -164,7 +168,7 @@ def test_what_signals_that_learn_give_to_an_episode_is_plotted() -> None:
         torch.from_numpy(replayed.reward),
         torch.from_numpy(replayed.terminated),
     )
-    for signal in trainer.algorithm.signals[1:]:
+    for signal in trainer.learner.algorithm.signals[1:]:
         of_episodes = signal.score(steps).view(-1, 4).sum(1)
         found = plotted[f"Policy/{signal.name.capitalize()} Reward"]
         assert found == pytest.approx(float(of_episodes.mean()), rel=1e-5)
@@ -175,7 +179,7 @@ def test_normalization_counts_every_observation_once() -> None:
     trainer = make_trainer(env, settings())
     roll(trainer, env, 80)
     trainer.state()
-    (first, _) = trainer.algorithm.actor.body.observations.encoders
+    (first, _) = trainer.learner.algorithm.actor.body.observations.encoders
     assert int(first.normalizer.count) == 1 + trainer.step
 
 
@@ -185,7 +189,7 @@ def test_a_trainer_that_only_acts_keeps_nothing() -> None:
     spy = Spy(trainer)
     roll(trainer, env, 100)
     assert not spy.taken
-    assert trainer.replay.n_rows == 0
+    assert trainer.learner.replay.n_rows == 0
 
 
 # --------------------------------------------------------------------------------------- later runs
@@ -199,14 +203,14 @@ def test_a_resumed_run_goes_on_as_the_saved_one_would(
     saved = make_trainer(GuessEnvironment(), kept)
     roll(saved, GuessEnvironment(), 70)
     state = copy.deepcopy(saved.state())
-    saved.save_experience(tmp_path / "replay.npz")
+    saved.learner.save_experience(tmp_path / "replay.npz")
 
     restored = make_trainer(GuessEnvironment(), kept, seed=1)
     restored.load_state(state)
-    restored.load_experience(tmp_path / "replay.npz")
+    restored.learner.load_experience(tmp_path / "replay.npz")
 
     for trainer in (saved, restored):
-        trainer.forget(0)  # begin with new episodes
+        trainer.seat.memories.forget(0)  # begin with new episodes
         roll(trainer, GuessEnvironment(seed=9), 70)
     for name, module in saved.state().items():
         if isinstance(module, dict) and name != "random_states":
@@ -221,8 +225,8 @@ def test_entropy_coefficients_are_resumed() -> None:
     roll(saved, env, 70)
     restored = make_trainer(env, settings({"init_entcoef": 0.5}))
     restored.load_state(saved.state())
-    found, begun = restored.algorithm.coefficients.log_alpha, np.log(0.5)
-    torch.testing.assert_close(found, saved.algorithm.coefficients.log_alpha)
+    found, begun = restored.learner.algorithm.coefficients.log_alpha, np.log(0.5)
+    torch.testing.assert_close(found, saved.learner.algorithm.coefficients.log_alpha)
     assert (found.detach() - begun).abs().min() > 0.01
 
 
@@ -232,13 +236,13 @@ def test_without_its_buffer_a_run_fills_a_new_one(
     env = GuessEnvironment()
     saved = make_trainer(env, settings())
     roll(saved, env, 70)
-    saved.save_experience(tmp_path / "replay.npz")
+    saved.learner.save_experience(tmp_path / "replay.npz")
     assert not list(tmp_path.iterdir()), "nobody asked for it"
 
     kept = settings({"save_replay_buffer": True})
     restored = make_trainer(env, kept)
     restored.load_state(saved.state())
-    restored.load_experience(tmp_path / "replay.npz")
+    restored.learner.load_experience(tmp_path / "replay.npz")
     assert "missing" in caplog.text
     spy = Spy(restored)
     roll(restored, env, 12)
@@ -257,7 +261,7 @@ def test_a_threaded_trainer_takes_as_many_gradient_steps() -> None:
         trainer = make_trainer(env, settings(threaded=threaded))
         spy = Spy(trainer)
         roll(trainer, env, 101)
-        trainer.finish_update()
+        trainer.learner.settle()
         totals.append(spy.total)
         is_main = [thread is threading.main_thread() for thread in spy.threads]
         assert not any(is_main) if threaded else all(is_main)
@@ -267,11 +271,11 @@ def test_a_threaded_trainer_takes_as_many_gradient_steps() -> None:
 def test_agents_act_by_what_was_learned() -> None:
     env = GuessEnvironment()
     trainer = make_trainer(env, settings())
-    acts_by = trainer._policy._frozen
+    acts_by = trainer.seat.policy.snapshot
     roll(trainer, env, 40)
-    assert trainer._policy._frozen is not acts_by
-    state = trainer.algorithm.actor.heads.mean.weight
-    np.testing.assert_array_equal(trainer._policy._frozen.mean[0], state.detach().numpy().T)
+    assert trainer.seat.policy.snapshot is not acts_by
+    state = trainer.learner.algorithm.actor.heads.mean.weight
+    np.testing.assert_array_equal(trainer.seat.policy.snapshot.mean[0], state.detach().numpy().T)
 
 
 def test_images_wait_as_bytes() -> None:
@@ -280,4 +284,4 @@ def test_images_wait_as_bytes() -> None:
     trainer = make_trainer(env, settings({"steps_per_update": 64}, encoder))
     roll(trainer, env, 20)
     trainer.state()
-    assert trainer.replay.take(np.arange(3)).obs[0].dtype == np.uint8
+    assert trainer.learner.replay.take(np.arange(3)).obs[0].dtype == np.uint8

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from mlagents.trainers.algorithms.optimizer import Adam, Optimizer
+from mlagents.trainers.algorithms.optimizer import Adam, Optimizer, descend
 
 
 def parameters() -> list[nn.Parameter]:
@@ -96,12 +96,24 @@ def test_the_state_of_another_number_of_parameters_is_refused() -> None:
         Adam(parameters()[:2], 0.01).load_state_dict(saved)
 
 
-def test_a_hook_comes_before_the_step() -> None:
-    held, seen = parameters(), []
-    optimizer = Adam(held, 0.01)
-    optimizer.register_step_pre_hook(lambda *_: seen.append(held[0].detach().clone()))
-    take_steps(optimizer, range(1))
-    assert torch.equal(seen[0], parameters()[0]) and not torch.equal(seen[0], held[0])
+def test_descend_clips_each_part_by_itself() -> None:
+    # The gradient is (3, 4) of one part and (0, 0.5) of the other: norms 5 and 0.5, at most 1.
+    one, other = (nn.Parameter(torch.zeros(2)) for _ in range(2))
+    optimizer = Adam([one, other], 0.01)
+    loss = 3 * one[0] + 4 * one[1] + 0.5 * other[1]
+    descend(loss, optimizer, [one], [other], max_norm=1.0)
+    torch.testing.assert_close(one.grad, torch.tensor([0.6, 0.8]))
+    torch.testing.assert_close(other.grad, torch.tensor([0.0, 0.5]))
+    # The first step of Adam is as long as the learning rate, along the sign of the gradient.
+    torch.testing.assert_close(one.detach(), torch.tensor([-0.01, -0.01]))
+
+
+def test_descend_forgets_the_gradient_before() -> None:
+    parameter = nn.Parameter(torch.zeros(1))
+    optimizer = Adam([parameter], 0.01)
+    for _ in range(2):
+        descend(2 * parameter.sum(), optimizer)
+        assert parameter.grad is not None and parameter.grad.item() == 2.0
 
 
 def test_learning_does_not_wait_for_the_compiler_to_be_imported() -> None:

@@ -17,11 +17,12 @@ from actors import (
     observations,
     outputs,
 )
+from mlagents.trainers.acting.policy import ActingPolicy
 from mlagents.trainers.algorithms.losses import mean_entropy
-from mlagents.trainers.algorithms.policy import Policy
 from mlagents.trainers.data.decision import Decision
 from mlagents.trainers.exception import UnityTrainerException
 from mlagents.trainers.networks.actor_critic import Actor, ActorCritic
+from mlagents.trainers.networks.snapshots import snapshot_of
 from mlagents.trainers.settings.behavior import NetworkSettings
 from mlagents_envs.base_env import BehaviorSpec
 from samples import assert_categorical, assert_normal
@@ -32,9 +33,9 @@ every_behavior = pytest.mark.parametrize("spec", BEHAVIORS.values(), ids=BEHAVIO
 
 def make_policy(
     actor: Actor, spec: BehaviorSpec, *, deterministic: bool = False, seed: int = 0
-) -> Policy:
+) -> ActingPolicy:
     rng = np.random.default_rng(seed)
-    return Policy(actor, spec.action_spec, deterministic=deterministic, rng=rng)
+    return ActingPolicy(snapshot_of(actor), spec.action_spec, deterministic=deterministic, rng=rng)
 
 
 def evaluate(
@@ -191,7 +192,7 @@ def test_new_weights_count_from_the_next_refresh_on() -> None:
     unchanged = policy.act(obs, blocked)
     np.testing.assert_array_equal(unchanged.continuous, before.continuous)
     np.testing.assert_array_equal(unchanged.log_probs, before.log_probs)
-    policy.refresh()
+    policy.snapshot = snapshot_of(actor)
     after = policy.act(obs, blocked)
     np.testing.assert_allclose(after.continuous, before.continuous + 1.0, atol=1e-5)
     # A deviation e times as large: log-probabilities at the mean fall, the entropy grows by 1.
@@ -270,7 +271,7 @@ def test_every_kind_of_network_decides_as_learning_sees_it(case: Case, determini
 
 
 @every_case
-def test_every_kind_of_network_acts_by_its_weights_at_the_last_refresh(case: Case) -> None:
+def test_every_kind_of_network_acts_by_its_weights_at_the_last_snapshot(case: Case) -> None:
     actor = make_actor(case.spec, **case.settings)
     policy = make_policy(actor, case.spec, deterministic=True)
     rng = np.random.default_rng(0)
@@ -282,7 +283,7 @@ def test_every_kind_of_network_acts_by_its_weights_at_the_last_refresh(case: Cas
     unchanged = policy.act(obs, blocked)
     np.testing.assert_array_equal(unchanged.log_probs, before.log_probs)
     np.testing.assert_array_equal(unchanged.memory, before.memory)
-    policy.refresh()
+    policy.snapshot = snapshot_of(actor)
     changed = policy.act(obs, blocked)
     assert not np.allclose(changed.log_probs, before.log_probs)
 
@@ -290,14 +291,13 @@ def test_every_kind_of_network_acts_by_its_weights_at_the_last_refresh(case: Cas
 def test_a_critic_with_a_memory_of_its_own_is_carried_along() -> None:
     settings = NetworkSettings.model_validate({"hidden_units": 8, "memory": {"memory_size": 6}})
     network = ActorCritic(CONTINUOUS, settings, n_signals=1, shared=False)
-    policy = Policy(
-        network.actor,
+    policy = ActingPolicy(
+        snapshot_of(network.actor, network.remembering_critic),
         CONTINUOUS.action_spec,
         deterministic=True,
         rng=np.random.default_rng(0),
-        critic_body=network.remembering_critic,
     )
-    assert policy.memory_size == 12
+    assert policy.snapshot.memory_size == 12
     obs = observations(CONTINUOUS, 4, np.random.default_rng(0))
     first = policy.act(obs, np.zeros((4, 0), np.bool_))
     second = policy.act(obs, np.zeros((4, 0), np.bool_), first.memory)

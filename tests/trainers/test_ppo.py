@@ -8,10 +8,10 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from mlagents.trainers.algorithms import ppo as ppo_module
+from mlagents.trainers.algorithms import base as base_module
 from mlagents.trainers.algorithms.ppo import PPO
 from mlagents.trainers.algorithms.reward_signals import ExtrinsicReward
-from mlagents.trainers.data.segments import Segments
+from mlagents.trainers.data.segments import Segments, cut_into
 from mlagents.trainers.settings.behavior import BehaviorSettings
 from mlagents_envs.base_env import ActionSpec, BehaviorSpec, ObservationSpec
 
@@ -45,7 +45,7 @@ def experience(rng: np.random.Generator) -> Segments:
         discrete=np.stack([rng.integers(0, 2, N), rng.integers(0, 2, N)], 1).astype(np.int32),
         log_probs=rng.uniform(-1.5, -0.5, (N, 4)).astype("f4"),
         action_mask=np.tile([False, False, True, False, False], (N, 1)),
-        memory=np.zeros((N, 0), "f4"),
+        memory=np.zeros((3, 0), "f4"),
         reward=rng.normal(size=N).astype("f4"),
         group_reward=rng.normal(size=N).astype("f4"),
         length=np.array(LENGTH),
@@ -54,8 +54,6 @@ def experience(rng: np.random.Generator) -> Segments:
         terminated=np.array([True, False, False]),
         interrupted=np.array([False, True, False]),
         episode=np.arange(3),
-        episode_return=np.zeros(3),
-        episode_length=np.array(LENGTH),
     )
 
 
@@ -63,7 +61,7 @@ def experience(rng: np.random.Generator) -> Segments:
 def two_streams(monkeypatch: pytest.MonkeyPatch) -> list[ExtrinsicReward]:
     streams = [ExtrinsicReward(gamma=0.9, strength=1.0), ExtrinsicReward(gamma=0.5, strength=2.0)]
     monkeypatch.setitem(SIGNALS, "rnd", {})
-    monkeypatch.setattr(ppo_module, "make_reward_signals", lambda *_settings, **_options: streams)
+    monkeypatch.setattr(base_module, "make_reward_signals", lambda *_settings, **_options: streams)
     return streams
 
 
@@ -228,7 +226,7 @@ def test_every_row_is_learned_from_once_per_pass() -> None:
     ppo = PPO(SPEC, settings(batch_size=3), device=CPU, seed=1)
     batch, _ = ppo._prepare(segments, ppo.score(segments))
 
-    parts = [batch.take(rows) for rows, _ in ppo._minibatches(batch, segments.length)]
+    parts = [batch.take(rows) for rows, _ in ppo._minibatches(segments)]
 
     # Eight rows in batches of three: two are left over, and no row is dealt twice.
     rows = np.concatenate([part.obs[0].numpy() for part in parts])
@@ -332,12 +330,12 @@ def recurrent(longest: int, **hyperparameters: Any) -> BehaviorSettings:
     return BehaviorSettings.model_validate(written)
 
 
-def remembering(segments: Segments) -> Segments:
+def remembering(segments: Segments, longest: int) -> Segments:
     """Let agents have remembered: for either network, two numbers of hidden and of cell state."""
     rng = np.random.default_rng(5)
     return replace(
         segments,
-        memory=rng.uniform(-1, 1, (N, 8)).astype("f4"),
+        memory=rng.uniform(-1, 1, (len(cut_into(longest, segments.length)), 8)).astype("f4"),
         last_memory=rng.uniform(-1, 1, (3, 8)).astype("f4"),
     )
 
@@ -360,7 +358,7 @@ def test_the_losses_with_memory_are_those_of_steps_taken_one_by_one(
     longest: int, two_streams: list[ExtrinsicReward]
 ) -> None:
     # Segments of 4, 1 and 3 steps: sequences of 2 leave a last one of 1, of 8 more room than steps.
-    segments = remembering(experience(np.random.default_rng(0)))
+    segments = remembering(experience(np.random.default_rng(0)), longest)
     ppo = PPO(SPEC, recurrent(longest, batch_size=8 * longest, buffer_size=64), device=CPU, seed=1)
     w = weights(ppo.network)
 
@@ -374,8 +372,6 @@ def test_the_losses_with_memory_are_those_of_steps_taken_one_by_one(
         hidden, _ = encoding("critic.body", obs, memory)
         return w["critic.values.weight"] @ hidden + w["critic.values.bias"]
 
-    memory = segments.memory.astype(float)
-    old_values = np.array([value([o[t] for o in segments.obs], memory[t, 4:]) for t in range(N)])
     after = np.array(
         [
             value([o[s] for o in segments.last_obs], segments.last_memory[s, 4:].astype(float))
@@ -383,19 +379,21 @@ def test_the_losses_with_memory_are_those_of_steps_taken_one_by_one(
         ]
     )
     after[0] = 0.0
-    advantages, returns = estimates(segments, old_values, after, [0.9, 0.5], [1.0, 2.0])
 
     encodings, values = np.zeros((N, 2)), np.zeros((N, 2))
     end = 0
+    memory = iter(segments.memory.astype(float))
     for length in LENGTH:
         start, end = end, end + length
         for t in range(start, end):
             if (t - start) % longest == 0:
-                of_actor, of_critic = np.split(memory[t], 2)
+                of_actor, of_critic = np.split(next(memory), 2)
             obs = [o[t] for o in segments.obs]
             encodings[t], of_actor = encoding("actor.body", obs, of_actor)
             hidden, of_critic = encoding("critic.body", obs, of_critic)
             values[t] = w["critic.values.weight"] @ hidden + w["critic.values.bias"]
+    # The values before the update come from the same weights.
+    advantages, returns = estimates(segments, values, after, [0.9, 0.5], [1.0, 2.0])
     log_probs, _ = log_probs_and_entropies(w, segments, encodings)
     ratio = np.exp(log_probs - segments.log_probs)
     gain = np.minimum(ratio * advantages[:, None], np.clip(ratio, 0.8, 1.2) * advantages[:, None])
@@ -419,7 +417,7 @@ def test_losses_of_either_sign_do_not_cancel_in_what_is_plotted() -> None:
 
 
 def test_room_that_is_left_in_sequences_changes_nothing() -> None:
-    segments = remembering(experience(np.random.default_rng(0)))
+    segments = remembering(experience(np.random.default_rng(0)), 4)
     after = []
     for longest in (4, 8, 30):
         ppo = PPO(

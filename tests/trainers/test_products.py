@@ -5,13 +5,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from mlagents.trainers.networks import products
+from mlagents.trainers.fast import products
+from mlagents.trainers.fast.products import is_large, prepared_product, product
 from mlagents.trainers.networks.layers import linear
-from mlagents.trainers.networks.products import is_large, prepared_product, product
 from mlagents.trainers.networks.twin_q import StackedLinear
 
 needs_one_dnn = pytest.mark.skipif(
-    products._ONE_DNN is None, reason="this processor does as well without oneDNN"
+    products._one_dnn() is None, reason="this processor does as well without oneDNN"
 )
 ROWS, N_IN, N_OUT = 160, 130, 140
 
@@ -79,7 +79,7 @@ def test_layers_are_the_same_whatever_multiplies(monkeypatch: pytest.MonkeyPatch
         return [*out, *gradients]
 
     fast = outputs()
-    monkeypatch.setattr(products, "_ONE_DNN", None)
+    monkeypatch.setattr(products, "_one_dnn", lambda: None)
     for ours, theirs in zip(fast, outputs(), strict=True):
         near(ours, theirs)
 

@@ -11,14 +11,17 @@ from numpy.typing import NDArray
 
 from actors import behavior, image_8_bit
 from mlagents.trainers.data.replay import FIRST_ROWS, Replay, Ring
-from mlagents.trainers.data.segments import Segments
+from mlagents.trainers.data.segments import Segments, cut_into
 from mlagents.trainers.exception import UnityTrainerException
 
 SPEC = behavior(2, image_8_bit(1, 2, 2), continuous=1, branches=(3,))
 
 
-def segments_of(lengths: list[int], *, seed: int, memory_size: int = 2) -> Segments:
+def segments_of(
+    lengths: list[int], *, seed: int, longest: int = 1, memory_size: int = 2
+) -> Segments:
     rng = np.random.default_rng(seed)
+    n_sequences = len(cut_into(longest, np.array(lengths)))
     n, n_segments = sum(lengths), len(lengths)
 
     def seen(count: int) -> list[NDArray[Any]]:
@@ -32,7 +35,7 @@ def segments_of(lengths: list[int], *, seed: int, memory_size: int = 2) -> Segme
         discrete=rng.integers(0, 3, (n, 1)).astype(np.int32),
         log_probs=np.zeros((n, 2), "f4"),
         action_mask=rng.random((n, 3)) < 0.3,
-        memory=rng.normal(size=(n, memory_size)).astype("f4"),
+        memory=rng.normal(size=(n_sequences, memory_size)).astype("f4"),
         reward=rng.normal(size=n).astype("f4"),
         group_reward=rng.normal(size=n).astype("f4"),
         length=np.array(lengths),
@@ -41,8 +44,6 @@ def segments_of(lengths: list[int], *, seed: int, memory_size: int = 2) -> Segme
         terminated=ended == 0,
         interrupted=ended == 1,
         episode=np.arange(n_segments),
-        episode_return=np.zeros(n_segments),
-        episode_length=np.array(lengths),
     )
 
 
@@ -56,6 +57,7 @@ class Plain:
 
     def add(self, s: Segments) -> None:
         end = 0
+        memory = iter(s.memory)
         for i, length in enumerate(s.length.tolist()):
             start, end = end, end + length
             following = [np.concatenate([o[start + 1 : end], o_last[i : i + 1]])
@@ -75,7 +77,7 @@ class Plain:
                             "action_mask": s.action_mask[steps],
                             "reward": s.reward[steps] + s.group_reward[steps],
                             "terminated": is_end & s.terminated[i],
-                            "memory": s.memory[steps][:1],
+                            "memory": next(memory)[None],
                         },
                     )
                 )
@@ -111,7 +113,7 @@ def test_every_sequence_is_found_whole_until_it_is_replaced(
     replay = Replay(SPEC, capacity=capacity, longest=longest, memory_size=2)
     plain = Plain(capacity, longest)
     for seed, batch in enumerate(lengths):
-        segments = segments_of(batch, seed=seed)
+        segments = segments_of(batch, seed=seed, longest=longest)
         replay.add(segments)
         plain.add(segments)
         if plain.sequences:
@@ -158,7 +160,7 @@ def test_what_was_saved_is_drawn_as_before(tmp_path: Path, capacity: int, longes
     before = Replay(SPEC, capacity=capacity, longest=longest, memory_size=2)
     plain = Plain(capacity, longest)
     for seed in range(5):
-        segments = segments_of([7, 1, 9, 6], seed=seed)
+        segments = segments_of([7, 1, 9, 6], seed=seed, longest=longest)
         before.add(segments)
         plain.add(segments)
 
@@ -170,7 +172,7 @@ def test_what_was_saved_is_drawn_as_before(tmp_path: Path, capacity: int, longes
         for found, wanted in zip(after.take(chosen), before.take(chosen), strict=True):
             np.testing.assert_equal(found, wanted)
         for replay in (before, after, plain):
-            replay.add(segments_of([3, 8], seed=seed))
+            replay.add(segments_of([3, 8], seed=seed, longest=longest))
     plain.check(before, np.arange(before.n_sequences))
     assert after.n_sequences == before.n_sequences
 

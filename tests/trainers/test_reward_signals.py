@@ -20,7 +20,7 @@ from mlagents_envs.base_env import ActionSpec
 from recorded import record_guesses
 from steps import make_segments
 from tasks import Task
-from training_loop import make_trainer, train_while
+from training_loop import make_trainer, note_steps, train_while
 
 CPU = torch.device("cpu")
 SPEC = behavior(3, continuous=2, branches=(3, 2))
@@ -62,7 +62,7 @@ def test_every_signal_scores_in_its_own_column(demo: Path) -> None:
     env = GuessEnvironment()
     trainer = make_trainer(env, settings(all_signals(demo)))
     segments = make_segments(env.spec, [3, 1, 2], np.random.default_rng(0))
-    ppo = trainer.algorithm
+    ppo = trainer.learner.algorithm
 
     rewards = ppo.score(segments)
 
@@ -118,7 +118,7 @@ def test_a_resumed_run_learns_from_every_signal_as_before(demo: Path) -> None:
     for _ in range(2):
         results = []
         for trainer in (saved, restored):
-            ppo = trainer.algorithm
+            ppo = trainer.learner.algorithm
             results.append(ppo.update(segments, ppo.score(segments), step=100))
         assert results[0] == results[1]
     assert {
@@ -165,7 +165,7 @@ def test_rewards_of_episodes_are_what_the_updates_scored() -> None:
     scored: dict[int, float] = {}
     plotted: list[float] = []
     expected: list[float] = []
-    score = trainer.algorithm.score
+    score = trainer.learner.algorithm.score
 
     def spy(segments: Any) -> Any:
         rewards = score(segments)
@@ -182,7 +182,7 @@ def test_rewards_of_episodes_are_what_the_updates_scored() -> None:
             expected.append(float(np.mean(ended)))
         return rewards
 
-    trainer.algorithm.score = spy  # type: ignore[method-assign]
+    trainer.learner.algorithm.score = spy  # type: ignore[method-assign]
     add_stat = trainer.stats.add_stat
 
     def note(key: str, value: float, *aggregation: Any) -> None:
@@ -228,8 +228,8 @@ def test_images_memory_and_threads_go_with_every_signal(tmp_path: Path, threaded
     )
     trainer = make_trainer(env, written)
     roll(trainer, env, 30)
-    trainer.finish_update()
-    assert not trainer.has_diverged
+    trainer.learner.settle()
+    assert not trainer.learner.has_diverged
 
 
 def roll(trainer: Any, env: Any, n_decisions: int) -> None:
@@ -253,13 +253,14 @@ def test_sac_learns_from_every_signal_and_demonstrations(demo: Path, signal_step
         behavioral_cloning={"demo_path": str(demo), "samples_per_update": 16},
     )
     trainer = make_trainer(env, written)
-    curiosity = trainer.algorithm.signals[1]
-    learned, gradient_steps = [], []
-    curiosity.optimizer.register_step_pre_hook(lambda *_: learned.append(None))
-    trainer.algorithm.optimizer.register_step_pre_hook(lambda *_: gradient_steps.append(None))
+    curiosity = trainer.learner.algorithm.signals[1]
+    learned: list[float] = []
+    gradient_steps: list[float] = []
+    note_steps(curiosity.optimizer, learned)
+    note_steps(trainer.learner.algorithm.optimizer, gradient_steps)
     roll(trainer, env, 30)
-    trainer.finish_update()
+    trainer.learner.settle()
 
-    assert not trainer.has_diverged
+    assert not trainer.learner.has_diverged
     assert len(gradient_steps) > 20
     assert len(learned) == int(len(gradient_steps) / signal_steps)

@@ -9,11 +9,11 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from mlagents.trainers.algorithms import sac as sac_module
+from mlagents.trainers.algorithms import base as base_module
 from mlagents.trainers.algorithms.reward_signals import ExtrinsicReward
 from mlagents.trainers.algorithms.sac import SAC, Minibatch, expected_q, q_of_choices
 from mlagents.trainers.data.replay import Replay
-from mlagents.trainers.data.segments import Segments
+from mlagents.trainers.data.segments import Segments, cut_into
 from mlagents.trainers.settings.behavior import BehaviorSettings
 from mlagents_envs.base_env import ActionSpec, BehaviorSpec, ObservationSpec
 
@@ -56,10 +56,11 @@ def recurrent(longest: int, **hyperparameters: Any) -> BehaviorSettings:
     return BehaviorSettings.model_validate(written)
 
 
-def experience(actions: ActionSpec, *, memory_size: int = 0) -> Segments:
+def experience(actions: ActionSpec, *, longest: int = 1, memory_size: int = 0) -> Segments:
     """Three segments: ended by the task, interrupted by a clock, cut."""
     rng = np.random.default_rng(0)
     n_branches = actions.discrete_size
+    n_sequences = len(cut_into(longest, np.array(LENGTH)))
     return Segments(
         obs=[rng.normal(size=(N, 3)).astype("f4"), rng.normal(size=(N, 2)).astype("f4")],
         continuous=np.tanh(rng.normal(size=(N, actions.continuous_size))).astype("f4"),
@@ -68,7 +69,7 @@ def experience(actions: ActionSpec, *, memory_size: int = 0) -> Segments:
         action_mask=np.tile([False, False, True, False, False], (N, 1))[
             :, : 5 if n_branches else 0
         ],
-        memory=rng.uniform(-1, 1, (N, memory_size)).astype("f4"),
+        memory=rng.uniform(-1, 1, (n_sequences, memory_size)).astype("f4"),
         reward=rng.normal(size=N).astype("f4"),
         group_reward=rng.normal(size=N).astype("f4"),
         length=np.array(LENGTH),
@@ -77,8 +78,6 @@ def experience(actions: ActionSpec, *, memory_size: int = 0) -> Segments:
         terminated=np.array([True, False, False]),
         interrupted=np.array([False, True, False]),
         episode=np.arange(3),
-        episode_return=np.zeros(3),
-        episode_length=np.array(LENGTH),
     )
 
 
@@ -116,7 +115,7 @@ def two_streams(monkeypatch: pytest.MonkeyPatch) -> None:
         for gamma, strength in zip(GAMMA, STRENGTH, strict=True)
     ]
     monkeypatch.setitem(SIGNALS, "rnd", {})
-    monkeypatch.setattr(sac_module, "make_reward_signals", lambda *_settings, **_options: streams)
+    monkeypatch.setattr(base_module, "make_reward_signals", lambda *_settings, **_options: streams)
 
 
 # -------------------------------------------------------------------------- the equations once more
@@ -443,7 +442,7 @@ def test_the_losses_with_memory_are_those_of_steps_taken_one_by_one(
     longest: int, two_streams: None
 ) -> None:
     actions = ACTIONS["hybrid"]
-    segments = experience(actions, memory_size=4)
+    segments = experience(actions, longest=longest, memory_size=4)
     sac = make_sac(actions, recurrent(longest, batch_size=6 * longest))
     replay = replay_of(segments, actions, longest=longest)
     w, batch = weights(sac), next_minibatch(sac, replay)

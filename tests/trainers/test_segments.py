@@ -1,12 +1,11 @@
 from dataclasses import fields
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from mlagents.trainers.data.segments import SegmentBuffer, Segments, cut_into, is_step, to_columns
+from mlagents.trainers.data.segments import Segments, cut_into, is_step, to_columns
 
 
 def make_segments(length: list[int], *, first: int = 0) -> Segments:
@@ -20,7 +19,7 @@ def make_segments(length: list[int], *, first: int = 0) -> Segments:
         discrete=steps[:, None].astype(np.int32),
         log_probs=-steps[:, None] - np.float32([0.1, 0.2, 0.3]),
         action_mask=(steps[:, None] + np.arange(4)) % 3 == 0,
-        memory=steps[:, None] + np.float32([0.4, 0.5]),
+        memory=ends[:, None] + np.float32([0.4, 0.5]),
         reward=steps.astype(np.float32),
         group_reward=-steps.astype(np.float32),
         length=np.array(length),
@@ -29,8 +28,6 @@ def make_segments(length: list[int], *, first: int = 0) -> Segments:
         terminated=ends % 3 == 0,
         interrupted=ends % 3 == 1,
         episode=ends,
-        episode_return=ends.astype(np.float64),
-        episode_length=ends * 2,
     )
 
 
@@ -50,20 +47,6 @@ def test_concatenate_puts_rows_and_segments_one_after_the_other() -> None:
             assert found.dtype == arrays[0].dtype
     np.testing.assert_array_equal(joined.length, [2, 1, 3, 1, 1])
     np.testing.assert_array_equal(joined.reward, [0, 1, 2, 10, 11, 12, 20, 21])
-
-
-@pytest.mark.parametrize("n_steps", [3, 8, 100], ids=["outgrown", "just right", "ample"])
-def test_a_buffer_gives_what_concatenate_gives_and_begins_anew(n_steps: int) -> None:
-    buffer = SegmentBuffer(n_steps)
-    for first in (0, 50):
-        parts = [make_segments([2, 1], first=first), make_segments([1, 1, 3], first=first + 10)]
-        for part in parts:
-            buffer.add(part)
-        assert buffer.n_steps == 8
-        found, expected = buffer.take(), Segments.concatenate(parts)
-        for field in fields(Segments):
-            np.testing.assert_equal(getattr(found, field.name), getattr(expected, field.name))
-        assert buffer.n_steps == 0
 
 
 def test_a_segment_ends_its_episode_by_either_end() -> None:

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from actors import CASES, CONTINUOUS, HYBRID, Case, action_mask, make_actor, memories, observations
-from mlagents.trainers.algorithms.policy import Policy
+from mlagents.trainers.acting.policy import ActingPolicy
+from mlagents.trainers.data.snapshot import DenseSnapshot
 from mlagents.trainers.networks.actions import (
     LOG_STD_LIMITS,
     ActionHeads,
@@ -15,7 +16,7 @@ from mlagents.trainers.networks.actions import (
     squashed_sample,
 )
 from mlagents.trainers.networks.actor_critic import Actor
-from mlagents.trainers.networks.frozen import DenseActor, freeze
+from mlagents.trainers.networks.snapshots import snapshot_of
 from mlagents.trainers.training.export import export_onnx
 from mlagents_envs.base_env import ActionSpec, BehaviorSpec
 from samples import assert_normal
@@ -24,9 +25,9 @@ CONTINUOUS_CASES = {k: c for k, c in CASES.items() if c.spec.action_spec.continu
 every_case = pytest.mark.parametrize("case", CONTINUOUS_CASES.values(), ids=CONTINUOUS_CASES.keys())
 
 
-def make_policy(actor: Actor, spec: BehaviorSpec, *, deterministic: bool = False) -> Policy:
+def make_policy(actor: Actor, spec: BehaviorSpec, *, deterministic: bool = False) -> ActingPolicy:
     rng = np.random.default_rng(0)
-    return Policy(actor, spec.action_spec, deterministic=deterministic, rng=rng)
+    return ActingPolicy(snapshot_of(actor), spec.action_spec, deterministic=deterministic, rng=rng)
 
 
 @torch.no_grad()
@@ -141,15 +142,15 @@ def test_entropy_is_that_of_the_gaussians() -> None:
     before = policy.act(obs, blocked).entropy
     with torch.no_grad():
         actor.heads.log_std.bias += 1.0
-    policy.refresh()
+    policy.snapshot = snapshot_of(actor)
     assert policy.act(obs, blocked).entropy == pytest.approx(before + 1.0, abs=1e-5)
 
 
 @pytest.mark.parametrize("spec", [CONTINUOUS, HYBRID])
 def test_dense_actors_act_in_numpy(spec: BehaviorSpec) -> None:
     actor = make_actor(spec, squashed=True, normalize=True)
-    frozen = freeze(actor)
-    assert isinstance(frozen, DenseActor)
+    frozen = snapshot_of(actor)
+    assert isinstance(frozen, DenseSnapshot)
     obs = observations(spec, 9, np.random.default_rng(0))
     given = frozen.forward(obs, np.zeros((9, 0), np.float32))
     wanted = gaussian(actor, obs, np.zeros((9, 0), np.float32))

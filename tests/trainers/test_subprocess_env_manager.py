@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 
 from guess_environment import GuessEnvironment
+from mlagents.trainers.acting.rollout import Rollout
 from mlagents.trainers.cli_args import parse_command_line
 from mlagents.trainers.data.segments import Segments
 from mlagents.trainers.learn import main
@@ -208,22 +209,19 @@ def test_pictures_of_a_player_are_learned_from_as_bytes() -> None:
     learned_from: list[Segments] = []
     with managed(env="GridWorld") as manager:
         manager.reset()
-        (behavior,) = manager.behavior_specs
         trainer = make_trainer(manager, settings)
-        update = trainer.algorithm.update
+        update = trainer.learner.algorithm.update
 
         def note(segments: Segments, rewards: np.ndarray, *, step: int) -> dict[str, float]:
             learned_from.append(segments)
             return update(segments, rewards, step=step)
 
-        trainer.algorithm.update = note  # type: ignore[method-assign]
+        trainer.learner.algorithm.update = note  # type: ignore[method-assign]
+        rollout = Rollout(manager, lambda player, behavior: trainer.seat)
         for _ in range(10):
-            reports = manager.receive()
-            for report in reports:
-                trainer.observe(report.player, *report.steps[behavior])
+            rollout.advance()
             trainer.advance()
-            for report, action in zip(reports, trainer.decide(), strict=True):
-                manager.send(report.player, {behavior: action})
+            rollout.answer()
 
     assert learned_from
     for pictures in (learned_from[0].obs[0], learned_from[0].last_obs[0]):

@@ -1,19 +1,19 @@
 import copy
 import threading
-import weakref
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-import mlagents.trainers.training.trainer as trainer_module
+import mlagents.trainers.learning.learner as learner_module
 from guess_environment import GuessEnvironment
-from mlagents.trainers.data.segments import SegmentBuffer, Segments
+from mlagents.trainers.acting.collector import Collector
+from mlagents.trainers.data.segments import Segments
 from mlagents.trainers.exception import UnityTrainerException
+from mlagents.trainers.learning.trainer import Trainer
 from mlagents.trainers.settings.behavior import BehaviorSettings
-from mlagents.trainers.training.trainer import OnPolicyTrainer
-from mlagents_envs.base_env import ActionSpec, ActionTuple, DecisionSteps, TerminalSteps
+from mlagents_envs.base_env import ActionSpec, DecisionSteps, TerminalSteps
 from training_loop import make_trainer, train_while
 
 
@@ -30,19 +30,19 @@ def settings(**written: Any) -> BehaviorSettings:
     return BehaviorSettings.model_validate(defaults | written)
 
 
-def roll(trainer: OnPolicyTrainer, env: GuessEnvironment, n_decisions: int) -> None:
+def roll(trainer: Trainer, env: GuessEnvironment, n_decisions: int) -> None:
     left = iter(range(n_decisions))
     train_while(lambda: next(left, None) is not None, trainer, env)
 
 
-def spy_on_updates(trainer: OnPolicyTrainer) -> list[tuple[Segments, torch.Tensor]]:
+def spy_on_updates(trainer: Trainer) -> list[tuple[Segments, torch.Tensor]]:
     """Note for every update its experience, and its log-probabilities under the policy before."""
     seen = []
-    update = trainer.algorithm.update
+    update = trainer.learner.algorithm.update
 
     def spy(segments: Segments, rewards: np.ndarray, *, step: int) -> dict[str, float]:
         with torch.no_grad():
-            log_probs, _, _ = trainer.algorithm.network.evaluate(
+            log_probs, _, _ = trainer.learner.algorithm.network.evaluate(
                 [torch.as_tensor(obs) for obs in segments.obs],
                 torch.as_tensor(segments.continuous),
                 torch.as_tensor(segments.discrete).long(),
@@ -51,7 +51,7 @@ def spy_on_updates(trainer: OnPolicyTrainer) -> list[tuple[Segments, torch.Tenso
         seen.append((segments, log_probs))
         return update(segments, rewards, step=step)
 
-    trainer.algorithm.update = spy  # type: ignore[method-assign]
+    trainer.learner.algorithm.update = spy  # type: ignore[method-assign]
     return seen
 
 
@@ -72,25 +72,23 @@ def test_every_update_learns_from_its_own_policy_alone() -> None:
 def test_experience_is_held_once_while_it_is_learned_from() -> None:
     env = GuessEnvironment()
     trainer = make_trainer(env, settings())
-    parts: list[weakref.ref] = []
-    alive: list[int] = []
-    add_experience = trainer.add_experience
+    held: list[tuple[int, int]] = []
 
-    def note(segments: Segments) -> None:
-        parts.append(weakref.ref(segments.obs[0]))
-        add_experience(segments)
-
-    def count(segments: Segments, rewards: np.ndarray, *, step: int) -> dict[str, float]:
-        alive.append(sum(part() is not None for part in parts))
+    def note(segments: Segments, rewards: np.ndarray, *, step: int) -> dict[str, float]:
+        obs, *_ = segments.obs
+        assert obs.base is not None and not np.shares_memory(obs, collector._rows._columns[0])
+        held.append((obs.nbytes, obs.base.nbytes))
         return {}
 
-    trainer.add_experience = note  # type: ignore[method-assign]
-    trainer.algorithm.update = count  # type: ignore[method-assign]
+    collector = trainer.seat.memories
+    assert isinstance(collector, Collector)
+    trainer.learner.algorithm.update = note  # type: ignore[method-assign]
 
     roll(trainer, env, 40)  # 256 steps are 32 decisions
 
-    assert len(parts) > 4
-    assert alive == [0]
+    assert held
+    for taken, held_in_all in held:
+        assert held_in_all <= 1.07 * taken
 
 
 def test_episodes_keep_their_whole_return_across_cuts() -> None:
@@ -99,9 +97,9 @@ def test_episodes_keep_their_whole_return_across_cuts() -> None:
 
     roll(trainer, env, 51)
 
-    assert len(trainer.recent_returns) == 8
+    assert len(trainer.meter.recent_returns) == 8
     # Each of 50 steps is worth 0 or 1, so no return of a part could be mistaken for a whole.
-    assert all(10 < episode_return < 40 for episode_return in trainer.recent_returns)
+    assert all(10 < episode_return < 40 for episode_return in trainer.meter.recent_returns)
 
 
 def test_summaries_and_checkpoints_fall_due_by_step() -> None:
@@ -122,37 +120,6 @@ def test_summaries_and_checkpoints_fall_due_by_step() -> None:
     assert checkpoints == [288, 576]
 
 
-def test_players_get_their_own_actions_back() -> None:
-    envs = [GuessEnvironment(n_agents=n, seed=n) for n in (3, 1, 5)]
-    deterministic = settings(
-        network_settings={"hidden_units": 8, "num_layers": 1, "deterministic": True}
-    )
-    together, apart = (make_trainer(envs[0], deterministic) for _ in range(2))
-    for env in envs:
-        env.reset()
-
-    actions: list[ActionTuple] = []
-    for player, env in enumerate(envs):
-        together.observe(player, *env.get_steps(env.BEHAVIOR))
-        apart.observe(player, *env.get_steps(env.BEHAVIOR))
-        actions += apart.decide()
-
-    for expected, action in zip(actions, together.decide(), strict=True):
-        np.testing.assert_allclose(action.continuous, expected.continuous, atol=1e-6)
-        np.testing.assert_array_equal(action.discrete, expected.discrete)
-
-
-def test_nobody_asking_is_answered_with_nothing() -> None:
-    env = GuessEnvironment(n_agents=0)
-    env.reset()
-    trainer = make_trainer(env, settings())
-
-    trainer.observe(0, *env.get_steps(env.BEHAVIOR))
-
-    (action,) = trainer.decide()
-    assert action.continuous.shape == (0, 1) and action.discrete.shape == (0, 1)
-
-
 @pytest.mark.parametrize("arguments", [{}, {"inference": True}])
 def test_a_trainer_that_does_not_learn_holds_nothing_back(arguments: dict[str, bool]) -> None:
     env = GuessEnvironment()
@@ -163,7 +130,7 @@ def test_a_trainer_that_does_not_learn_holds_nothing_back(arguments: dict[str, b
 
     assert not trainer.is_learning
     assert not updates
-    assert trainer._buffer.n_steps <= 64
+    assert trainer.seat.memories.n_held <= 64
     assert trainer.step == 1592 // 32 * 32, "what its agents do is counted and shown"
 
 
@@ -191,7 +158,7 @@ def test_what_comes_for_a_group_is_learned_from_and_no_part_of_returns(
 
         trainer.stats.add_stats = note  # type: ignore[method-assign]
         roll(trainer, env, 12)
-        returns.append(list(trainer.recent_returns))
+        returns.append(list(trainer.meter.recent_returns))
         earned.append(np.array(rewards))
 
     assert len(returns[0]) > 0
@@ -210,8 +177,8 @@ def test_a_restored_trainer_goes_on_as_the_saved_one_would() -> None:
 
     assert restored.step == saved.step
     for trainer in (saved, restored):
-        trainer._collector = make_trainer(env, settings())._collector  # begin with new episodes
-        trainer._buffer = SegmentBuffer(256)
+        trainer.seat = trainer.seat._replace(memories=Collector(env.spec, time_horizon=7))
+        trainer._collector = trainer.seat.memories  # begins with new episodes
         roll(trainer, GuessEnvironment(seed=9), 70)
     for key, value in saved.state()["Policy"].items():
         torch.testing.assert_close(restored.state()["Policy"][key], value, rtol=0, atol=0)
@@ -222,23 +189,24 @@ def test_a_threaded_trainer_learns_beside_the_rollout() -> None:
     trainer = make_trainer(env, settings(threaded=True, max_steps=100_000))
     may_learn = threading.Event()
     threads = []
-    update = trainer.algorithm.update
+    update = trainer.learner.algorithm.update
 
     def slow(segments: Segments, rewards: np.ndarray, *, step: int) -> dict[str, float]:
         threads.append(threading.current_thread())
         assert may_learn.wait(30)
         return update(segments, rewards, step=step)
 
-    trainer.algorithm.update = slow  # type: ignore[method-assign]
-    acts_by = trainer._policy._frozen
+    trainer.learner.algorithm.update = slow  # type: ignore[method-assign]
+    acts_by = trainer.seat.policy.snapshot
 
     roll(trainer, env, 60)  # 256 steps are 32 decisions
 
     assert len(threads) == 1 and threads[0] is not threading.main_thread()
-    assert trainer._policy._frozen is acts_by, "what acts changes only when an update is done"
+    assert trainer.seat.policy.snapshot is acts_by, "changes only when an update is done"
     may_learn.set()
-    trainer.finish_update()
-    assert trainer._policy._frozen is not acts_by
+    trainer.learner.settle()
+    trainer.take_over()
+    assert trainer.seat.policy.snapshot is not acts_by
     assert not threads[0].is_alive()
 
 
@@ -246,19 +214,19 @@ def test_threaded_experience_is_at_most_one_update_old() -> None:
     # The policy that acted is known by its log-probabilities: those of no other set of weights fit.
     env = GuessEnvironment()
     trainer = make_trainer(env, settings(threaded=True, max_steps=100_000))
-    policies = [copy.deepcopy(trainer.algorithm.network)]
+    policies = [copy.deepcopy(trainer.learner.algorithm.network)]
     batches: list[Segments] = []
-    update = trainer.algorithm.update
+    update = trainer.learner.algorithm.update
 
     def spy(segments: Segments, rewards: np.ndarray, *, step: int) -> dict[str, float]:
         batches.append(segments)
         results = update(segments, rewards, step=step)
-        policies.append(copy.deepcopy(trainer.algorithm.network))
+        policies.append(copy.deepcopy(trainer.learner.algorithm.network))
         return results
 
-    trainer.algorithm.update = spy  # type: ignore[method-assign]
+    trainer.learner.algorithm.update = spy  # type: ignore[method-assign]
     roll(trainer, env, 400)
-    trainer.finish_update()
+    trainer.learner.settle()
 
     assert len(batches) > 8
     for number, segments in enumerate(batches):
@@ -282,7 +250,7 @@ def test_an_error_of_the_learner_ends_the_rollout_with_its_cause() -> None:
     def fail(*_arguments: Any, **_options: Any) -> dict[str, float]:
         raise ZeroDivisionError("while learning")
 
-    trainer.algorithm.update = fail  # type: ignore[method-assign]
+    trainer.learner.algorithm.update = fail  # type: ignore[method-assign]
 
     with pytest.raises(ZeroDivisionError, match="while learning"):
         roll(trainer, env, 2000)
@@ -294,51 +262,32 @@ def test_what_is_saved_of_a_threaded_trainer_is_no_half_update() -> None:
     trainer = make_trainer(env, settings(threaded=True, max_steps=100_000))
     states: list[dict[str, Any]] = []
     may_end = threading.Event()
-    update = trainer.algorithm.update
+    update = trainer.learner.algorithm.update
 
     def spy(*arguments: Any, **options: Any) -> dict[str, float]:
         results = update(*arguments, **options)
         assert may_end.wait(30)
-        states.append(copy.deepcopy(trainer.algorithm.network.actor.state_dict()))
+        states.append(copy.deepcopy(trainer.learner.algorithm.network.actor.state_dict()))
         return results
 
-    trainer.algorithm.update = spy  # type: ignore[method-assign]
+    trainer.learner.algorithm.update = spy  # type: ignore[method-assign]
     for _ in range(5):
         may_end.clear()
         roll(trainer, env, 33)
-        assert trainer._update is not None and not trainer._update.done()
+        assert trainer.learner._running is not None and not trainer.learner._running.done()
         threading.Timer(0.01, may_end.set).start()
         saved = trainer.state()["Policy"]
         for key, value in states[-1].items():
             torch.testing.assert_close(saved[key], value, rtol=0, atol=0)
 
 
-def test_a_player_that_begins_anew_leaves_nothing_unfinished() -> None:
-    env = GuessEnvironment()
-    env.reset()
-    trainer = make_trainer(env, settings())
-    for player in (0, 1):
-        trainer.observe(player, *env.get_steps(env.BEHAVIOR))
-    trainer.decide()
-    for player in (0, 1):
-        trainer.observe(player, *env.get_steps(env.BEHAVIOR))
-    assert trainer._collector.n_unfinished == 16
-
-    trainer.forget(0)
-
-    assert trainer._collector.n_unfinished == 8
-    assert len(trainer.decide()) == 1, "the player that is gone is not answered"
-    trainer.observe(0, *env.get_steps(env.BEHAVIOR))
-    assert trainer._collector.n_unfinished == 8, "its agents begin new episodes"
-
-
 @pytest.mark.parametrize("network", ["actor", "critic"])
 def test_a_network_of_nan_has_diverged(network: str) -> None:
     trainer = make_trainer(GuessEnvironment(), settings())
-    assert not trainer.has_diverged
+    assert not trainer.learner.has_diverged
     with torch.no_grad():
-        next(getattr(trainer.algorithm.network, network).parameters())[0] = torch.nan
-    assert trainer.has_diverged
+        next(getattr(trainer.learner.algorithm.network, network).parameters())[0] = torch.nan
+    assert trainer.learner.has_diverged
 
 
 def test_a_closed_trainer_gives_up_at_its_next_gradient_step() -> None:
@@ -346,13 +295,13 @@ def test_a_closed_trainer_gives_up_at_its_next_gradient_step() -> None:
     endless = {"batch_size": 32, "buffer_size": 256, "num_epoch": 1_000_000}
     trainer = make_trainer(env, settings(threaded=True, hyperparameters=endless))
     roll(trainer, env, 40)
-    assert trainer._update is not None and not trainer._update.done()
+    assert trainer.learner._running is not None and not trainer.learner._running.done()
 
-    trainer.close()
+    trainer.learner.close()
 
-    assert trainer._update.done()
+    assert trainer.learner._running.done()
     with pytest.raises(UnityTrainerException, match="was closed while it learned"):
-        trainer.finish_update()
+        trainer.learner.settle()
 
 
 def test_agents_that_vanish_are_counted_and_warned_of(capsys: pytest.CaptureFixture[str]) -> None:
@@ -361,22 +310,26 @@ def test_agents_that_vanish_are_counted_and_warned_of(capsys: pytest.CaptureFixt
     trainer = make_trainer(env, settings(max_steps=10**6))
     decisions, _ = env.get_steps(env.BEHAVIOR)
     nobody = TerminalSteps.empty(env.spec)
+    policy, collector = trainer.seat
+    assert isinstance(collector, Collector)
+    mask = np.zeros((8, 3), np.bool_)
     for report in range(1000):
         # Every agent reports twice: it closes one step, and vanishes.
         decisions.agent_id[:] = np.arange(4 * report, 4 * report + 8)
-        trainer.observe(0, decisions, nobody)
+        lanes = collector.observe(0, decisions, nobody)
         trainer.advance()
-        trainer.decide()
-    assert trainer._collector.n_vanished > 2000
-    assert trainer.step + trainer._collector.n_unfinished + trainer._buffer.n_steps >= 3900
+        collector.record(lanes, mask, policy.act(decisions.obs, mask))
+    assert collector.n_vanished > 2000
+    assert trainer.step + collector.n_unfinished >= 3900
     told = [line for line in capsys.readouterr().out.splitlines() if "agents vanished" in line]
     assert 1 <= len(told) <= 5
     assert int(told[-1].split()[2]) > 1000
 
 
 def test_totals_of_episodes_that_never_end_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trainer_module, "_MOST_UNFINISHED", 2)
+    monkeypatch.setattr(learner_module, "_MOST_UNFINISHED", 2)
     env = GuessEnvironment(n_agents=8, episode_steps=10**6)
-    trainer = make_trainer(env, settings(reward_signals={"extrinsic": {}}))
-    roll(trainer, env, 40)
-    assert len(trainer._extrinsic._unfinished) == 2
+    small = {"network_settings": {"hidden_units": 8, "num_layers": 1}}
+    trainer = make_trainer(env, settings(reward_signals={"extrinsic": {}, "rnd": small}))
+    roll(trainer, env, 80)
+    assert len(trainer.learner._learned_rewards._unfinished) == 2

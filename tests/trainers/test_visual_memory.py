@@ -12,8 +12,8 @@ from actors import image_8_bit
 from guess_environment import GuessEnvironment
 from mlagents.trainers.data.replay import Replay
 from mlagents.trainers.data.segments import Segments
+from mlagents.trainers.learning.trainer import Trainer
 from mlagents.trainers.settings.behavior import BehaviorSettings
-from mlagents.trainers.training.off_policy import OffPolicyTrainer
 from mlagents_envs.base_env import ActionSpec
 from training_loop import make_trainer, train_while
 
@@ -84,7 +84,7 @@ def test_a_buffer_of_fresh_experience(episode_steps: int) -> None:
         assert of_segments(segments) <= MAY_TAKE * segments.n_steps * IMAGE_BYTES
         return {}
 
-    trainer.algorithm.update = learn
+    trainer.learner.algorithm.update = learn
     train_while(lambda: len(learned_from) < 2, trainer, env)
     assert learned_from == [400, 400]
 
@@ -93,9 +93,9 @@ def test_a_buffer_of_fresh_experience(episode_steps: int) -> None:
 def test_a_replay_buffer(episode_steps: int) -> None:
     env = Cinema(n_agents=4, episode_steps=episode_steps)
     trainer = make_trainer(env, settings("sac", 600))
-    assert isinstance(trainer, OffPolicyTrainer)
+    assert isinstance(trainer, Trainer)
     train_while(lambda: trainer.step < 800, trainer, env)
     trainer.state()
-    n_steps = trainer.replay.n_sequences
-    assert n_steps > 500 and trainer.replay.n_rows == 600
-    assert of_replay(trainer.replay) <= MAY_TAKE * n_steps * IMAGE_BYTES
+    n_steps = trainer.learner.replay.n_sequences
+    assert n_steps > 500 and trainer.learner.replay.n_rows == 600
+    assert of_replay(trainer.learner.replay) <= MAY_TAKE * n_steps * IMAGE_BYTES

@@ -13,23 +13,24 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import nn
 
-from mlagents.trainers.algorithms.returns import gae
-from mlagents.trainers.algorithms.reward_signals import make_reward_signals, score_segments
-from mlagents.trainers.algorithms.schedules import LEARNING_RATE_FLOOR, scheduled
-from mlagents.trainers.data.segments import Segments, is_step, to_columns
-from mlagents.trainers.exception import TrainerConfigError
+from mlagents.trainers.algorithms.optimizer import Optimizer, adam
+from mlagents.trainers.algorithms.plotting import means
+from mlagents.trainers.algorithms.returns import advantages_of
+from mlagents.trainers.algorithms.reward_signals import steps_for
+from mlagents.trainers.data.segments import Segments
+from mlagents.trainers.exception import UnityTrainerException
+from mlagents.trainers.learning.on_policy import OnPolicyAlgorithm, OnPolicyLearner
+from mlagents.trainers.learning.trainer_types import TrainerType
 from mlagents.trainers.networks.actor_critic import Actor, ActorCritic
 from mlagents.trainers.settings.base import Float, Int
 from mlagents.trainers.settings.behavior import BehaviorSettings
 from mlagents.trainers.settings.hyperparameters import HyperparameterSettings
-from mlagents.trainers.training.trainer import OnPolicyTrainer
-from mlagents_envs.base_env import BehaviorSpec
 
 FloatArray = NDArray[np.float32]
 
 
 class A2CSettings(HyperparameterSettings):
-    """What may stand below `hyperparameters`, beside what every algorithm has."""
+    """Keys below `hyperparameters`, beside those of every algorithm."""
 
     batch_size: Int = Field(64, ge=1)
     """Not used: an update is one gradient step on the whole buffer."""
@@ -39,69 +40,47 @@ class A2CSettings(HyperparameterSettings):
     """Weight of the entropy bonus; more keeps the policy exploring for longer."""
     lambd: Float = Field(0.95, ge=0.0, le=1.0)
     """Trust in rewards over values: 0 values only, 1 rewards only."""
-    clip_norm: Float = Field(0.5, gt=0.0)
-    """Largest norm of the gradient of all parameters together."""
+    max_grad_norm: Float | None = Field(0.5, gt=0.0)
+    """Largest norm of the gradient of all parameters together; null does not limit it."""
 
 
-class A2C:
-    """Learns a policy and its values from fresh experience, each step of it once.
+class A2C(OnPolicyAlgorithm):
+    """Learns a policy and its values from fresh experience, each step of it once."""
 
-    Args:
-        spec: What the behavior observes and does.
-        settings: The behavior's settings; `hyperparameters` are those above.
-        device: Where to learn.
-        seed: Of weights.
-    """
+    settings: A2CSettings
 
-    def __init__(
-        self, spec: BehaviorSpec, settings: BehaviorSettings, *, device: torch.device, seed: int
-    ) -> None:
-        assert isinstance(settings.hyperparameters, A2CSettings)
-        self.settings = settings.hyperparameters
-        self.max_steps = settings.max_steps
-        self.device = device
-        self.generator = torch.Generator().manual_seed(seed)
-        self.signals = make_reward_signals(settings, spec, device=device, generator=self.generator)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            self.network = ActorCritic(
-                spec, settings.network_settings, n_signals=len(self.signals), shared=False
-            ).to(device)
-        self.optimizer = torch.optim.Adam(self.network.parameters())
+    def make_networks(self, settings: BehaviorSettings) -> None:
+        """Make actor and critic."""
+        if settings.network_settings.memory:
+            raise UnityTrainerException(
+                "network_settings.memory: a2c learns without memory; remove this key."
+            )
+        self.network = ActorCritic(
+            self.spec,
+            settings.network_settings,
+            n_signals=len(settings.reward_signals),
+            shared=False,
+        ).to(self.device)
+        self.optimizer = adam(self.network.parameters(), self.settings.learning_rate)
 
     @property
     def actor(self) -> Actor:
         """The network that acts."""
         return self.network.actor
 
-    @property
-    def remembering_critic(self) -> None:
-        """The body of a critic with a memory of its own: there is none."""
-
-    def modules(self) -> dict[str, nn.Module | torch.optim.Optimizer]:
-        """Everything that learns, by its name in a checkpoint."""
+    def networks(self) -> dict[str, nn.Module | Optimizer]:
+        """Actor, critic and their optimizer, by their names in a checkpoint."""
         return {
             "Policy": self.network.actor,
             "Optimizer:critic": self.network.critic,
             "Optimizer:adam": self.optimizer,
         }
 
-    def score(self, segments: Segments) -> FloatArray:
-        """(N, signals) reward of every step in the eyes of every reward signal."""
-        return score_segments(self.signals, segments, self.device)
-
     def update(self, segments: Segments, rewards: FloatArray, *, step: int) -> dict[str, float]:
         """Learn from the experience of the present policy; return what to plot, by tag."""
-        s, tensor = self.settings, partial(torch.as_tensor, device=self.device)
+        tensor = partial(torch.as_tensor, device=self.device)
         obs = [tensor(o) for o in segments.obs]
-        learning_rate = scheduled(
-            s.learning_rate,
-            s.learning_rate_schedule,
-            step=step,
-            max_steps=self.max_steps,
-            floor=LEARNING_RATE_FLOOR,
-        )
-        self.optimizer.param_groups[0]["lr"] = learning_rate
+        learning_rate = self.set_learning_rate(step)
 
         log_probs, entropies, values = self.network.evaluate(
             obs,
@@ -109,59 +88,43 @@ class A2C:
             tensor(segments.discrete).long(),
             tensor(segments.action_mask),
         )
-        advantages = self._advantages(segments, rewards, values.detach().cpu().numpy())
-        returns = tensor(advantages) + values.detach()  # (N, signals)
-        advantage = tensor(advantages.mean(axis=1))  # (N,)
+        with torch.no_grad():
+            bootstrap = self.network.critic([tensor(o) for o in segments.last_obs])
+        advantages = advantages_of(
+            segments,
+            rewards,
+            values.detach().cpu().numpy(),
+            bootstrap.cpu().numpy(),
+            self.signals,
+            lambd=self.settings.lambd,
+        )  # (N, signals)
+        returns = tensor(advantages) + values.detach()
+        advantage = tensor(advantages.sum(axis=1))  # (N,)
         policy_loss = -(log_probs.sum(dim=1) * advantage).mean()
         value_loss = nn.functional.mse_loss(values, returns)
         entropy = entropies.sum(dim=1).mean()
-        loss = policy_loss + 0.5 * value_loss - s.beta * entropy
+        loss = policy_loss + 0.5 * value_loss - self.settings.beta * entropy
 
-        self.optimizer.zero_grad()
-        loss.backward()
-        nn.utils.clip_grad_norm_(self.network.parameters(), s.clip_norm)
-        self.optimizer.step()
+        self.descend(loss, self.network.parameters())
         self.network.update_normalization(obs)
         return {
+            **self._update_signals(segments, step),
             "Losses/Policy Loss": abs(policy_loss.item()),
             "Losses/Value Loss": value_loss.item(),
             "Policy/Learning Rate": learning_rate,
         }
 
-    def _advantages(
-        self, segments: Segments, rewards: FloatArray, values: FloatArray
-    ) -> FloatArray:
-        """(N, signals) advantage of every step."""
-        with torch.no_grad():
-            last_obs = [torch.as_tensor(o, device=self.device) for o in segments.last_obs]
-            bootstrap = self.network.critic(last_obs).cpu().numpy()  # (S, signals)
-        bootstrap[segments.terminated] = 0.0
-        advantages = np.empty_like(values)
-        for i, signal in enumerate(self.signals):
-            advantages[:, i] = gae(
-                to_columns(rewards[:, i], segments.length),
-                to_columns(values[:, i], segments.length),
-                bootstrap[:, i],
-                segments.length,
-                gamma=signal.gamma,
-                lambd=self.settings.lambd,
-            )[is_step(segments.length)]
-        return advantages
+    def _update_signals(self, segments: Segments, step: int) -> dict[str, float]:
+        """Let curiosity, RND, GAIL and cloning learn too, if the settings ask for them."""
+        plots = []
+        steps = steps_for(self.signals, segments, self.device)
+        if steps is not None:
+            plots += [signal.update(steps) for signal in self.signals]
+        if self.cloning is not None:
+            plots.append(self.cloning.update(step=step))
+        return means(plots)
 
 
-class A2CTrainer(OnPolicyTrainer):
-    """Collects, learns, drops what it learned from; only what learns is not PPO."""
-
-    def make_algorithm(self, *, device: torch.device, seed: int) -> A2C:
-        """Make what learns."""
-        if self.settings.network_settings.memory:
-            raise TrainerConfigError(
-                f"behaviors.{self.name}.network_settings.memory: a2c learns without memory; "
-                "remove it."
-            )
-        return A2C(self.spec, self.settings, device=device, seed=seed)
-
-
-def trainer_types() -> tuple[dict[str, type[A2CTrainer]], dict[str, type[A2CSettings]]]:
-    """Return the trainers this package brings, and their settings, by trainer type."""
-    return {"a2c": A2CTrainer}, {"a2c": A2CSettings}
+def trainer_types() -> dict[str, TrainerType]:
+    """Return the trainer types of this package, by name."""
+    return {"a2c": TrainerType(OnPolicyLearner, A2C, A2CSettings)}

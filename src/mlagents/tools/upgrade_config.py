@@ -20,7 +20,7 @@ from mlagents.trainers.cli_args import CommandLine
 from mlagents.trainers.exception import TrainerConfigError
 from mlagents.trainers.settings.base import did_you_mean, one_of
 from mlagents.trainers.settings.behavior import BehaviorSettings, NetworkSettings
-from mlagents.trainers.settings.hyperparameters import HYPERPARAMETERS
+from mlagents.trainers.settings.hyperparameters import hyperparameter_models
 from mlagents.trainers.settings.load import Written, check_run_options, read_configuration
 from mlagents.trainers.settings.run_options import RunOptions
 from mlagents_envs.logging_util import get_logger
@@ -53,7 +53,7 @@ _AMONG_SIGNALS = ("reward_signal_num_update", "reward_signal_steps_per_update")
 """Hyperparameters that stood below `reward_signals`."""
 
 _NETWORK = NetworkSettings.model_fields.keys() - {"memory"}
-_HYPERPARAMETERS = {key for model in HYPERPARAMETERS.values() for key in model.model_fields}
+_HYPERPARAMETERS = {key for model in hyperparameter_models().values() for key in model.model_fields}
 _KNOWN = {*BehaviorSettings.model_fields, *_NETWORK, *_HYPERPARAMETERS, *_MEMORY, *_SIGNALS}
 
 
@@ -212,12 +212,13 @@ def _behavior(path: str, own: Written, effective: Written) -> Written:
     if trainer is None:
         logger.warning("%s: names no trainer, ppo is taken.", path)
         trainer = upgraded["trainer_type"] = "ppo"
-    if str(trainer) not in HYPERPARAMETERS:
+    models = hyperparameter_models()
+    if str(trainer) not in models:
         raise TrainerConfigError(
-            f"{path}.trainer: must be {one_of(HYPERPARAMETERS)}, got {trainer!r}. To imitate "
+            f"{path}.trainer: must be {one_of(models)}, got {trainer!r}. To imitate "
             "without an environment, as offline_bc did, use bc with behavioral_cloning."
         )
-    known = HYPERPARAMETERS[trainer].model_fields
+    known = models[trainer].model_fields
     signals = _mapping(f"{path}.reward_signals", own.get("reward_signals"))
     among_signals = {name: signals[name] for name in _AMONG_SIGNALS if name in signals}
     for key, value in (own | among_signals).items():

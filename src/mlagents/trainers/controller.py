@@ -7,8 +7,11 @@ from typing import Any
 
 import torch
 
-from mlagents.trainers.algorithms.acceleration import accelerate
+from mlagents.trainers.acting.rollout import Rollout, Seat
 from mlagents.trainers.exception import UnityTrainerException
+from mlagents.trainers.learning.meter import N_RETURNS
+from mlagents.trainers.learning.trainer import Trainer
+from mlagents.trainers.learning.trainer_types import TRAINER_TYPES, TrainerType
 from mlagents.trainers.progress import ProgressTable
 from mlagents.trainers.rollout.env_manager import EnvManager, PlayerSteps
 from mlagents.trainers.settings.load import dump_configuration
@@ -37,9 +40,7 @@ from mlagents.trainers.training.curriculum import BehaviorProgress, Curriculum
 from mlagents.trainers.training.interrupt import Interrupt, Interrupted
 from mlagents.trainers.training.legacy_checkpoints import converted, is_legacy
 from mlagents.trainers.training.memory import require_memory
-from mlagents.trainers.training.trainer import N_RETURNS, Trainer
-from mlagents.trainers.training.trainer_types import TRAINER_TYPES
-from mlagents_envs.base_env import ActionTuple, BehaviorId, BehaviorName
+from mlagents_envs.base_env import BehaviorId, BehaviorName
 from mlagents_envs.exception import UnityCommunicatorStoppedException
 from mlagents_envs.logging_util import get_logger
 from mlagents_envs.side_channel.stats_side_channel import StatsAggregationMethod
@@ -80,10 +81,11 @@ class Controller:
         writers: Sequence[StatsWriter],
         device: torch.device,
         interrupt: Interrupt,
-        trainer_types: Mapping[str, type[Trainer]] = TRAINER_TYPES,
+        trainer_types: Mapping[str, TrainerType] = TRAINER_TYPES,
     ) -> None:
         self._options = options
         self._manager = manager
+        self._rollout = Rollout(manager, self._seat_of, waiting=interrupt.waiting)
         self._folder = folder
         self._writers = writers
         self._device = device
@@ -115,7 +117,7 @@ class Controller:
             self._train_and_save()
         finally:
             for trainer in self.trainers.values():
-                trainer.close()
+                trainer.learner.close()
 
     def _train_and_save(self) -> None:
         try:
@@ -138,8 +140,7 @@ class Controller:
     def _train(self) -> None:
         self._curriculum.log_lessons()
         self._manager.set_parameters(self._curriculum.parameters)
-        with self._interrupt.waiting():
-            self._manager.reset()
+        self._rollout.reset()
         if self._resume and not self._inference:
             self._require_own_behavior()
         for behavior in self._manager.behavior_specs:
@@ -167,50 +168,31 @@ class Controller:
 
     def _advance(self) -> None:
         """Take in what players report, learn if it is time, and answer them."""
-        with self._interrupt.waiting():
-            reports = self._manager.receive()
-        asked: dict[Trainer, list[tuple[int, BehaviorName]]] = {}
-        for report in reports:
-            if report.is_new:
-                self._forget(report.player)
-            for behavior, (decisions, terminals) in report.steps.items():
-                trainer = self._trainer_of(behavior)
-                trainer.observe(report.player, decisions, terminals)
-                asked.setdefault(trainer, []).append((report.player, behavior))
+        for report in self._rollout.advance():
             self._add_statistics(report)
         with hierarchical_timer("trainer_advance"):
             for trainer in self.trainers.values():
                 trainer.advance()
                 self._stop_if_learned(trainer)
         if self._is_done():
-            return  # and draw no actions that nobody would take: a resumed run draws them
-        if self._begin_lessons():
-            for report in reports:
-                self._forget(report.player)
-            return
-        for player, actions in self._decide(reports, asked).items():
-            self._manager.send(player, actions)
+            return  # and draw no actions that are never taken: a resumed run draws them
+        if not self._begin_lessons():
+            self._answer()
 
     def _stop_if_learned(self, trainer: Trainer) -> None:
         """End the training of a behavior that earns enough, in the last lessons."""
         if self._curriculum.is_in_last_lessons:
             trainer.stop_if_learned()
 
-    def _decide(
-        self,
-        reports: Sequence[PlayerSteps],
-        asked: Mapping[Trainer, list[tuple[int, BehaviorName]]],
-    ) -> dict[int, dict[BehaviorName, ActionTuple]]:
-        actions: dict[int, dict[BehaviorName, ActionTuple]] = {r.player: {} for r in reports}
-        for trainer, requests in asked.items():
-            for (player, behavior), action in zip(requests, trainer.decide(), strict=True):
-                actions[player][behavior] = action
-        return actions
-
-    def _forget(self, player: int) -> None:
-        """Drop what a player has left unfinished: all its episodes begin anew."""
+    def _answer(self) -> None:
+        entropies = self._rollout.answer()
         for trainer in self.trainers.values():
-            trainer.forget(player)
+            if (entropy := entropies.get(trainer.seat.policy)) is not None:
+                trainer.stats.add_stat("Policy/Entropy", entropy)
+
+    def _seat_of(self, player: int, behavior: BehaviorName) -> Seat:
+        """Return the seat of a behavior: players and teams share it."""
+        return self._trainer_of(behavior).seat
 
     def _add_statistics(self, report: PlayerSteps) -> None:
         """Add what a player recorded itself to the statistics of every behavior."""
@@ -228,7 +210,7 @@ class Controller:
         changes = self._curriculum.advance(
             {
                 name: BehaviorProgress(
-                    trainer.step, trainer.settings.max_steps, trainer.recent_returns
+                    trainer.step, trainer.settings.max_steps, trainer.meter.recent_returns
                 )
                 for name, trainer in self.trainers.items()
             }
@@ -236,14 +218,13 @@ class Controller:
         if not changes:
             return False
         for trainer in self.trainers.values():
-            trainer.recent_returns.clear()
+            trainer.meter.recent_returns.clear()
         # Only what changes: a sampler that is sent anew begins its sequence anew.
         parameters = self._curriculum.parameters
         self._manager.set_parameters({c.parameter: parameters[c.parameter] for c in changes})
         needs_reset = any(change.needs_reset for change in changes)
         if needs_reset:
-            with self._interrupt.waiting():
-                self._manager.reset()
+            self._rollout.reset()
         return needs_reset
 
     def _require_own_behavior(self) -> None:
@@ -276,8 +257,8 @@ class Controller:
     def _make_trainer(self, name: str, behavior: BehaviorName) -> Trainer:
         self._folder.require_free(name)
         settings = self._options.behavior_settings(name)
-        make = self._trainer_types.get(settings.trainer_type)
-        if make is None:
+        trainer_type = self._trainer_types.get(settings.trainer_type)
+        if trainer_type is None:
             raise UnityTrainerException(
                 f"behaviors.{name}.trainer_type: there is no trainer {settings.trainer_type!r}. "
                 f"There are {', '.join(self._trainer_types)}."
@@ -286,7 +267,8 @@ class Controller:
         if not self._inference:
             require_memory(name, spec, settings)
         try:
-            trainer = make(
+            trainer = Trainer(
+                trainer_type,
                 name,
                 spec,
                 settings,
@@ -294,14 +276,13 @@ class Controller:
                 device=self._device,
                 seed=self._options.env_settings.seed,
                 inference=self._inference,
+                torch_settings=self._options.torch_settings,
                 on_summary=lambda step: self._summarize(trainer, step),
                 on_checkpoint=lambda: self._save(trainer),
                 n_returns=self._curriculum.n_returns(name),
             )
         except UnityTrainerException as error:
             raise UnityTrainerException(f"behaviors.{name}: {error}") from error
-        if not self._inference:
-            accelerate(trainer.algorithm, self._options.torch_settings, self._device)
         trainer.stats.add_property(
             StatsPropertyType.HYPERPARAMETERS, settings.model_dump(mode="json")
         )
@@ -330,11 +311,11 @@ class Controller:
             # Lessons may have changed since, and been saved with another behavior. Inference is
             # judged by its own episodes.
             if state.get("lessons") == self._curriculum.lesson_numbers and not self._inference:
-                trainer.recent_returns.extend(state["recent_returns"])
+                trainer.meter.recent_returns.extend(state["recent_returns"])
 
         self._load(trainer, path, load, asked_by="--resume", why_not=self._why_not_its_own)
         if not self._inference:
-            trainer.load_experience(self._folder.experience(name))
+            trainer.learner.load_experience(self._folder.experience(name))
         logger.info(f"Resuming {name} at step {trainer.step}.")
         self._resumed_at[name] = trainer.step
         self._stop_if_learned(trainer)
@@ -462,7 +443,7 @@ class Controller:
 
     def _save(self, trainer: Trainer, *, is_final: bool = False) -> bool:
         """Save a checkpoint and what belongs to it; return whether it was written."""
-        if trainer.has_diverged:
+        if trainer.learner.has_diverged:
             logger.error(
                 f"{trainer.name} is not saved at step {trainer.step}: its weights are NaN or "
                 "infinite. Earlier checkpoints, if any, are whole."
@@ -479,9 +460,9 @@ class Controller:
                         **trainer.state(),
                         "settings": shaping_settings(trainer.settings),
                         "lessons": self._curriculum.lesson_numbers,
-                        "recent_returns": list(trainer.recent_returns),
+                        "recent_returns": list(trainer.meter.recent_returns),
                     },
-                    model=trainer.export(),
+                    model=trainer.learner.export(),
                     reward=trainer.mean_reward,
                     keep=trainer.settings.keep_checkpoints,
                     is_final=is_final,
@@ -489,7 +470,7 @@ class Controller:
             )
             was_written(
                 f"the experience of {trainer.name}",
-                lambda: trainer.save_experience(self._folder.experience(trainer.name)),
+                lambda: trainer.learner.save_experience(self._folder.experience(trainer.name)),
             )
             self._record_run()
         if is_written:
@@ -514,7 +495,7 @@ class Controller:
                     trainer.step,
                     trainer.settings.max_steps,
                     trainer.mean_reward,
-                    min(len(trainer.recent_returns), N_RETURNS),
+                    min(len(trainer.meter.recent_returns), N_RETURNS),
                     self._folder.model(trainer.name) if is_saved else None,
                     trainer.settings.stop_at_reward if trainer.has_learned else None,
                 )

@@ -15,6 +15,7 @@ with ends_quietly():
     from mlagents import __version__, plugins
     from mlagents.trainers.cli_args import CommandLine, parse_command_line
     from mlagents.trainers.exception import TrainerConfigError, TrainerError
+    from mlagents.trainers.settings.hyperparameters import with_trainer_types
     from mlagents.trainers.settings.load import load_run_options, refuse_unbuilt
     from mlagents.trainers.settings.run_options import RunOptions
     from mlagents.trainers.summaries import (
@@ -30,7 +31,7 @@ with ends_quietly():
     from mlagents_envs.timers import add_metadata, get_timer_tree, hierarchical_timer, reset_timers
 
     if TYPE_CHECKING:
-        from mlagents.trainers.training.trainer import Trainer
+        from mlagents.trainers.learning.trainer_types import TrainerType
 
 logger = get_logger(__name__)
 
@@ -80,10 +81,11 @@ def _status_of(command_line: CommandLine) -> int:
     debug = command_line.settings.get("debug", False)
     try:
         trainer_types = plugins.trainer_types()  # before they are named in a file
-        options = load_run_options(command_line)
-        debug = options.debug
-        refuse_unbuilt(options)
-        run_training(options, trainer_types=trainer_types)
+        with with_trainer_types({name: each.settings for name, each in trainer_types.items()}):
+            options = load_run_options(command_line)
+            debug = options.debug
+            refuse_unbuilt(options)
+            run_training(options, trainer_types=trainer_types)
         if not options.checkpoint_settings.inference:
             logger.info(next_commands(command_line, options))
     except Interrupted:
@@ -109,7 +111,7 @@ def _status_of(command_line: CommandLine) -> int:
 
 
 def run_training(
-    options: RunOptions, *, trainer_types: "Mapping[str, type[Trainer]] | None" = None
+    options: RunOptions, *, trainer_types: "Mapping[str, TrainerType] | None" = None
 ) -> None:
     """Carry out one run, from its options to its results.
 
@@ -133,7 +135,7 @@ def run_training(
 
 
 def _run(
-    options: RunOptions, trainer_types: "Mapping[str, type[Trainer]]", interrupt: Interrupt
+    options: RunOptions, trainer_types: "Mapping[str, TrainerType]", interrupt: Interrupt
 ) -> None:
     # Torch takes seconds to import; --help and mistakes in a file need not wait for it.
     import numpy as np
@@ -141,11 +143,11 @@ def _run(
 
     from mlagents.torch_utils import choose_device, set_threads
     from mlagents.trainers.controller import Controller
+    from mlagents.trainers.learning.trainer_types import TRAINER_TYPES
     from mlagents.trainers.plots import CurveWriter
     from mlagents.trainers.rollout.environments import env_manager_maker
     from mlagents.trainers.stats import ConsoleWriter, GaugeWriter, StatsWriter, TensorBoardWriter
     from mlagents.trainers.training.checkpoints import RunFolder, was_written
-    from mlagents.trainers.training.trainer_types import TRAINER_TYPES
 
     set_log_level(logging.DEBUG if options.debug else logging.INFO)
     logger.info(f"mlagents-next {__version__}, PyTorch {torch.__version__}")

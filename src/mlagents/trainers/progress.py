@@ -34,9 +34,12 @@ class Shown(Protocol):
     """What the table reads of a trainer."""
 
     name: str
-    step: int
     settings: BehaviorSettings
     has_learned: bool
+
+    @property
+    def step(self) -> int:
+        """Steps counted so far."""
 
     @property
     def mean_reward(self) -> float | None:

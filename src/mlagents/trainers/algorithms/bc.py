@@ -6,70 +6,56 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from mlagents.trainers.algorithms.base import Algorithm
 from mlagents.trainers.algorithms.behavioral_cloning import (
     PRETRAINING_LOSS,
     Expert,
     cloning_loss,
-    descend,
 )
 from mlagents.trainers.algorithms.optimizer import Optimizer, adam
 from mlagents.trainers.algorithms.plotting import means
-from mlagents.trainers.algorithms.schedules import LEARNING_RATE_FLOOR, scheduled
 from mlagents.trainers.data.demonstrations import load_demonstrations
 from mlagents.trainers.networks.actor_critic import Actor
 from mlagents.trainers.settings.behavior import BehaviorSettings
 from mlagents.trainers.settings.hyperparameters import BCSettings
 from mlagents.trainers.stats import HELD_OUT_ACCURACY, HELD_OUT_ERROR
-from mlagents_envs.base_env import BehaviorSpec
 from mlagents_envs.logging_util import get_logger
 
 logger = get_logger(__name__)
 
 
-class BC:
-    """Learns an actor from most of the demonstrated episodes and judges it by the others.
+class BC(Algorithm):
+    """Learns an actor from most of the demonstrated episodes and judges it by the others."""
 
-    Args:
-        spec: What the behavior observes and does.
-        settings: The behavior's settings; `hyperparameters` are those of `bc`.
-        device: Where to learn.
-        seed: Of weights and minibatches.
-        inference: Only act: demonstrations are not looked for.
+    settings: BCSettings
 
-    Raises:
-        UnityTrainerException: A demonstration cannot be read or does not fit the behavior.
-    """
-
-    def __init__(
-        self,
-        spec: BehaviorSpec,
-        settings: BehaviorSettings,
-        *,
-        device: torch.device,
-        seed: int,
-        inference: bool,
-    ) -> None:
-        assert isinstance(settings.hyperparameters, BCSettings)
-        self.settings = settings.hyperparameters
-        self.max_steps = settings.max_steps
-        self.spec = spec
-        self.generator = torch.Generator().manual_seed(seed)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            self.actor = Actor(spec, settings.network_settings).to(device)
+    def make_networks(self, settings: BehaviorSettings) -> None:
+        """Make the actor."""
+        self._actor = Actor(self.spec, settings.network_settings).to(self.device)
         self.optimizer = adam(self.actor.parameters(), self.settings.learning_rate)
-        self.expert: Expert | None = None
-        self.held_out: Expert | None = None
-        if not inference:
-            self._read_demonstrations(settings, device)
+
+    def make_sources(self, settings: BehaviorSettings) -> None:
+        """Read the demonstrations."""
+        assert settings.behavioral_cloning is not None
+        path = settings.behavioral_cloning.demo_path
+        demonstrations = load_demonstrations(path, self.spec)
+        # The same ones in every run, so that one that is resumed never learned from them.
+        learned, held_out = demonstrations.split(self.settings.held_out, np.random.default_rng(0))
+        logger.info(
+            f"Learns from {path}: {learned}; holds out {held_out or 'none: there is one episode'}."
+        )
+        make = partial(Expert, memory=settings.network_settings.memory, device=self.device)
+        self.expert = make(learned)
+        self.held_out = None if held_out is None else make(held_out)
+        self.actor.body.observations.update_normalization(self.expert.steps.obs)
 
     @property
-    def remembering_critic(self) -> None:
-        """There is no critic."""
-        return None
+    def actor(self) -> Actor:
+        """The network that acts."""
+        return self._actor
 
-    def modules(self) -> dict[str, nn.Module | Optimizer]:
-        """Everything that learns, by its name in a checkpoint."""
+    def networks(self) -> dict[str, nn.Module | Optimizer]:
+        """The actor and its optimizer, by their names in a checkpoint."""
         return {"Policy": self.actor, "Optimizer:BehavioralCloning": self.optimizer}
 
     def update(self, n_steps: int, *, step: int) -> dict[str, float]:
@@ -79,23 +65,14 @@ class BC:
             n_steps: The last minibatch may go beyond.
             step: The behavior's step count, for the schedule.
         """
-        assert self.expert is not None
         s = self.settings
-        learning_rate = scheduled(
-            s.learning_rate,
-            s.learning_rate_schedule,
-            floor=LEARNING_RATE_FLOOR,
-            step=step,
-            max_steps=self.max_steps,
-        )
-        self.optimizer.param_groups[0]["lr"] = learning_rate
-
+        learning_rate = self.set_learning_rate(step)
         plots: list[dict[str, Tensor]] = []
         n_seen = 0
         while n_seen < n_steps:
             for batch, sequences in self.expert.minibatches(s.batch_size, self.generator):
                 loss = cloning_loss(self.actor, batch, sequences, self.spec, self.generator)
-                descend(loss, self.optimizer, self.actor, s.max_grad_norm)
+                self.descend(loss, self.actor.parameters())
                 plots.append({PRETRAINING_LOSS: loss.detach()})
                 n_seen += len(batch.reward)
                 if n_seen >= n_steps:
@@ -121,17 +98,3 @@ class BC:
             choices = torch.stack([logits.argmax(1) for logits in branches], dim=1)
             plotted[HELD_OUT_ACCURACY] = (choices == batch.discrete).float().mean()
         return means([plotted])
-
-    def _read_demonstrations(self, settings: BehaviorSettings, device: torch.device) -> None:
-        assert settings.behavioral_cloning is not None
-        path = settings.behavioral_cloning.demo_path
-        demonstrations = load_demonstrations(path, self.spec)
-        # The same ones in every run, so that one that is resumed never learned from them.
-        learned, held_out = demonstrations.split(self.settings.held_out, np.random.default_rng(0))
-        logger.info(
-            f"Learns from {path}: {learned}; holds out {held_out or 'none: there is one episode'}."
-        )
-        make = partial(Expert, memory=settings.network_settings.memory, device=device)
-        self.expert = make(learned)
-        self.held_out = None if held_out is None else make(held_out)
-        self.actor.body.observations.update_normalization(self.expert.steps.obs)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from mlagents.trainers.algorithms.minibatches import deal, deal_sequences
-from mlagents.trainers.algorithms.optimizer import Optimizer, adam
+from mlagents.trainers.algorithms.optimizer import Optimizer, adam, descend
 from mlagents.trainers.algorithms.schedules import LEARNING_RATE_FLOOR, scheduled
 from mlagents.trainers.algorithms.transitions import Transitions, transitions_of_experts
 from mlagents.trainers.data.demonstrations import Demonstrations, load_demonstrations
@@ -162,15 +162,11 @@ class BehavioralCloning:
                     break
                 n_seen += len(batch.reward)
                 loss = cloning_loss(self.actor, batch, sequences, self.spec, self.generator)
-                descend(loss, self.optimizer, self.actor, self.hyperparameters.max_grad_norm)
+                descend(
+                    loss,
+                    self.optimizer,
+                    self.actor.parameters(),
+                    max_norm=self.hyperparameters.max_grad_norm,
+                )
                 losses.append(loss.detach())
         return {PRETRAINING_LOSS: torch.stack(losses).mean()}
-
-
-def descend(loss: Tensor, optimizer: Optimizer, module: nn.Module, max_norm: float | None) -> None:
-    """Take one gradient step, no longer than `max_norm` if there is such a limit."""
-    optimizer.zero_grad()
-    loss.backward()
-    if max_norm is not None:
-        nn.utils.clip_grad_norm_(module.parameters(), max_norm)
-    optimizer.step()

@@ -12,7 +12,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from mlagents.trainers.algorithms.optimizer import Optimizer, adam
+from mlagents.trainers.algorithms.optimizer import Optimizer, adam, descend
 from mlagents.trainers.algorithms.transitions import Transitions
 from mlagents.trainers.networks.body import NetworkBody
 from mlagents.trainers.networks.layers import dense_block, linear
@@ -105,9 +105,7 @@ class Curiosity:
         forward_loss, inverse_loss = forward_error.mean(), inverse_error.mean()
         loss = LOSS_SCALE * (FORWARD_WEIGHT * forward_loss + (1 - FORWARD_WEIGHT) * inverse_loss)
 
-        self.optimizer.zero_grad()
-        loss.backward()
-        self.optimizer.step()
+        descend(loss, self.optimizer)
         self.network.features.observations.update_normalization(batch.obs)
         self.network.has_learned.fill_(1.0)
         return {

@@ -11,7 +11,7 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from mlagents.trainers.algorithms.optimizer import Optimizer, adam
+from mlagents.trainers.algorithms.optimizer import Optimizer, adam, descend
 from mlagents.trainers.algorithms.transitions import Transitions, transitions_of_experts
 from mlagents.trainers.data.demonstrations import Demonstrations
 from mlagents.trainers.networks.body import NetworkBody
@@ -157,9 +157,7 @@ class GAIL:
             plotted["Losses/GAIL KL Loss"] = excess + INFORMATION_LIMIT
             plotted["Policy/GAIL Beta"] = network.beta.clone()
 
-        self.optimizer.zero_grad()
-        loss.backward()
-        self.optimizer.step()
+        descend(loss, self.optimizer)
         if network.latent_mean is not None:
             network.beta.add_(BETA_STEP * excess.detach()).clamp_(min=0.0)
         return {tag: value.detach() for tag, value in plotted.items()}

@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 
@@ -24,8 +26,8 @@ def deal_sequences(
         device: Where the indices are wanted.
 
     Yields:
-        Of each minibatch: the rows of its steps (B,), the first row of each sequence (size,), and
-        the `Sequences.place` of each step (B,).
+        For each minibatch: the rows of its steps (B,), the number of each sequence (size,), and the
+        `Sequences.place` of each step (B,).
     """
     dealt = deal(len(length), size, generator)
     starts = (length.cumsum(0) - length)[dealt]  # (minibatches, size)
@@ -36,7 +38,29 @@ def deal_sequences(
     n_steps = is_there.sum((1, 2)).tolist()
     yield from zip(
         rows.to(device).split(n_steps),
-        starts.to(device),
+        dealt.to(device),
         place.to(device).split(n_steps),
         strict=True,
     )
+
+
+def in_order(
+    length: NDArray[np.int64], n_rows: int, longest: int
+) -> Iterator[tuple[slice, slice, Tensor]]:
+    """Split sequences, in order, into parts of about `n_rows` steps.
+
+    Args:
+        length: (S,) steps of the sequences, which lie one after the other.
+        n_rows: Steps of a part, more only where one sequence is longer.
+        longest: At least the largest of `length`.
+
+    Yields:
+        For each part: its rows, its sequences, and the `Sequences.place` of each row.
+    """
+    size = max(1, n_rows // longest)
+    ends = np.concatenate([[0], np.cumsum(length)])
+    for first in range(0, len(length), size):
+        sequences = slice(first, min(first + size, len(length)))
+        within = np.arange(longest) < length[sequences, None]
+        place = np.flatnonzero(within)
+        yield slice(ends[first], ends[sequences.stop]), sequences, torch.from_numpy(place)

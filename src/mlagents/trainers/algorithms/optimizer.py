@@ -1,11 +1,13 @@
 """The optimizer of all algorithms."""
 
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
+
+from mlagents.trainers.fast.torch_internals import fused_adam
 
 BETAS = 0.9, 0.999
 EPSILON = 1e-8
@@ -29,9 +31,6 @@ class Optimizer(Protocol):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on from what `state_dict` returned."""
 
-    def register_step_pre_hook(self, hook: Callable[..., None]) -> object:
-        """Let `hook` be called at the beginning of every step."""
-
 
 class Adam:
     """Adam (arXiv:1412.6980) in one call for all parameters.
@@ -53,7 +52,6 @@ class Adam:
         self.param_groups: list[dict[str, Any]] = [{"params": self._held, "lr": learning_rate}]
         self._state: dict[int, dict[str, Tensor]] = {}
         """By index, of the parameters that ever had a gradient."""
-        self._hooks: list[Callable[..., None]] = []
         self._learns: list[bool] | None = None
         """Which parameters had gradients when the following were gathered."""
         self._parameters: list[Tensor] = []
@@ -67,28 +65,21 @@ class Adam:
     @torch.no_grad()
     def step(self) -> None:
         """Take a step by the gradients that are there."""
-        for hook in self._hooks:
-            hook(self)
         learns = [parameter.grad is not None for parameter in self._held]
         if learns != self._learns:
             self._gather(learns)
         if not self._parameters:
             return
         self._steps += 1
-        torch._fused_adam_(
+        fused_adam(
             self._parameters,
             [p.grad for p in self._parameters if p.grad is not None],
             self._means,
             self._squares,
-            [],
             self._step_of_each,
-            lr=self.param_groups[0]["lr"],
-            beta1=BETAS[0],
-            beta2=BETAS[1],
-            weight_decay=0.0,
-            eps=EPSILON,
-            amsgrad=False,
-            maximize=False,
+            learning_rate=self.param_groups[0]["lr"],
+            betas=BETAS,
+            epsilon=EPSILON,
         )
 
     def zero_grad(self) -> None:
@@ -131,10 +122,6 @@ class Adam:
         }
         self._learns = None
 
-    def register_step_pre_hook(self, hook: Callable[..., None]) -> None:
-        """Let `hook` be called at the beginning of every step."""
-        self._hooks.append(hook)
-
     def _gather(self, learns: list[bool]) -> None:
         self._learns = learns
         self._parameters = list(itertools.compress(self._held, learns))
@@ -165,3 +152,32 @@ def adam(parameters: Iterable[nn.Parameter], learning_rate: float) -> Optimizer:
     if all(parameter.device.type in ("cpu", "cuda") for parameter in held):
         return Adam(held, learning_rate)
     return torch.optim.Adam(held, lr=learning_rate)
+
+
+def descend(
+    loss: Tensor,
+    optimizer: Optimizer,
+    *parts: Iterable[nn.Parameter],
+    max_norm: float | None = None,
+) -> None:
+    """Take one gradient step down a scalar loss.
+
+    Args:
+        loss: Scalar to differentiate.
+        optimizer: Optimizer of every parameter that the loss depends on and that is to learn.
+        *parts: Parameters whose gradient is clipped, each part by itself.
+        max_norm: Largest norm of the gradient of a part, None for any.
+    """
+    optimizer.zero_grad()
+    loss.backward()
+    take_step(optimizer, *parts, max_norm=max_norm)
+
+
+def take_step(
+    optimizer: Optimizer, *parts: Iterable[nn.Parameter], max_norm: float | None = None
+) -> None:
+    """Take one step along the gradients that are there; arguments as those of `descend`."""
+    if max_norm is not None:
+        for part in parts:
+            nn.utils.clip_grad_norm_(part, max_norm)
+    optimizer.step()

@@ -1,9 +1,12 @@
-"""What a step was worth: pure functions over (S, T), then over its N steps."""
+"""Advantages: pure functions over (S, T) columns, then over N steps."""
 
 from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+from mlagents.trainers.data.segments import Segments, is_step, to_columns
 
 FloatArray = NDArray[np.float32]
 
@@ -43,6 +46,54 @@ def gae(
     for t in reversed(range(deltas.shape[1])):
         carried = deltas[:, t] + gamma * lambd * carried
         advantages[:, t] = carried
+    return advantages
+
+
+class Stream(Protocol):
+    """What matters of a reward signal here."""
+
+    gamma: float
+    """Discount per step."""
+
+    @property
+    def respects_end(self) -> bool:
+        """Whether nothing can be gained once the task has ended an episode."""
+
+
+def advantages_of(
+    segments: Segments,
+    rewards: FloatArray,
+    values: FloatArray,
+    bootstrap: FloatArray,
+    streams: Sequence[Stream],
+    *,
+    lambd: float,
+) -> FloatArray:
+    """Advantages of the N steps of S segments in every stream of reward; see `gae`.
+
+    Args:
+        segments: Experience, for its lengths and ends.
+        rewards: (N, streams) reward that followed each step.
+        values: (N, streams) value predicted for the state acted in.
+        bootstrap: (S, streams) value predicted for the state after the last step.
+        streams: Reward signals, in the order of the columns.
+        lambd: 0 trusts the values, 1 trusts the rewards.
+
+    Returns:
+        (N, streams) advantages, not normalized.
+    """
+    advantages = np.empty_like(values)
+    real = is_step(segments.length)
+    for i, stream in enumerate(streams):
+        ends = segments.terminated if stream.respects_end else np.zeros_like(segments.terminated)
+        advantages[:, i] = gae(
+            to_columns(rewards[:, i], segments.length),
+            to_columns(values[:, i], segments.length),
+            np.where(ends, np.float32(0.0), bootstrap[:, i]),
+            segments.length,
+            gamma=stream.gamma,
+            lambd=lambd,
+        )[real]
     return advantages
 
 

@@ -11,7 +11,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from mlagents.trainers.algorithms.optimizer import Optimizer, adam
+from mlagents.trainers.algorithms.optimizer import Optimizer, adam, descend
 from mlagents.trainers.algorithms.transitions import Transitions
 from mlagents.trainers.networks.body import NetworkBody
 from mlagents.trainers.networks.layers import Normalizer
@@ -65,9 +65,7 @@ class RND:
         """Learn from a minibatch; return what to plot, by tag."""
         loss = self._errors(batch).mean()
 
-        self.optimizer.zero_grad()
-        loss.backward()
-        self.optimizer.step()
+        descend(loss, self.optimizer)
         if any(normalizer.count <= NORMALIZED_BY for normalizer in self.normalizers):
             for network in (self.predictor, self.target):
                 network.observations.update_normalization(batch.obs)

@@ -7,122 +7,96 @@ for all continuous actions together and one for each discrete branch, found as i
 import copy
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from mlagents.trainers.algorithms.behavioral_cloning import BehavioralCloning
+from mlagents.trainers.algorithms.base import Algorithm, FloatArray
 from mlagents.trainers.algorithms.optimizer import Optimizer, adam
 from mlagents.trainers.algorithms.plotting import means
-from mlagents.trainers.algorithms.reward_signals import (
-    FloatArray,
-    RewardSignal,
-    make_reward_signals,
-    score_segments,
-)
-from mlagents.trainers.algorithms.sac_dense import DenseStep
 from mlagents.trainers.algorithms.sac_types import EntropyCoefficients, Losses, Minibatch
-from mlagents.trainers.algorithms.schedules import LEARNING_RATE_FLOOR, scheduled
+from mlagents.trainers.data.decision import CONTINUOUS_LIMIT
 from mlagents.trainers.data.replay import Replay
 from mlagents.trainers.data.segments import Segments
-from mlagents.trainers.networks.actions import CONTINUOUS_LIMIT, squashed_sample
+from mlagents.trainers.fast.torch_internals import move_each
+from mlagents.trainers.networks.actions import squashed_sample
 from mlagents.trainers.networks.actor_critic import Actor, Critic
 from mlagents.trainers.networks.body import NetworkBody
 from mlagents.trainers.networks.layers import Sequences
 from mlagents.trainers.networks.twin_q import TwinQ
 from mlagents.trainers.settings.behavior import BehaviorSettings
 from mlagents.trainers.settings.hyperparameters import SACSettings
-from mlagents_envs.base_env import BehaviorSpec
 
 MINIBATCHES_AT_ONCE = 8
 """Minibatches that are gathered, and brought to the device, in one go."""
 
 
-class SAC:
+class SAC(Algorithm):
     """Learns a policy, and values of states and of actions, from experience of any policy.
 
     All networks see vector observations through the normalizers of the actor. Those with memory
     begin a sequence with what the actor remembered: it is all that the policy can act on, and the
     only memory that is stored.
 
-    Args:
-        spec: What the behavior observes and does.
-        settings: The behavior's settings; `hyperparameters` are SAC's.
-        device: Where to learn.
-        seed: Of weights, minibatches and the actions sampled for them.
-        inference: Only act: there are no reward signals and no demonstrations.
-
     Attributes:
-        losses: Of a minibatch and its rewards (B, signals); may be replaced by a faster form.
+        losses: Losses of a minibatch and its rewards (B, signals); may be replaced by a faster
+            form.
+        differentiate: Computes the losses of a minibatch and its rewards, and leaves their
+            gradients in `grad`; may be replaced by a faster form.
+        signal_updates_due: Updates of the reward signals that the next gradient steps bring, as a
+            fraction; saved with checkpoints.
     """
 
-    remembering_critic: NetworkBody | None = None
+    settings: SACSettings
 
-    def __init__(
-        self,
-        spec: BehaviorSpec,
-        settings: BehaviorSettings,
-        *,
-        device: torch.device,
-        seed: int,
-        inference: bool = False,
-    ) -> None:
-        assert isinstance(settings.hyperparameters, SACSettings)
-        self.settings = settings.hyperparameters
-        self.max_steps = settings.max_steps
+    def make_networks(self, settings: BehaviorSettings) -> None:
+        """Make actor, values of actions, values of states, and their targets."""
         memory = settings.network_settings.memory
         self.sequence_length = memory.sequence_length if memory else 1
         self.has_memory = memory is not None
+        self.action_spec = self.spec.action_spec
         n_signals = len(settings.reward_signals)
-        self.signals: list[RewardSignal] = []
-        self.cloning: BehavioralCloning | None = None
-        self.generator = torch.Generator().manual_seed(seed)
-        self.action_spec = spec.action_spec
-        self.device = device
         critic_settings = settings.network_settings.model_copy(update={"normalize": False})
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            self._actor = Actor(spec, settings.network_settings, squashed=True).to(device)
-            self.q = TwinQ(spec, critic_settings, n_signals=n_signals).to(device)
-            self.value = Critic(NetworkBody(spec.observation_specs, critic_settings), n_signals).to(
-                device
-            )
-            if not inference:
-                self.signals = make_reward_signals(
-                    settings, spec, device=device, generator=self.generator
-                )
-        if settings.behavioral_cloning and not inference:
-            self.cloning = BehavioralCloning(
-                self.actor, spec, settings, device=device, generator=self.generator
-            )
+        self._actor = Actor(self.spec, settings.network_settings, squashed=True).to(self.device)
+        self.q = TwinQ(self.spec, critic_settings, n_signals=n_signals).to(self.device)
+        body = NetworkBody(self.spec.observation_specs, critic_settings)
+        self.value = Critic(body, n_signals).to(self.device)
         self.target_value = copy.deepcopy(self.value).requires_grad_(False)
-        self.coefficients = EntropyCoefficients(spec.action_spec, self.settings.init_entcoef)
-        self.coefficients.to(device)
+        self.coefficients = EntropyCoefficients(self.action_spec, self.settings.init_entcoef)
+        self.coefficients.to(self.device)
         self.losses: Callable[[Minibatch, Tensor], Losses] = self._losses
-        self._dense_step: DenseStep | None = None
+        self.differentiate: Callable[[Minibatch, Tensor], Losses] = self._by_autograd
         self._critic_parameters = [*self.q.parameters(), *self.value.parameters()]
         self.optimizer = adam(
             [*self.actor.parameters(), *self._critic_parameters, self.coefficients.log_alpha],
             self.settings.learning_rate,
         )
-        self._respects_end = torch.tensor([s.respects_end for s in self.signals], device=device)
         self.signal_updates_due = 0.0
-        self._gamma = torch.tensor([signal.gamma for signal in self.signals], device=device)
         # A choice of every branch is one of all their outputs, which lie one after the other.
-        branches = spec.action_spec.discrete_branches
+        branches = self.action_spec.discrete_branches
         starts = np.cumsum((0, *branches))[: len(branches)]
-        self._branch_starts = torch.tensor(starts, dtype=torch.int64, device=device)
+        self._branch_starts = torch.tensor(starts, dtype=torch.int64, device=self.device)
+
+    @cached_property
+    def gamma(self) -> Tensor:
+        """(signals,) discount per step."""
+        return torch.tensor([signal.gamma for signal in self.signals], device=self.device)
+
+    @cached_property
+    def respects_end(self) -> Tensor:
+        """(signals,) whether nothing can be gained after an end that the task chose."""
+        return torch.tensor([signal.respects_end for signal in self.signals], device=self.device)
 
     @property
     def actor(self) -> Actor:
         """The network that acts."""
         return self._actor
 
-    def modules(self) -> dict[str, nn.Module | Optimizer]:
-        """Everything that learns, by its name in a checkpoint."""
-        modules: dict[str, nn.Module | Optimizer] = {
+    def networks(self) -> dict[str, nn.Module | Optimizer]:
+        """All networks and their optimizer, by their names in a checkpoint."""
+        return {
             "Policy": self.actor,
             "Optimizer:q_network": self.q,
             "Optimizer:value_network": self.value,
@@ -130,11 +104,6 @@ class SAC:
             "Optimizer:entropy_coefficients": self.coefficients,
             "Optimizer:adam": self.optimizer,
         }
-        for signal in self.signals:
-            modules |= signal.modules()
-        if self.cloning is not None:
-            modules |= self.cloning.modules()
-        return modules
 
     @torch.no_grad()
     def see(self, segments: Segments) -> None:
@@ -145,8 +114,7 @@ class SAC:
     def score(self, segments: Segments) -> FloatArray:
         """(N, signals) reward of every step in the eyes of every reward signal."""
         # Signals take actions for samples that an environment sees a share of.
-        scaled = replace(segments, continuous=segments.continuous * CONTINUOUS_LIMIT)
-        return score_segments(self.signals, scaled, self.device)
+        return super().score(replace(segments, continuous=segments.continuous * CONTINUOUS_LIMIT))
 
     def update(self, replay: Replay, *, n_updates: int, step: int) -> dict[str, float]:
         """Take gradient steps on experience; return what to plot, by tag.
@@ -157,27 +125,17 @@ class SAC:
             step: The behavior's step count, for the schedule.
         """
         s = self.settings
-        learning_rate = scheduled(
-            s.learning_rate,
-            s.learning_rate_schedule,
-            floor=LEARNING_RATE_FLOOR,
-            step=step,
-            max_steps=self.max_steps,
-        )
-        self.optimizer.param_groups[0]["lr"] = learning_rate
+        learning_rate = self.set_learning_rate(step)
         online: list[Tensor] = list(self.value.parameters())
         target: list[Tensor] = list(self.target_value.parameters())
 
         plotted: list[Tensor] = []
         plots: list[dict[str, Tensor]] = []
         for batch in self._minibatches(replay, n_updates):
-            losses = self._differentiate(batch, self._rewards(batch))
-            if s.max_grad_norm is not None:
-                nn.utils.clip_grad_norm_(self.actor.parameters(), s.max_grad_norm)
-                nn.utils.clip_grad_norm_(self._critic_parameters, s.max_grad_norm)
-            self.optimizer.step()
+            losses = self.differentiate(batch, self._rewards(batch))
+            self.take_step(self.actor.parameters(), self._critic_parameters)
             with torch.no_grad():
-                torch._foreach_lerp_(target, online, s.tau)
+                move_each(target, online, s.tau)
             plots += self._update_signals(batch)
             if self.cloning is not None:
                 plots.append(self.cloning.update(step=step))
@@ -198,32 +156,12 @@ class SAC:
             },
         }
 
-    def _differentiate(self, batch: Minibatch, rewards: Tensor) -> Losses:
-        """Compute the losses of one gradient step and, in `grad`, their gradients.
-
-        What is differentiated by hand is the same but for rounding, and takes half the time.
-        """
-        if self.actor.body.is_dense and self.losses == self._losses:
-            return self._step_of(len(rewards))(batch, rewards)
+    def _by_autograd(self, batch: Minibatch, rewards: Tensor) -> Losses:
+        """Compute the losses of one gradient step and, in `grad`, their gradients."""
         losses = self.losses(batch, rewards)
         self.optimizer.zero_grad()
         (losses.policy + losses.q.sum() + losses.value + losses.entropy).backward()
         return losses
-
-    def _step_of(self, n_rows: int) -> DenseStep:
-        if self._dense_step is None or self._dense_step.n_rows != n_rows:
-            self._dense_step = DenseStep(
-                self.actor,
-                self.q,
-                self.value,
-                self.target_value,
-                self.coefficients,
-                gamma=self._gamma,
-                respects_end=self._respects_end,
-                n_rows=n_rows,
-                precision=self.actor.body.precision,
-            )
-        return self._dense_step
 
     def _losses(self, batch: Minibatch, rewards: Tensor) -> Losses:
         """Compute the losses of one gradient step.
@@ -255,8 +193,8 @@ class SAC:
 
         # Q[s, a] -> r + gamma * V_target[s'], V[s] -> min Q[s, a~] + alpha * entropy
         with torch.no_grad():
-            goes_on = ~(batch.terminated.unsqueeze(1) & self._respects_end)
-            q_target = rewards + self._gamma * self._next_values(batch, obs) * goes_on
+            goes_on = ~(batch.terminated.unsqueeze(1) & self.respects_end)
+            q_target = rewards + self.gamma * self._next_values(batch, obs) * goes_on
             safer = torch.minimum(q_policy, expected_q(second, probabilities))
             value_target = safer + bonus.unsqueeze(1)
         values = self.value(obs, batch.sequences)  # (B, signals)

@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from mlagents.trainers.data.decision import CONTINUOUS_LIMIT
 from mlagents.trainers.data.demonstrations import Demonstrations
 from mlagents.trainers.data.segments import Segments
-from mlagents.trainers.networks.actions import CONTINUOUS_LIMIT
 from mlagents_envs.base_env import ActionSpec
 
 

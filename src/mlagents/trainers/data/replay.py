@@ -193,7 +193,7 @@ class Replay:
             {
                 "row": self._rows.end + steps[first],
                 "length": length,
-                "memory": segments.memory[first],
+                "memory": segments.memory,
             }
         )
         self._rows.append(

@@ -7,7 +7,7 @@ it.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,8 @@ class Segments:
         discrete: (N, K) int32.
         log_probs: (N, A + K) of the policy that acted.
         action_mask: (N, sum of branches) bool, True where an action is *not* allowed.
-        memory: (N, memory size) what the agent remembered when it acted.
+        memory: (Q, memory size) what the agent remembered before the first step of each sequence;
+            `cut_into` cuts segments into Q sequences.
         reward: (N,) reward that followed the action.
         group_reward: (N,) the same of the agent's group.
         length: (S,) int, adding up to N.
@@ -35,8 +36,6 @@ class Segments:
         terminated: (S,) bool, the episode ended there because the task said so.
         interrupted: (S,) bool, the episode ended there because a clock ran out.
         episode: (S,) int, the same number for all segments of one episode.
-        episode_return: (S,) sum of the agent's rewards in the episode up to the end of the segment.
-        episode_length: (S,) int, steps of the episode up to the end of the segment.
     """
 
     obs: list[NDArray[Any]]
@@ -53,8 +52,6 @@ class Segments:
     terminated: NDArray[np.bool_]
     interrupted: NDArray[np.bool_]
     episode: NDArray[np.int64]
-    episode_return: NDArray[np.float64]
-    episode_length: NDArray[np.int64]
 
     @property
     def n_steps(self) -> int:
@@ -81,44 +78,6 @@ class Segments:
             else:
                 joined[field.name] = np.concatenate(values)
         return Segments(**joined)
-
-
-class SegmentBuffer:
-    """Segments that come one by one and leave together.
-
-    What was observed, which may be many images, is put where it stays as it comes: nothing is held
-    twice when the buffer is full.
-
-    Args:
-        n_steps: How many steps are expected, about.
-    """
-
-    def __init__(self, n_steps: int) -> None:
-        # A sixteenth more, as many agents may end together; what is not written takes no room.
-        self._n_rows = n_steps + n_steps // 16
-        self._obs: list[NDArray[Any]] = []
-        self._others: list[Segments] = []
-        self.n_steps = 0
-
-    def add(self, segments: Segments) -> None:
-        """Put segments behind the others."""
-        start, end = self.n_steps, self.n_steps + segments.n_steps
-        if not self._others:
-            self._obs = [np.empty((self._n_rows, *o.shape[1:]), o.dtype) for o in segments.obs]
-        for i, obs in enumerate(segments.obs):
-            if end <= len(self._obs[i]):
-                self._obs[i][start:end] = obs
-            else:
-                self._obs[i] = np.concatenate([self._obs[i][:start], obs])
-        self.n_steps = end
-        self._others.append(replace(segments, obs=[]))
-
-    def take(self) -> Segments:
-        """Return all segments; the buffer is empty then."""
-        obs = [batch[: self.n_steps] for batch in self._obs]
-        segments = replace(Segments.concatenate(self._others), obs=obs)
-        self._obs, self._others, self.n_steps = [], [], 0
-        return segments
 
 
 def to_columns(rows: FloatArray, length: NDArray[np.int64]) -> FloatArray:

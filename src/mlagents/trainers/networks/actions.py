@@ -10,19 +10,10 @@ import math
 import torch
 from torch import Tensor, nn
 
+from mlagents.trainers.data.decision import CONTINUOUS_LIMIT, LOG_STD_LIMITS, MASKED_LOGIT
 from mlagents.trainers.exception import UnityTrainerException
 from mlagents.trainers.networks.layers import linear
 from mlagents_envs.base_env import ActionSpec
-
-CONTINUOUS_LIMIT = 3.0
-"""Samples that are not squashed are clamped to plus and minus this and divided by it before an
-environment sees them."""
-
-LOG_STD_LIMITS = -20.0, 2.0
-"""Least and largest log-deviation of an action that is squashed."""
-
-MASKED_LOGIT = -1e8
-"""The logit of an action that is not allowed."""
 
 
 class ActionHeads(nn.Module):

@@ -106,6 +106,12 @@ class ActorCritic(nn.Module):
         encoding, _ = body.step(obs, memory[:, memory.shape[1] - body.memory_size :])
         return self.critic.values(encoding)
 
+    def values_along(self, obs: Sequence[Tensor], sequences: Sequences) -> Tensor:
+        """Value (N, n_signals) of each of N steps, with memory carried along each sequence."""
+        body = self.critic.body
+        memory = sequences.memory[:, sequences.memory.shape[1] - body.memory_size :]
+        return self.critic.values(body.along(obs, sequences._replace(memory=memory)))
+
     @torch.no_grad()
     def update_normalization(self, obs: Sequence[Tensor]) -> None:
         """Count observations into every normalizer, each once."""

@@ -191,6 +191,11 @@ class NetworkBody(MixedPrecision):
         hidden = self._encode(obs)
         return (hidden, memory) if self.memory is None else self.memory.step(hidden, memory)
 
+    def along(self, obs: Sequence[Tensor], sequences: Sequences) -> Tensor:
+        """Whole sequences like `forward`, always in the precision of the weights."""
+        hidden = self._encode(obs)
+        return hidden if self.memory is None else self.memory(hidden, sequences)
+
     def _encode(self, obs: Sequence[Tensor], beside: Tensor | None = None) -> Tensor:
         encoding, goal = self.observations(obs)
         if beside is not None:

@@ -7,7 +7,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from mlagents.trainers.networks.products import is_large, product
+from mlagents.trainers.fast.products import is_large, product
+from mlagents.trainers.fast.torch_internals import lstm_cell
 
 
 class Linear(nn.Linear):
@@ -195,5 +196,5 @@ class Memory(nn.Module):
     def step(self, rows: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
         """Take one step of N agents: (N, n_in) and their memory to (N, output_size) and memory."""
         # One step of `lstm` in a third of the time.
-        states = torch.lstm_cell(rows, memory.chunk(2, dim=1), *self.lstm.parameters())
+        states = lstm_cell(rows, memory.chunk(2, dim=1), list(self.lstm.parameters()))
         return states[0], torch.cat(states, dim=1)

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from mlagents.trainers.fast.products import is_large, product
 from mlagents.trainers.networks.body import ObservationEncoder
 from mlagents.trainers.networks.layers import GoalLayer, Memory, MixedPrecision, Sequences
-from mlagents.trainers.networks.products import is_large, product
 from mlagents.trainers.settings.behavior import NetworkSettings
 from mlagents_envs.base_env import BehaviorSpec
 

@@ -17,9 +17,9 @@ from mlagents.trainers.settings.base import (
     refuse,
 )
 from mlagents.trainers.settings.hyperparameters import (
-    HYPERPARAMETERS,
     HyperparameterSettings,
     PPOSettings,
+    hyperparameter_models,
 )
 
 
@@ -209,9 +209,10 @@ class BehaviorSettings(Settings):
     @field_validator("trainer_type")
     @classmethod
     def _trainer_exists(cls, name: str) -> str:
-        if name not in HYPERPARAMETERS:
-            hint = did_you_mean(name, HYPERPARAMETERS) or "; no plug-in that is installed brings it"
-            says = f"must be {one_of(HYPERPARAMETERS)}, got {name!r}{hint}"
+        known = hyperparameter_models()
+        if name not in known:
+            hint = did_you_mean(name, known) or "; no installed plug-in brings it"
+            says = f"must be {one_of(known)}, got {name!r}{hint}"
             refuse([problem(says=says)])
         return name
 
@@ -219,7 +220,9 @@ class BehaviorSettings(Settings):
     @classmethod
     def _follow_trainer_type(cls, written: Any, info: ValidationInfo) -> Any:
         if written is _NO_TRAINER:
-            says = f"needs trainer_type beside it, {one_of(HYPERPARAMETERS)}, to know its keys"
+            says = (
+                f"needs trainer_type beside it, {one_of(hyperparameter_models())}, to know its keys"
+            )
             refuse([problem(says=says)])
         if "trainer_type" not in info.data:
             return PPOSettings()  # trainer_type is refused already: its keys are not known
@@ -291,4 +294,4 @@ class BehaviorSettings(Settings):
 
 def _hyperparameters_of(validated: Mapping[str, Any]) -> type[HyperparameterSettings]:
     """Return the model that fits the trainer type, as far as it is known."""
-    return HYPERPARAMETERS.get(validated.get("trainer_type", "ppo"), PPOSettings)
+    return hyperparameter_models().get(validated.get("trainer_type", "ppo"), PPOSettings)

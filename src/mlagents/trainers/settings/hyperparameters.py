@@ -3,6 +3,10 @@
 *Steps* are agent steps: one decision of one agent. *Experiences* are the same, once stored.
 """
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from types import MappingProxyType
 from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
@@ -121,31 +125,55 @@ class BCSettings(HyperparameterSettings):
     """Share of the demonstrated episodes that is only predicted, to see what was learned."""
 
 
-HYPERPARAMETERS: dict[str, type[HyperparameterSettings]] = {
+BUILT_IN: Mapping[str, type[HyperparameterSettings]] = {
     "ppo": PPOSettings,
     "sac": SACSettings,
     "poca": POCASettings,
     "bc": BCSettings,
 }
-"""What `trainer_type` may be, and the model that `hyperparameters` then follows."""
+"""Values of `trainer_type` that are built in, and the model that `hyperparameters` then follows."""
+
+_OF_PLUGINS: ContextVar[Mapping[str, type[HyperparameterSettings]]] = ContextVar(
+    "trainer types of plug-ins", default=MappingProxyType({})
+)
 
 
-def register_trainer_type(name: str, settings_class: type[HyperparameterSettings]) -> None:
-    """Let `trainer_type` be `name`; its hyperparameters follow `settings_class` from then on.
+def hyperparameter_models() -> dict[str, type[HyperparameterSettings]]:
+    """Return what `trainer_type` may be here, and the model that `hyperparameters` then follows."""
+    return {**BUILT_IN, **_OF_PLUGINS.get()}
+
+
+@contextmanager
+def with_trainer_types(of_plugins: Mapping[str, type[HyperparameterSettings]]) -> Iterator[None]:
+    """Let `trainer_type` be a name of a plug-in too, for settings read in this context.
+
+    Args:
+        of_plugins: Model of `hyperparameters` by `trainer_type`.
 
     Raises:
-        ValueError: The name already stands for other settings.
-        TypeError: The class does not derive from `HyperparameterSettings`.
+        ValueError: A name is built in.
+        TypeError: A model does not derive from `HyperparameterSettings`.
     """
-    if not (
-        isinstance(settings_class, type) and issubclass(settings_class, HyperparameterSettings)
-    ):
+    for name, model in of_plugins.items():
+        check_trainer_type(name, model)
+    token = _OF_PLUGINS.set(of_plugins)
+    try:
+        yield
+    finally:
+        _OF_PLUGINS.reset(token)
+
+
+def check_trainer_type(name: str, model: object) -> None:
+    """Raise unless a plug-in may bring a trainer type of this name with these settings.
+
+    Raises:
+        ValueError: The name is built in.
+        TypeError: The model does not derive from `HyperparameterSettings`.
+    """
+    if not (isinstance(model, type) and issubclass(model, HyperparameterSettings)):
         raise TypeError(
             f"trainer_type {name!r}: its settings must be a class derived from "
-            f"{HyperparameterSettings.__module__}.HyperparameterSettings, got {settings_class!r}"
+            f"{HyperparameterSettings.__module__}.HyperparameterSettings, got {model!r}"
         )
-    if HYPERPARAMETERS.setdefault(name, settings_class) is not settings_class:
-        raise ValueError(
-            f"trainer_type {name!r} is taken by {HYPERPARAMETERS[name].__qualname__}; choose "
-            "another name"
-        )
+    if name in BUILT_IN:
+        raise ValueError(f"trainer_type {name!r} is built in; choose another name")

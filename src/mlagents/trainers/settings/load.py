@@ -28,7 +28,7 @@ from mlagents.trainers.settings.configurations import (
     find_configuration,
     typed_name,
 )
-from mlagents.trainers.settings.hyperparameters import HYPERPARAMETERS
+from mlagents.trainers.settings.hyperparameters import hyperparameter_models
 from mlagents.trainers.settings.run_options import RunOptions, holds_run
 from mlagents_envs.files import downloaded_folder
 from mlagents_envs.logging_util import get_logger
@@ -477,11 +477,11 @@ def _put_defaults_under_behaviors(written: Written) -> None:
 def _defaults_for(behavior: Written, defaults: Written) -> Written:
     """Return `defaults` without hyperparameters that the behavior's own trainer does not have."""
     trainer, inherited = behavior.get("trainer_type"), defaults.get("hyperparameters")
-    if trainer not in list(HYPERPARAMETERS) or not isinstance(inherited, dict):
+    if trainer not in list(hyperparameter_models()) or not isinstance(inherited, dict):
         return defaults
     if trainer == defaults.get("trainer_type"):
         return defaults
-    keys = HYPERPARAMETERS[trainer].model_fields
+    keys = hyperparameter_models()[trainer].model_fields
     shared = {key: value for key, value in inherited.items() if key in keys}
     return {**defaults, "hyperparameters": shared}
 

@@ -18,7 +18,7 @@ from mlagents.trainers.settings.behavior import (
     BehaviorSettings,
     GailSettings,
 )
-from mlagents.trainers.settings.hyperparameters import HYPERPARAMETERS
+from mlagents.trainers.settings.hyperparameters import hyperparameter_models
 from mlagents.trainers.settings.parameters import SAMPLERS, EnvironmentParameter, Lesson, Sampler
 from mlagents.trainers.settings.run_options import RunOptions
 
@@ -59,7 +59,11 @@ class _Generator(GenerateJsonSchema):
 
 def configuration_schema() -> dict[str, Any]:
     """Return the schema, with the trainer types registered by then."""
-    tables: list[Mapping[str, type[BaseModel]]] = [HYPERPARAMETERS, REWARD_SIGNALS, SAMPLERS]
+    tables: list[Mapping[str, type[BaseModel]]] = [
+        hyperparameter_models(),
+        REWARD_SIGNALS,
+        SAMPLERS,
+    ]
     models: list[type[BaseModel]] = [
         RunOptions,
         *(model for table in tables for model in table.values()),
@@ -74,8 +78,8 @@ def configuration_schema() -> dict[str, Any]:
         return {name: of_model[model] for name, model in table.items()}
 
     behavior = definitions[BehaviorSettings.__name__]
-    behavior["properties"]["trainer_type"]["enum"] = list(HYPERPARAMETERS)
-    _follow(behavior, "hyperparameters", by_name(HYPERPARAMETERS), chosen_by="trainer_type")
+    behavior["properties"]["trainer_type"]["enum"] = list(hyperparameter_models())
+    _follow(behavior, "hyperparameters", by_name(hyperparameter_models()), chosen_by="trainer_type")
     signals = behavior["properties"]["reward_signals"]
     signals |= {"properties": by_name(REWARD_SIGNALS), "additionalProperties": False}
     for model in (GailSettings, BehavioralCloningSettings):

@@ -14,12 +14,8 @@ import torch
 from onnx import TensorProto
 from torch import Tensor, nn
 
-from mlagents.trainers.networks.actions import (
-    CONTINUOUS_LIMIT,
-    LOG_STD_LIMITS,
-    MASKED_LOGIT,
-    ActionHeads,
-)
+from mlagents.trainers.data.decision import CONTINUOUS_LIMIT, LOG_STD_LIMITS, MASKED_LOGIT
+from mlagents.trainers.networks.actions import ActionHeads
 from mlagents.trainers.networks.actor_critic import Actor
 from mlagents.trainers.networks.attention import (
     N_HEADS,

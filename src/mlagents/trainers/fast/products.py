@@ -15,21 +15,19 @@ import torch
 from threadpoolctl import threadpool_info
 from torch import Tensor
 
+from mlagents.trainers.fast.torch_internals import one_dnn_linear
+
 LARGE = 2**21
 """Multiplications of numbers in a product from which on oneDNN takes less time."""
 
 OF_NUMPY = torch.float32, torch.float64
 
 
+@cache
 def _one_dnn() -> Any:
     """Return oneDNN's x @ weight.T + bias, None where it would not be faster."""
     has_avx512 = torch.backends.cpu.get_cpu_capability() == "AVX512"
-    if not (has_avx512 and torch.backends.mkldnn.is_available()):
-        return None
-    return getattr(torch.ops.mkldnn, "_linear_pointwise", None)
-
-
-_ONE_DNN = _one_dnn()
+    return one_dnn_linear() if has_avx512 else None
 
 
 def is_large(x: Tensor, weight: Tensor) -> bool:
@@ -41,7 +39,7 @@ def is_large(x: Tensor, weight: Tensor) -> bool:
     """
     return (
         x.shape[-2] * weight.shape[-2] * weight.shape[-1] > LARGE
-        and _ONE_DNN is not None
+        and _one_dnn() is not None
         and x.device.type == "cpu"
         and x.dtype is torch.float32
         and not torch.is_autocast_enabled("cpu")
@@ -87,7 +85,7 @@ def prepared_product(
     if is_large(x, weight) and all(
         each.is_contiguous() or each.t().is_contiguous() for each in (x, weight)
     ):
-        return lambda: out.copy_(_ONE_DNN(x, weight.t(), bias, "none", [], ""))
+        return lambda: out.copy_(_one_dnn()(x, weight.t(), bias, "none", [], ""))
     if bias is None:
         return partial(torch.mm, x, weight, out=out)
     return partial(torch.addmm, bias, x, weight, out=out)
@@ -103,7 +101,7 @@ class _Product(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         ctx.save_for_backward(x, weight)
-        return _ONE_DNN(x, weight.t(), bias, "none", [], "")
+        return _one_dnn()(x, weight.t(), bias, "none", [], "")
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:

@@ -11,9 +11,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from mlagents.trainers.networks.products import prepared_product
-
-silu_backward = torch.ops.aten.silu_backward.grad_input
+from mlagents.trainers.fast.products import prepared_product
+from mlagents.trainers.fast.torch_internals import copy_each, swish, swish_backward
 
 
 class Weights(NamedTuple):
@@ -72,12 +71,12 @@ class Copies:
     def take_weights(self) -> None:
         """Look at what has been learned."""
         if self._weights:
-            torch._foreach_copy_(self._copied_weights, self._weights)
+            copy_each(self._copied_weights, self._weights)
 
     def give_gradients(self) -> None:
         """Bring gradients to where they belong."""
         if self._gradients:
-            torch._foreach_copy_(self._gradients, self._copied_gradients)
+            copy_each(self._gradients, self._copied_gradients)
 
     def _copy(self, kept: Tensor, kept_ones: list[Tensor], copies: list[Tensor]) -> Tensor:
         kept_ones.append(kept)
@@ -85,7 +84,7 @@ class Copies:
         return copies[-1]
 
 
-class Space:
+class Workspace:
     """Room for what a stack of layers makes of a minibatch.
 
     Args:
@@ -146,7 +145,7 @@ class Stack:
         space: May be shared by stacks that do not need it at the same time.
     """
 
-    def __init__(self, layers: Sequence[Weights], x: Tensor, space: Space) -> None:
+    def __init__(self, layers: Sequence[Weights], x: Tensor, space: Workspace) -> None:
         inputs = [x, *(after for _, after in space.layers)]
         self._layers = [
             (Layer(weights, x, before), before, after)
@@ -158,7 +157,7 @@ class Stack:
         """Fill the space."""
         for layer, before, after in self._layers:
             layer.forward()
-            torch.ops.aten.silu.out(before, out=after)
+            swish(before, out=after)
         if self._out is not self._last:
             self._out.copy_(self._last)
 
@@ -172,7 +171,7 @@ class Stack:
             self._last.copy_(self._out)
         for i in range(len(self._layers) - 1, -1, -1):
             layer, before, after = self._layers[i]
-            silu_backward(after, before, grad_input=before)
+            swish_backward(after, before, out=before)
             if learn:
                 layer.learn()
             if i:

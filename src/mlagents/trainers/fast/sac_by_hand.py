@@ -19,16 +19,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from mlagents.trainers.algorithms.sac import SAC
 from mlagents.trainers.algorithms.sac_types import EntropyCoefficients, Losses, Minibatch
-from mlagents.trainers.networks.actions import (
-    LOG_STD_LIMITS,
-    MASKED_LOGIT,
-    ActionHeads,
-    log_slope_of_tanh,
-)
+from mlagents.trainers.data.decision import LOG_STD_LIMITS, MASKED_LOGIT
+from mlagents.trainers.fast.dense import Copies, Layer, Stack, Weights, Workspace, weights_of
+from mlagents.trainers.fast.products import LARGE, prepared_product
+from mlagents.trainers.networks.actions import ActionHeads, log_slope_of_tanh
 from mlagents.trainers.networks.actor_critic import Actor, Critic
-from mlagents.trainers.networks.dense import Copies, Layer, Space, Stack, Weights, weights_of
-from mlagents.trainers.networks.products import LARGE, prepared_product
 from mlagents.trainers.networks.twin_q import StackedLinear, TwinQ
 
 HALF_LOG_TAU = 0.5 * math.log(2 * math.pi)
@@ -52,6 +49,35 @@ class Acting(NamedTuple):
     is_free: Tensor
     chances: Tensor
     log_chances: Tensor
+
+
+class ByHand:
+    """Differentiates the losses of a SAC whose networks are dense layers over vectors.
+
+    Args:
+        sac: Learns; its `differentiate` may be this object.
+    """
+
+    def __init__(self, sac: SAC) -> None:
+        self._sac = sac
+        self._step: DenseStep | None = None
+
+    def __call__(self, batch: Minibatch, rewards: Tensor) -> Losses:
+        """Compute the losses of one gradient step and, in `grad`, their gradients."""
+        if self._step is None or self._step.n_rows != len(rewards):
+            sac = self._sac
+            self._step = DenseStep(
+                sac.actor,
+                sac.q,
+                sac.value,
+                sac.target_value,
+                sac.coefficients,
+                gamma=sac.gamma,
+                respects_end=sac.respects_end,
+                n_rows=len(rewards),
+                precision=sac.actor.body.precision,
+            )
+        return self._step(batch, rewards)
 
 
 class DenseStep:
@@ -104,12 +130,12 @@ class DenseStep:
         def space(*shape: int, dtype: torch.dtype | None = None) -> Tensor:
             return log_alpha.new_zeros(n_rows, *shape, dtype=dtype)
 
-        def stack(layers: Iterable[Weights], x: Tensor, space: Space) -> Stack:
+        def stack(layers: Iterable[Weights], x: Tensor, space: Workspace) -> Stack:
             return Stack([self._copies.of(weights) for weights in layers], x, space)
 
         # All networks have layers of the same widths; all but the actor take turns in one space.
         widths = [len(weights.bias) for weights in layers]
-        of_actor, shared = (Space(n_rows, widths, precision, log_alpha) for _ in range(2))
+        of_actor, shared = (Workspace(n_rows, widths, precision, log_alpha) for _ in range(2))
         n_observed, n_signals = self._observations.output_size, len(gamma)
         actions = actor.heads.spec
         self._n_actions, self._branches = actions.continuous_size, actions.discrete_branches

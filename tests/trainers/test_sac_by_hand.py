@@ -9,13 +9,12 @@ import torch
 from torch import Tensor
 
 from actors import CASES
-from mlagents.trainers.algorithms import sac as sac_module
-from mlagents.trainers.algorithms import sac_dense
-from mlagents.trainers.algorithms.acceleration import accelerate
 from mlagents.trainers.algorithms.reward_signals import ExtrinsicReward
 from mlagents.trainers.algorithms.sac import SAC
-from mlagents.trainers.algorithms.sac_dense import DenseStep
 from mlagents.trainers.algorithms.sac_types import Losses, Minibatch
+from mlagents.trainers.fast import sac_by_hand
+from mlagents.trainers.fast.acceleration import accelerate
+from mlagents.trainers.fast.sac_by_hand import ByHand, DenseStep
 from mlagents.trainers.settings.behavior import BehaviorSettings
 from mlagents.trainers.settings.run_options import TorchSettings
 from mlagents_envs.base_env import ActionSpec, BehaviorSpec, ObservationSpec
@@ -51,7 +50,7 @@ def make(actions: ActionSpec, *, signals: int = 2, layers: int = 2, **network: A
     sac = SAC(spec, settings, device=CPU, seed=1)
     sac.signals = [ExtrinsicReward(gamma=0.9, strength=1.0), Novelty(gamma=0.5, strength=2.0)]
     sac.signals = sac.signals[:signals]
-    sac._respects_end = torch.tensor([signal.respects_end for signal in sac.signals])
+    sac.respects_end = torch.tensor([signal.respects_end for signal in sac.signals])
     generator = torch.Generator().manual_seed(2)
     with torch.no_grad():
         for network in (sac.actor, sac.q, sac.value, sac.target_value, sac.coefficients):
@@ -65,7 +64,7 @@ def make(actions: ActionSpec, *, signals: int = 2, layers: int = 2, **network: A
 def in_float64(sac: SAC) -> SAC:
     for network in (sac.actor, sac.q, sac.value, sac.target_value, sac.coefficients):
         network.double()
-    sac._gamma = sac._gamma.double()
+    sac.gamma = sac.gamma.double()
     return sac
 
 
@@ -108,7 +107,9 @@ def by_autograd(sac: SAC, batch: Minibatch) -> tuple[Losses, list[Tensor]]:
 
 
 def by_hand(sac: SAC, batch: Minibatch) -> tuple[Losses, list[Tensor]]:
-    return sac._differentiate(batch, sac._rewards(batch)), gradients(sac)
+    if not isinstance(sac.differentiate, ByHand):
+        sac.differentiate = ByHand(sac)
+    return sac.differentiate(batch, sac._rewards(batch)), gradients(sac)
 
 
 def assert_same(sac: SAC, batch: Minibatch) -> None:
@@ -204,7 +205,7 @@ def taken_by_hand(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
             taken.append(len(rewards))
             return super().__call__(batch, rewards)
 
-    monkeypatch.setattr(sac_module, "DenseStep", Counted)
+    monkeypatch.setattr(sac_by_hand, "DenseStep", Counted)
     return taken
 
 
@@ -216,14 +217,14 @@ def test_only_steps_of_dense_networks_that_nobody_compiles_are_taken_by_hand(
     monkeypatch.setattr(torch, "compile", lambda function, **_options: function)
     for way in (TorchSettings(), TorchSettings(mixed_precision=True), TorchSettings(compile=True)):
         sac = make(actions)
-        accelerate(sac, way, CPU)
-        by_hand(sac, batch)
+        accelerate(sac, way, name="A")
+        sac.differentiate(batch, sac._rewards(batch))
     assert taken_by_hand == [16, 16]
 
 
 def in_lower_precision(actions: ActionSpec, **network: Any) -> SAC:
     sac = make(actions, **network)
-    accelerate(sac, TorchSettings(mixed_precision=True), CPU)
+    accelerate(sac, TorchSettings(mixed_precision=True), name="A")
     return sac
 
 
@@ -232,7 +233,7 @@ def in_lower_precision(actions: ActionSpec, **network: Any) -> SAC:
 def test_lower_precision_is_that_of_autograd(
     actions: ActionSpec, layers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sac_dense, "LARGE", 0)
+    monkeypatch.setattr(sac_by_hand, "LARGE", 0)
     batch = minibatch(actions, 256, torch.float32)
     network = {"layers": layers, "hidden_units": 64}
     exact = by_hand(make(actions, **network), batch)[1]
@@ -249,7 +250,7 @@ def test_lower_precision_is_that_of_autograd(
 def test_what_is_learned_in_lower_precision_counts_at_the_next_step(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(sac_dense, "LARGE", 0)
+    monkeypatch.setattr(sac_by_hand, "LARGE", 0)
     actions = ACTIONS["hybrid"]
     batch = minibatch(actions, 16, torch.float32)
     sac, other = in_lower_precision(actions), in_lower_precision(actions)

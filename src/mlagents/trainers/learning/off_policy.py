@@ -1,15 +1,14 @@
-"""Training from all past experience, not only that of the present policy."""
+"""Learning from all past experience, not only that of the present policy."""
 
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from mlagents.trainers.algorithms.sac import SAC
 from mlagents.trainers.data.replay import Replay
 from mlagents.trainers.data.segments import Segments
+from mlagents.trainers.learning.learner import LearnedRewards, Learner
+from mlagents.trainers.settings.behavior import BehaviorSettings
 from mlagents.trainers.settings.hyperparameters import SACSettings
-from mlagents.trainers.training.trainer import LearnedRewards, Trainer
 from mlagents_envs.files import written_atomically
 from mlagents_envs.logging_util import get_logger
 
@@ -17,34 +16,34 @@ logger = get_logger(__name__)
 
 LONGEST_SEGMENT = 16
 """Steps after which an agent's experience can be learned from. Shorter is fresher, and costs more:
-what was observed last in a segment is held once more as the first of the next."""
+the last observation of a segment is held once more as the first of the next."""
 
 
-class OffPolicyTrainer(Trainer):
+class OffPolicyLearner(Learner):
     """Keeps experience in a replay buffer and takes a gradient step every few steps of its agents.
 
-    The gradient steps follow the agents' steps one by one, not the ends of segments: there are no
-    pauses in which the agents wait for many at once. The replay buffer belongs to the update;
-    between updates, and while one runs, new segments wait.
+    The gradient steps follow the agents' steps one by one, not the ends of segments: agents never
+    wait for many of them at once. The replay buffer belongs to the update; between updates, and
+    while one runs, new segments wait.
 
     Attributes:
-        replay: Experience to learn from, without what waits.
+        replay: Experience to learn from, without the segments that wait.
     """
 
     algorithm: SAC
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        settings = self.settings.hyperparameters
-        assert isinstance(settings, SACSettings)
-        self._hyperparameters = settings
+    def __init__(self, name: str, algorithm: SAC, settings: BehaviorSettings) -> None:
+        super().__init__(name, algorithm, settings)
+        hyperparameters = settings.hyperparameters
+        assert isinstance(hyperparameters, SACSettings)
+        self._hyperparameters = hyperparameters
         self.replay = Replay(
             self.spec,
-            capacity=settings.buffer_size,
-            longest=self.algorithm.sequence_length,
-            memory_size=self._policy.memory_size,
+            capacity=hyperparameters.buffer_size,
+            longest=algorithm.sequence_length,
+            memory_size=algorithm.actor.body.memory_size,
         )
-        self._learned_rewards = LearnedRewards(self.algorithm.signals)
+        self._learned_rewards = LearnedRewards(algorithm.signals)
         self._waiting: list[Segments] = []
         self._n_experiences = 0
         self._learned_to = 0.0
@@ -56,37 +55,36 @@ class OffPolicyTrainer(Trainer):
         horizon = self.settings.time_horizon
         return horizon if self.algorithm.has_memory else min(horizon, LONGEST_SEGMENT)
 
-    def make_algorithm(self, *, device: torch.device, seed: int) -> SAC:
-        """Make SAC."""
-        return SAC(self.spec, self.settings, device=device, seed=seed, inference=self._inference)
+    @property
+    def sequence_length(self) -> int:
+        """Steps that are replayed together: one without memory."""
+        return self.algorithm.sequence_length
 
-    def add_experience(self, segments: Segments) -> None:
-        """Let segments wait for the next update; they are scored anew whenever replayed."""
-        self._waiting.append(segments)
-        self._n_experiences += segments.n_steps
-
-    def learn(self) -> None:
-        """Take the gradient steps that are due."""
+    def learn(self, segments: Segments | None, *, step: int, n_unfinished: int) -> int:
+        """Let segments wait for the next update; take the gradient steps that are due."""
+        if segments is not None:
+            self._waiting.append(segments)
+            self._n_experiences += segments.n_steps
         settings = self._hyperparameters
-        made = self.step + self._collector.n_unfinished
+        made = step + n_unfinished
         if self._n_experiences < settings.batch_size or made < settings.buffer_init_steps:
             self._learned_to = max(self._learned_to, float(made))
-            return
+            return 0
         n_updates = int((made - self._learned_to) / settings.steps_per_update)
         if n_updates < 1:
-            return
+            return 0
         self._learned_to += n_updates * settings.steps_per_update
         waiting, self._waiting = self._waiting, []
-        step = self.step
 
         def update() -> dict[str, float]:
             of_episodes = self._store(waiting)
             return of_episodes | self.algorithm.update(self.replay, n_updates=n_updates, step=step)
 
-        self.start_update(update)
+        self.start(update)
+        return 0
 
     def state(self) -> dict[str, Any]:
-        """Everything a later run needs but past experience, for which see `save_experience`."""
+        """Return what learning needs to continue, except experience; see `save_experience`."""
         self._store_waiting()
         return super().state() | {
             "learned_to_step": self._learned_to,
@@ -94,7 +92,7 @@ class OffPolicyTrainer(Trainer):
         }
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Go on where the run that saved `state` was."""
+        """Continue where the run that saved `state` was."""
         super().load_state(state)
         self._learned_to = state["learned_to_step"]
         self.algorithm.signal_updates_due = state["signal_updates_due"]
@@ -122,9 +120,9 @@ class OffPolicyTrainer(Trainer):
         logger.info(f"Loaded {self.replay.n_rows} experiences of {self.name} from {path}.")
 
     def _store_waiting(self) -> None:
-        self.finish_update()
+        self.settle()
         waiting, self._waiting = self._waiting, []
-        self._take_over(self._store(waiting))  # from now on acts by the normalizers that are saved
+        self._has_updated(self._store(waiting))  # acts by the normalizers that are saved
 
     def _store(self, parts: list[Segments]) -> dict[str, float]:
         """Make experience part of what is learned from; return what to plot, by tag."""

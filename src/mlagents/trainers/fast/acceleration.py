@@ -1,12 +1,14 @@
 """Ways to learn faster that not every machine has: lower precision and a compiler."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import nn
 
-from mlagents.trainers.algorithms.optimizer import Optimizer
+from mlagents.trainers.algorithms.base import Algorithm
+from mlagents.trainers.algorithms.sac import SAC
+from mlagents.trainers.fast.sac_by_hand import ByHand
 from mlagents.trainers.networks.layers import MixedPrecision
 from mlagents.trainers.settings.run_options import TorchSettings
 from mlagents_envs.logging_util import get_logger
@@ -14,35 +16,31 @@ from mlagents_envs.logging_util import get_logger
 logger = get_logger(__name__)
 
 
-class Learner(Protocol):
-    """An algorithm, as far as it matters here."""
-
-    def modules(self) -> Mapping[str, nn.Module | Optimizer]:
-        """Everything that learns, by its name in a checkpoint."""
-
-
 @runtime_checkable
 class Compilable(Protocol):
-    """An algorithm that has its losses in one function, without side effects and without chance."""
+    """An algorithm whose losses are one function, without side effects and without chance."""
 
     losses: Callable[..., Any]
 
 
-def accelerate(learner: Learner, settings: TorchSettings, device: torch.device) -> None:
+def accelerate(algorithm: Algorithm, settings: TorchSettings, *, name: str) -> None:
     """Let an algorithm learn in the ways that the settings ask for, as far as the machine can.
 
     Args:
-        learner: The algorithm, before its first update.
+        algorithm: The algorithm, before its first update.
         settings: `mixed_precision` and `compile`.
-        device: Where it learns.
+        name: Name of the behavior, for messages.
     """
-    if settings.mixed_precision and _computes_in_bfloat16(device):
-        networks = [m for m in learner.modules().values() if isinstance(m, nn.Module)]
+    if settings.mixed_precision and _computes_in_bfloat16(algorithm.device):
+        networks = [m for m in algorithm.modules().values() if isinstance(m, nn.Module)]
         for part in [part for network in networks for part in network.modules()]:
             if isinstance(part, MixedPrecision):
                 part.precision = torch.bfloat16
-    if settings.compile and isinstance(learner, Compilable):
-        learner.losses = Compiled(learner.losses)
+    if settings.compile and isinstance(algorithm, Compilable):
+        algorithm.losses = Compiled(algorithm.losses)
+    elif isinstance(algorithm, SAC) and algorithm.actor.body.is_dense:
+        algorithm.differentiate = ByHand(algorithm)
+        logger.info(f"{name}: the gradients of SAC are computed without autograd.")
 
 
 class Compiled:

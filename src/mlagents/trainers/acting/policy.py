@@ -7,55 +7,40 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mlagents.trainers.data.decision import Decision
+from mlagents.trainers.data.decision import CONTINUOUS_LIMIT, MASKED_LOGIT, Decision
+from mlagents.trainers.data.snapshot import Snapshot
 from mlagents.trainers.exception import UnityTrainerException
-from mlagents.trainers.networks.actions import CONTINUOUS_LIMIT, MASKED_LOGIT
-from mlagents.trainers.networks.actor_critic import Actor
-from mlagents.trainers.networks.body import NetworkBody
-from mlagents.trainers.networks.frozen import freeze
 from mlagents_envs.base_env import ActionSpec, ActionTuple
 
 FloatArray = NDArray[np.float32]
 
 
-class Policy:
-    """Acts for all agents of a behavior, with the weights its actor had at the last `refresh`.
+class ActingPolicy:
+    """Decides for agents by a snapshot.
 
     Args:
-        actor: The network that learns.
-        spec: The actions to decide on.
-        deterministic: Take the mean and the likeliest choice in place of a sample.
+        snapshot: Policy to act by.
+        spec: Actions to decide on.
+        deterministic: Whether to take the mean and the likeliest choice instead of a sample.
         rng: Source of the samples.
-        critic_body: The body of a critic with a memory of its own, to be carried along.
 
     Attributes:
-        memory_size: Numbers that every agent remembers.
+        snapshot: Policy to act by; may be replaced by a newer one of the same network.
     """
 
     def __init__(
         self,
-        actor: Actor,
+        snapshot: Snapshot,
         spec: ActionSpec,
         *,
         deterministic: bool,
         rng: np.random.Generator,
-        critic_body: NetworkBody | None = None,
     ) -> None:
-        self._actor = actor
-        self._critic_body = critic_body
-        self.memory_size = actor.body.memory_size
-        if critic_body is not None:
-            self.memory_size += critic_body.memory_size
-        self._spec = spec
-        self._squashed = actor.heads.squashed
+        self.snapshot = snapshot
+        self.rng = rng
+        self.spec = spec
         self._deterministic = deterministic
-        self._rng = rng
         self._branch_starts = np.cumsum((0, *spec.discrete_branches))
-        self.refresh()
-
-    def refresh(self) -> None:
-        """Take over the actor's present weights."""
-        self._frozen = freeze(self._actor, self._critic_body)
 
     def act(
         self,
@@ -76,8 +61,8 @@ class Policy:
         """
         n_agents = len(obs[0])
         if memory is None:
-            memory = np.zeros((n_agents, self.memory_size), np.float32)
-        mean, log_std, logits, memory = self._frozen.forward(obs, memory)
+            memory = np.zeros((n_agents, self.snapshot.memory_size), np.float32)
+        mean, log_std, logits, memory = self.snapshot.forward(obs, memory)
         for output in (mean, log_std, logits):
             if output is not None and not math.isfinite(output.sum()):
                 raise UnityTrainerException(_why_not_finite(obs))
@@ -87,7 +72,7 @@ class Policy:
         entropy = 0.0
         if mean is not None and log_std is not None:
             continuous, log_prob = self._sample_continuous(mean, log_std)
-            if self._squashed:
+            if self.snapshot.squashed:
                 log_prob -= _log_slope_of_tanh(continuous)
                 limited = continuous = np.tanh(continuous)
             else:
@@ -115,7 +100,7 @@ class Policy:
         if self._deterministic:
             noise = np.zeros_like(mean)
         else:
-            noise = self._rng.standard_normal(mean.shape, np.float32)
+            noise = self.rng.standard_normal(mean.shape, np.float32)
         log_probs = noise * noise
         log_probs *= -0.5
         log_probs -= log_std + np.float32(0.5 * math.log(2 * math.pi))
@@ -128,12 +113,12 @@ class Policy:
     ) -> tuple[NDArray[np.int32], FloatArray, float]:
         """Choose by the Gumbel trick: argmax of log-probabilities plus Gumbel noise."""
         logits = np.where(action_mask, np.float32(MASKED_LOGIT), logits)
-        noise = None if self._deterministic else self._rng.gumbel(size=logits.shape)
+        noise = None if self._deterministic else self.rng.gumbel(size=logits.shape)
         rows = np.arange(len(logits))
-        discrete = np.empty((len(logits), self._spec.discrete_size), np.int32)
-        log_probs = np.empty((len(logits), self._spec.discrete_size), np.float32)
+        discrete = np.empty((len(logits), self.spec.discrete_size), np.int32)
+        log_probs = np.empty((len(logits), self.spec.discrete_size), np.float32)
         entropy = 0.0
-        for branch in range(self._spec.discrete_size):
+        for branch in range(self.spec.discrete_size):
             of_branch = slice(self._branch_starts[branch], self._branch_starts[branch + 1])
             log_p = logits[:, of_branch]
             log_p = log_p - log_p.max(axis=1, keepdims=True)

@@ -1,0 +1,540 @@
+"""Steps and decisions to segments, in columns.
+
+Every live agent has a *lane*: one row of preallocated arrays (lanes, time horizon, ...). A step
+writes the lanes of all agents at once. When an agent's episode ends, or its lane is full, the lane
+becomes a finished segment and starts again.
+
+A step has two halves: `observe` opens it with what the agent sees, `record` adds what the policy
+chose, and the next `observe` closes it with the reward that followed.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlagents.trainers.data.decision import Decision
+from mlagents.trainers.data.segments import Segments
+from mlagents_envs.base_env import AgentId, BehaviorSpec, DecisionSteps, TerminalSteps
+
+Lanes = NDArray[np.int64]
+
+_VANISHED_AFTER = 200
+"""Reports of its player that an agent may miss when lanes run out."""
+
+
+class Activity(NamedTuple):
+    """What agents did since it was last asked for.
+
+    Attributes:
+        n_steps: Steps of finished segments.
+        episode_return: (E,) sum of the agent's own rewards in each episode that ended.
+        episode_group_return: (E,) the same of the rewards of the agent's group.
+        episode_length: (E,) steps of each of these episodes.
+        has_group_reward: Whether any group reward was not 0.
+    """
+
+    n_steps: int
+    episode_return: NDArray[np.float64]
+    episode_group_return: NDArray[np.float64]
+    episode_length: NDArray[np.int64]
+    has_group_reward: bool
+
+
+class Memories:
+    """Lanes of agents and what each agent remembers, for agents that are not learned from.
+
+    An agent may vanish without an end. Its lane is taken back when lanes run out and it has missed
+    many reports of its player.
+
+    Args:
+        memory_size: Numbers that the policy lets every agent remember.
+
+    Attributes:
+        n_vanished: Agents that have vanished without an end so far.
+    """
+
+    def __init__(self, memory_size: int = 0) -> None:
+        self._remembered = np.zeros((0, memory_size), np.float32)
+        """(lanes, memory size) after the last decision."""
+        self._reported = np.zeros(0, np.int64)
+        """(lanes,) number of the player's report that the agent was part of last."""
+        self._lane_of: dict[int, dict[AgentId, int]] = {}
+        self._reports: dict[int, int] = {}
+        self._free: list[int] = []
+        self.n_vanished = 0
+
+    def observe(self, player: int, decisions: DecisionSteps, terminals: TerminalSteps) -> Lanes:
+        """Take in what a player reported.
+
+        Args:
+            player: Number of the player; agent ids are unique within one.
+            decisions: Agents that continue, or begin.
+            terminals: Agents whose episode ended; an id may be in both.
+
+        Returns:
+            (N,) the lane of every agent of `decisions`, for `record`.
+        """
+        lane_of = self._lane_of.setdefault(player, {})
+        for agent in terminals.agent_id.tolist():
+            if (lane := lane_of.pop(agent, None)) is not None:
+                self._release(lane)
+        return self._lanes(player, decisions)
+
+    def memory(self, lanes: Lanes) -> NDArray[np.float32]:
+        """(N, memory size) what the agents of `observe` remember."""
+        return self._remembered[lanes]
+
+    def record(self, lanes: Lanes, action_mask: NDArray[np.bool_], decision: Decision) -> None:
+        """Add what N agents were free to do, and what was decided, to the steps of `observe`."""
+        self._remembered[lanes] = decision.memory
+
+    def forget(self, player: int) -> None:
+        """Drop what a player has left unfinished: its episodes were broken off."""
+        for lane in self._lane_of.pop(player, {}).values():
+            self._release(lane)
+
+    def _lanes(self, player: int, decisions: DecisionSteps) -> Lanes:
+        """Return the lanes of the agents of a report; those that begin are given one."""
+        lane_of = self._lane_of[player]
+        report = self._reports[player] = self._reports.get(player, 0) + 1
+        agents = decisions.agent_id.tolist()
+        beginning = [agent for agent in agents if agent not in lane_of]
+        if len(beginning) > len(self._free):
+            present = [lane_of[agent] for agent in agents if agent in lane_of]
+            self._reported[present] = report
+            self._make_room(len(beginning))
+        for agent in beginning:
+            lane_of[agent] = self._begin()
+        lanes = np.array([lane_of[agent] for agent in agents], np.int64)
+        self._reported[lanes] = report
+        return lanes
+
+    def _begin(self) -> int:
+        """Return a lane for an agent whose episode begins."""
+        return self._free.pop()
+
+    def _make_room(self, n_lanes: int) -> None:
+        """Have at least so many free lanes, those of vanished agents among them."""
+        vanished = self._take_vanished()
+        if vanished:
+            self._give_up(np.array(vanished, np.int64))
+            self.n_vanished += len(vanished)
+        held = len(self._remembered)
+        if len(self._free) < n_lanes or len(self._free) <= held // 4:
+            n_new = max(held, n_lanes, 16)  # at least double
+            self._extend(held + n_new)
+            self._free += reversed(range(held, held + n_new))
+
+    def _take_vanished(self) -> list[int]:
+        reported = self._reported.tolist()
+        vanished: list[int] = []
+        for player, lane_of in self._lane_of.items():
+            oldest = self._reports.get(player, 0) - _VANISHED_AFTER
+            gone = [agent for agent, lane in lane_of.items() if reported[lane] < oldest]
+            vanished += [lane_of.pop(agent) for agent in gone]
+        return vanished
+
+    def _give_up(self, lanes: Lanes) -> None:
+        """Release the lanes of agents that have vanished."""
+        for lane in lanes.tolist():
+            self._release(lane)
+
+    def _extend(self, n_lanes: int) -> None:
+        self._remembered = _extended(self._remembered, n_lanes)
+        self._reported = _extended(self._reported, n_lanes)
+
+    def _release(self, lane: int) -> None:
+        self._remembered[lane] = 0.0
+        self._free.append(lane)
+
+
+@dataclass(slots=True)
+class _Columns:
+    """What the lanes hold: first (lanes, time horizon, ...), then (lanes,)."""
+
+    obs: list[NDArray[Any]]
+    continuous: NDArray[np.float32]
+    discrete: NDArray[np.int32]
+    log_probs: NDArray[np.float32]
+    action_mask: NDArray[np.bool_]
+    memory: NDArray[np.float32]
+    """(lanes, sequences, memory size) before the first step of each sequence."""
+    reward: NDArray[np.float32]
+    group_reward: NDArray[np.float32]
+
+    length: NDArray[np.int64]
+    """Closed steps; also the position of the open one."""
+    is_open: NDArray[np.bool_]
+    """Whether an observation or a decision waits for its reward."""
+    remembered_before: NDArray[np.float32]
+    """(lanes, memory size) before the open step."""
+    episode: NDArray[np.int64]
+    episode_return: NDArray[np.float64]
+    episode_group_return: NDArray[np.float64]
+    episode_length: NDArray[np.int64]
+
+    @classmethod
+    def empty(cls, spec: BehaviorSpec, horizon: int, n_sequences: int, memory_size: int) -> Self:
+        """Make columns without lanes."""
+        actions, shape = spec.action_spec, (0, horizon)
+        n_actions, n_branches = actions.continuous_size, actions.discrete_size
+        return cls(
+            obs=[np.zeros(shape + o.shape, o.dtype) for o in spec.observation_specs],
+            continuous=np.zeros((*shape, n_actions), np.float32),
+            discrete=np.zeros((*shape, n_branches), np.int32),
+            log_probs=np.zeros((*shape, n_actions + n_branches), np.float32),
+            action_mask=np.zeros((*shape, sum(actions.discrete_branches)), np.bool_),
+            memory=np.zeros((0, n_sequences, memory_size), np.float32),
+            reward=np.zeros(shape, np.float32),
+            group_reward=np.zeros(shape, np.float32),
+            length=np.zeros(0, np.int64),
+            is_open=np.zeros(0, np.bool_),
+            remembered_before=np.zeros((0, memory_size), np.float32),
+            episode=np.zeros(0, np.int64),
+            episode_return=np.zeros(0, np.float64),
+            episode_group_return=np.zeros(0, np.float64),
+            episode_length=np.zeros(0, np.int64),
+        )
+
+    def before_reward(self) -> list[NDArray[Any]]:
+        """Return what the observation and the decision of a step are written to."""
+        decided = [self.continuous, self.discrete, self.log_probs, self.action_mask]
+        return [*self.obs, *decided]
+
+    def per_step(self) -> list[NDArray[Any]]:
+        """Return all columns of steps, in the order of the fields."""
+        decided = [self.continuous, self.discrete, self.log_probs, self.action_mask]
+        return [*self.obs, *decided, self.reward, self.group_reward]
+
+    def extend(self, n_lanes: int) -> None:
+        """Make room for more lanes."""
+        for name in (field.name for field in fields(self)):
+            held = getattr(self, name)
+            if name == "obs":
+                self.obs = [_extended(column, n_lanes) for column in held]
+            else:
+                setattr(self, name, _extended(held, n_lanes))
+
+    def release(self) -> None:
+        """Give back the room that observations took, except for the first of each lane."""
+        for i, column in enumerate(self.obs):
+            self.obs[i] = np.zeros(column.shape, column.dtype)
+            self.obs[i][:, 0] = column[:, 0]
+
+
+def _extended(column: NDArray[Any], n_lanes: int) -> NDArray[Any]:
+    extended = np.zeros((n_lanes, *column.shape[1:]), column.dtype)  # takes room as it is written
+    extended[: len(column)] = column
+    return extended
+
+
+class _Rows:
+    """Rows of several arrays, appended in place.
+
+    Args:
+        n_rows: Rows to make room for at first.
+        like: One array for each column: shape of a row (behind two axes) and type.
+    """
+
+    def __init__(self, n_rows: int, like: list[NDArray[Any]]) -> None:
+        self.n_rows = 0
+        self._columns = [np.empty((n_rows, *one.shape[2:]), one.dtype) for one in like]
+
+    def append(self, spans: list[tuple[int, int]], lanes_of: list[NDArray[Any]]) -> None:
+        """Append the first steps of lanes.
+
+        Args:
+            spans: Lane, and number of its steps, one after the other.
+            lanes_of: (lanes, time horizon, ...) for each column.
+        """
+        end = self.n_rows + sum(n_steps for _, n_steps in spans)
+        for i, source in enumerate(lanes_of):
+            column = self._columns[i]
+            if len(column) < end:
+                grown = np.empty((max(end, 2 * len(column)), *column.shape[1:]), column.dtype)
+                grown[: self.n_rows] = column[: self.n_rows]
+                self._columns[i] = column = grown
+            at = self.n_rows
+            for lane, n_steps in spans:
+                column[at : at + n_steps] = source[lane, :n_steps]
+                at += n_steps
+        self.n_rows = end
+
+    def __iter__(self) -> Iterator[NDArray[Any]]:
+        """Yield every array as far as it was written."""
+        return iter([column[: self.n_rows] for column in self._columns])
+
+
+class _Ends(NamedTuple):
+    """What is known of S finished segments; fields as in `Segments`."""
+
+    length: NDArray[np.int64]
+    last_obs: list[NDArray[Any]]
+    last_memory: NDArray[np.float32]
+    terminated: NDArray[np.bool_]
+    interrupted: NDArray[np.bool_]
+    episode: NDArray[np.int64]
+
+
+class Collector(Memories):
+    """The experience of all agents that are learned from together, whichever player they live in.
+
+    Finished segments are written where the update will read them: between an agent's lane and a
+    minibatch an observation is copied once.
+
+    If an agent vanishes, its closed steps are finished, as by `cut`, and count. Its open step is
+    dropped, because its reward never came.
+
+    Args:
+        spec: What the behavior observes and does.
+        time_horizon: Longest segment, in steps.
+        memory_size: Numbers that the policy lets every agent remember.
+        sequence_length: Steps of the sequences that segments are cut into; memory is kept at their
+            starts. Without it, a segment is one sequence.
+        n_expected: Steps that are expected to be taken at once; room is made for them.
+    """
+
+    def __init__(
+        self,
+        spec: BehaviorSpec,
+        *,
+        time_horizon: int,
+        memory_size: int = 0,
+        sequence_length: int | None = None,
+        n_expected: int = 0,
+    ) -> None:
+        super().__init__(memory_size)
+        self._horizon = time_horizon
+        self._sequence = sequence_length or time_horizon
+        n_sequences = -(-time_horizon // self._sequence)
+        self._columns = _Columns.empty(spec, time_horizon, n_sequences, memory_size)
+        # A sixteenth more, as many agents may end together; what is not written takes no room.
+        self._n_expected = n_expected + n_expected // 16
+        self._episodes = 0
+        self._rows = _Rows(self._n_expected, self._columns.per_step())
+        self._memory_rows = _Rows(0, [self._columns.memory])
+        self._ends: list[_Ends] = []
+        self._activities: list[Activity] = []
+
+    def observe(self, player: int, decisions: DecisionSteps, terminals: TerminalSteps) -> Lanes:
+        """Close the open steps of a player's agents and open the next; see `Memories.observe`."""
+        lane_of = self._lane_of.setdefault(player, {})
+        if len(terminals):
+            self._end(lane_of, terminals)
+        lanes = self._lanes(player, decisions)
+        columns = self._columns
+        rows = np.flatnonzero(columns.is_open[lanes])
+        if len(rows):
+            full = self._close(lanes[rows], decisions, rows)
+            if len(full):
+                rows, full = rows[full], lanes[rows[full]]
+                self._cut(full, [batch[rows] for batch in decisions.obs], self.memory(full))
+        at = lanes, columns.length[lanes]
+        for column, batch in zip(columns.obs, decisions.obs, strict=True):
+            column[at] = batch
+        columns.is_open[lanes] = True
+        columns.remembered_before[lanes] = self._remembered[lanes]
+        self._keep_memory(lanes)
+        return lanes
+
+    def record(self, lanes: Lanes, action_mask: NDArray[np.bool_], decision: Decision) -> None:
+        """Add what N agents were free to do, and what was decided, to the steps of `observe`."""
+        super().record(lanes, action_mask, decision)
+        columns = self._columns
+        at = lanes, columns.length[lanes]
+        columns.continuous[at] = decision.continuous
+        columns.discrete[at] = decision.discrete
+        columns.log_probs[at] = decision.log_probs
+        columns.action_mask[at] = action_mask
+
+    @property
+    def n_held(self) -> int:
+        """Steps of finished segments that were not taken yet."""
+        return self._rows.n_rows
+
+    @property
+    def n_unfinished(self) -> int:
+        """Closed steps in segments that are not finished."""
+        return int(self._columns.length.sum())
+
+    def take(self, *, at_least: int = 0) -> Segments | None:
+        """Hand over finished segments; None if there are none, or not enough.
+
+        Args:
+            at_least: Steps to wait for. As soon as there are that many, unfinished segments are
+                cut and handed over too; their episodes continue. With 0 nothing is cut.
+        """
+        if at_least and self.n_held + self.n_unfinished < at_least:
+            return None
+        if at_least:
+            self.cut()
+        if not self._ends:
+            return None
+        rows, ends = self._rows, _joined(self._ends)
+        (memory,) = self._memory_rows
+        self._rows, self._ends = _Rows(self._n_expected, self._columns.per_step()), []
+        self._memory_rows = _Rows(0, [self._columns.memory])
+        *obs, continuous, discrete, log_probs, action_mask, reward, group_reward = rows
+        return Segments(
+            obs=obs,
+            continuous=continuous,
+            discrete=discrete,
+            log_probs=log_probs,
+            action_mask=action_mask,
+            memory=memory,
+            reward=reward,
+            group_reward=group_reward,
+            **ends._asdict(),
+        )
+
+    def activity(self) -> Activity:
+        """Return what the agents did since the last call, whether it is taken or not."""
+        held, self._activities = self._activities, []
+        return Activity(
+            sum(each.n_steps for each in held),
+            np.concatenate([np.zeros(0), *(each.episode_return for each in held)]),
+            np.concatenate([np.zeros(0), *(each.episode_group_return for each in held)]),
+            np.concatenate([np.zeros(0, np.int64), *(each.episode_length for each in held)]),
+            any(each.has_group_reward for each in held),
+        )
+
+    def cut(self) -> None:
+        """Finish all segments as they are; their episodes continue. The open steps stay open.
+
+        Between `observe` and `record` this leaves nothing behind that an older policy decided,
+        except for agents that have not reported since.
+        """
+        self._finish_as_they_are(np.flatnonzero(self._columns.length))
+        self._columns.release()
+
+    def _finish_as_they_are(self, lanes: Lanes) -> None:
+        """Finish the closed steps of lanes; the open step of each comes first from now on."""
+        columns = self._columns
+        lanes = lanes[columns.length[lanes] > 0]
+        at = lanes, columns.length[lanes]
+        if len(lanes):
+            last_obs = [column[at] for column in columns.obs]
+            self._cut(lanes, last_obs, columns.remembered_before[lanes])
+        for column in columns.before_reward():
+            column[lanes, 0] = column[at]
+        self._keep_memory(lanes)
+
+    def _give_up(self, lanes: Lanes) -> None:
+        self._finish_as_they_are(lanes)
+        super()._give_up(lanes)
+
+    def _keep_memory(self, lanes: Lanes) -> None:
+        """Keep what the agents of lanes remember where their open step begins a sequence."""
+        columns = self._columns
+        if not columns.remembered_before.size:
+            return
+        sequence, step = np.divmod(columns.length[lanes], self._sequence)
+        starts = step == 0
+        begun = lanes[starts]
+        columns.memory[begun, sequence[starts]] = columns.remembered_before[begun]
+
+    def _begin(self) -> int:
+        lane = super()._begin()
+        self._columns.episode[lane] = self._episodes
+        self._episodes += 1
+        return lane
+
+    def _extend(self, n_lanes: int) -> None:
+        super()._extend(n_lanes)
+        self._columns.extend(n_lanes)
+
+    def _release(self, lane: int) -> None:
+        super()._release(lane)
+        columns = self._columns
+        columns.length[lane] = columns.episode_length[lane] = 0
+        columns.episode_return[lane] = columns.episode_group_return[lane] = 0.0
+        columns.is_open[lane] = False
+
+    def _close(
+        self, lanes: Lanes, steps: DecisionSteps | TerminalSteps, rows: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """Write the rewards of `rows` of `steps`; return which of `lanes` are full now."""
+        columns = self._columns
+        length = columns.length[lanes]
+        reward, group_reward = steps.reward[rows], steps.group_reward[rows]
+        columns.reward[lanes, length] = reward
+        columns.group_reward[lanes, length] = group_reward
+        columns.episode_return[lanes] += reward
+        columns.episode_group_return[lanes] += group_reward
+        columns.episode_length[lanes] += 1
+        length += 1
+        columns.length[lanes] = length
+        columns.is_open[lanes] = False
+        return np.flatnonzero(length == self._horizon)
+
+    def _end(self, lane_of: dict[AgentId, int], terminals: TerminalSteps) -> None:
+        """Finish the segments of agents whose episode ended; one that never acted has none."""
+        ended = [
+            (row, lane)
+            for row, agent in enumerate(terminals.agent_id.tolist())
+            if (lane := lane_of.pop(agent, None)) is not None
+        ]
+        if not ended:
+            return
+        rows, lanes = (np.array(part, np.int64) for part in zip(*ended, strict=True))
+        self._close(lanes, terminals, rows)
+        interrupted = terminals.interrupted[rows]
+        last_obs = [batch[rows] for batch in terminals.obs]
+        self._finish(lanes, last_obs, self.memory(lanes), ~interrupted, interrupted)
+        for lane in lanes.tolist():
+            self._release(lane)
+
+    def _cut(
+        self, lanes: Lanes, last_obs: list[NDArray[Any]], last_memory: NDArray[np.float32]
+    ) -> None:
+        """Finish the segments of full lanes; their episodes continue."""
+        continues = np.zeros(len(lanes), np.bool_)
+        self._finish(lanes, last_obs, last_memory, continues, continues)
+        self._columns.length[lanes] = 0
+
+    def _finish(
+        self,
+        lanes: Lanes,
+        last_obs: list[NDArray[Any]],
+        last_memory: NDArray[np.float32],
+        terminated: NDArray[np.bool_],
+        interrupted: NDArray[np.bool_],
+    ) -> None:
+        columns = self._columns
+        length = columns.length[lanes]
+        first = self._rows.n_rows
+        spans = list(zip(lanes.tolist(), length.tolist(), strict=True))
+        self._rows.append(spans, columns.per_step())
+        n_sequences = -(-length // self._sequence)
+        self._memory_rows.append(
+            list(zip(lanes.tolist(), n_sequences.tolist(), strict=True)), [columns.memory]
+        )
+        self._ends.append(
+            _Ends(length, last_obs, last_memory, terminated, interrupted, columns.episode[lanes])
+        )
+        *_, group_reward = self._rows
+        ended = lanes[terminated | interrupted]
+        self._activities.append(
+            Activity(
+                int(length.sum()),
+                columns.episode_return[ended],
+                columns.episode_group_return[ended],
+                columns.episode_length[ended],
+                bool(group_reward[first:].any()),
+            )
+        )
+
+
+def _joined(parts: list[_Ends]) -> _Ends:
+    """Put the ends of several batches of segments one after the other."""
+    if len(parts) == 1:
+        return parts[0]
+    length, last_obs, *others = zip(*parts, strict=True)
+    return _Ends(
+        np.concatenate(length),
+        [np.concatenate(batches) for batches in zip(*last_obs, strict=True)],
+        *(np.concatenate(column) for column in others),
+    )

@@ -1,0 +1,153 @@
+"""`Rollout`: acts for the agents of all players."""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlagents.trainers.acting.collector import Lanes, Memories
+from mlagents.trainers.acting.policy import ActingPolicy
+from mlagents.trainers.rollout.env_manager import EnvManager, PlayerSteps
+from mlagents_envs.base_env import ActionSpec, ActionTuple, BehaviorName, DecisionSteps
+from mlagents_envs.timers import hierarchical_timer
+
+
+class Seat(NamedTuple):
+    """What acts for the agents of one behavior in one player.
+
+    Seats may share a policy, which then decides for all their agents together, and a collector.
+
+    Attributes:
+        policy: Decides.
+        memories: Carries what agents remember from step to step; a `Collector` where their steps
+            are to be learned from.
+    """
+
+    policy: ActingPolicy
+    memories: Memories
+
+
+class _Request(NamedTuple):
+    """Agents of one behavior of one player that wait for a decision."""
+
+    player: int
+    behavior: BehaviorName
+    memories: Memories
+    lanes: Lanes
+    decisions: DecisionSteps
+
+
+class Rollout:
+    """Takes in what players report, and answers each report once.
+
+    Args:
+        manager: The players.
+        seat_of: Returns the seat of a behavior in a player.
+        waiting: Makes the context to wait for players in.
+    """
+
+    def __init__(
+        self,
+        manager: EnvManager,
+        seat_of: Callable[[int, BehaviorName], Seat],
+        *,
+        waiting: Callable[[], AbstractContextManager[object]] = nullcontext,
+    ) -> None:
+        self._manager = manager
+        self._seat_of = seat_of
+        self._waiting = waiting
+        self._memories: set[Memories] = set()
+        """All that were ever given a step."""
+        self._asking: list[int] = []
+        """Players that were not answered yet."""
+        self._requests: dict[ActingPolicy, list[_Request]] = {}
+
+    def reset(self) -> None:
+        """Begin all episodes of all players again; reports that were not answered are void."""
+        with self._waiting():
+            self._manager.reset()
+        for player in self._asking:
+            self._forget(player)
+        self._asking.clear()
+        self._requests.clear()
+
+    def advance(self) -> list[PlayerSteps]:
+        """Wait for players, and take in what they report."""
+        with self._waiting():
+            reports = self._manager.receive()
+        for report in reports:
+            if report.is_new:
+                self._forget(report.player)
+            self._asking.append(report.player)
+            for behavior, (decisions, terminals) in report.steps.items():
+                policy, memories = self._seat_of(report.player, behavior)
+                self._memories.add(memories)
+                lanes = memories.observe(report.player, decisions, terminals)
+                request = _Request(report.player, behavior, memories, lanes, decisions)
+                self._requests.setdefault(policy, []).append(request)
+        return reports
+
+    def answer(self) -> dict[ActingPolicy, float]:
+        """Decide for all agents that ask, and let their players continue.
+
+        Returns:
+            Mean entropy of the distributions, in nats, by the policy that decided.
+        """
+        entropies: dict[ActingPolicy, float] = {}
+        actions: dict[int, dict[BehaviorName, ActionTuple]] = {p: {} for p in self._asking}
+        for policy, requests in self._requests.items():
+            sizes = [len(request.lanes) for request in requests]
+            if not sum(sizes):
+                parts = [policy.spec.empty_action(0) for _ in requests]
+            else:
+                action, entropies[policy] = _decide(policy, requests)
+                parts = _split(action, sizes)
+            for request, part in zip(requests, parts, strict=True):
+                actions[request.player][request.behavior] = part
+        self._asking.clear()
+        self._requests.clear()
+        for player, of_player in actions.items():
+            self._manager.send(player, of_player)
+        return entropies
+
+    def _forget(self, player: int) -> None:
+        for memories in self._memories:
+            memories.forget(player)
+
+
+def _decide(policy: ActingPolicy, requests: Sequence[_Request]) -> tuple[ActionTuple, float]:
+    """Decide for the agents of all requests together, record it, and return it."""
+    obs = [
+        _joined(list(batches))
+        for batches in zip(*(request.decisions.obs for request in requests), strict=True)
+    ]
+    masks = [_mask(request.decisions, policy.spec) for request in requests]
+    memory = _joined([request.memories.memory(request.lanes) for request in requests])
+    with hierarchical_timer("Policy.act"):
+        decision = policy.act(obs, _joined(masks), memory)
+    start = 0
+    for request, mask in zip(requests, masks, strict=True):
+        rows = slice(start, start := start + len(mask))
+        request.memories.record(request.lanes, mask, decision.of(rows))
+    return decision.action, decision.entropy
+
+
+def _mask(decisions: DecisionSteps, spec: ActionSpec) -> NDArray[np.bool_]:
+    """(N, sum of branches) True where an action is not allowed."""
+    if decisions.action_mask:
+        return np.concatenate(decisions.action_mask, axis=1)
+    return np.zeros((len(decisions), sum(spec.discrete_branches)), np.bool_)
+
+
+def _split(action: ActionTuple, sizes: Sequence[int]) -> list[ActionTuple]:
+    if len(sizes) == 1:
+        return [action]
+    ends = np.cumsum(sizes)[:-1]
+    parts = np.split(action.continuous, ends), np.split(action.discrete, ends)
+    return [ActionTuple(*rows) for rows in zip(*parts, strict=True)]
+
+
+def _joined(arrays: list[NDArray[Any]]) -> NDArray[Any]:
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)

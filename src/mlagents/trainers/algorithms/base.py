@@ -1,0 +1,170 @@
+"""`Algorithm`: what all algorithms share, so that each one's file shows only how it learns."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from mlagents.trainers.algorithms.behavioral_cloning import BehavioralCloning
+from mlagents.trainers.algorithms.optimizer import Optimizer, descend, take_step
+from mlagents.trainers.algorithms.reward_signals import (
+    RewardSignal,
+    make_reward_signals,
+    score_segments,
+)
+from mlagents.trainers.algorithms.schedules import LEARNING_RATE_FLOOR, scheduled
+from mlagents.trainers.data.segments import Segments
+from mlagents.trainers.data.snapshot import Snapshot
+from mlagents.trainers.exception import UnityTrainerException
+from mlagents.trainers.networks.actor_critic import Actor
+from mlagents.trainers.networks.snapshots import snapshot_of
+from mlagents.trainers.settings.behavior import BehaviorSettings
+from mlagents.trainers.settings.hyperparameters import HyperparameterSettings
+from mlagents_envs.base_env import BehaviorSpec
+
+FloatArray = NDArray[np.float32]
+
+
+class ClosedError(UnityTrainerException):
+    """An algorithm was closed while it learned."""
+
+
+class Algorithm(ABC):
+    """Networks of a behavior, and everything else that learns with them.
+
+    A subclass makes its networks (`make_networks`) and its `optimizer`, names them for checkpoints
+    (`networks`), and learns (an `update` of the form that its learner asks for).
+
+    Args:
+        spec: What the behavior observes and does.
+        settings: The behavior's settings.
+        device: Device to learn on.
+        seed: Seed of weights, minibatches and samples.
+        inference: Whether to act only, without reward signals and demonstrations.
+
+    Attributes:
+        spec: What the behavior observes and does.
+        settings: The algorithm's own settings, `hyperparameters` in those of the behavior.
+        device: Device to learn on.
+        generator: Source of chance while learning, on the CPU; saved with checkpoints.
+        max_steps: Step of the behavior at which schedules end.
+        signals: Reward signals, in the order of the columns of `score`.
+        cloning: Learning from demonstrations beside experience, if the settings ask for it.
+        optimizer: Takes the gradient steps of the networks.
+
+    Raises:
+        UnityTrainerException: A demonstration cannot be read or does not fit the behavior.
+    """
+
+    settings: HyperparameterSettings
+    optimizer: Optimizer
+
+    def __init__(
+        self,
+        spec: BehaviorSpec,
+        settings: BehaviorSettings,
+        *,
+        device: torch.device,
+        seed: int,
+        inference: bool = False,
+    ) -> None:
+        self.spec = spec
+        self.settings = settings.hyperparameters
+        self.device = device
+        self.generator = torch.Generator().manual_seed(seed)
+        self.signals: list[RewardSignal] = []
+        self.cloning: BehavioralCloning | None = None
+        self.max_steps = settings.max_steps
+        self._is_closed = False
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            self.make_networks(settings)
+            if not inference:
+                self.make_sources(settings)
+
+    @property
+    @abstractmethod
+    def actor(self) -> Actor:
+        """The network that acts."""
+
+    @abstractmethod
+    def make_networks(self, settings: BehaviorSettings) -> None:
+        """Make all networks, with initial weights from torch's own random numbers."""
+
+    def make_sources(self, settings: BehaviorSettings) -> None:
+        """Make what the networks learn from besides experience: reward signals, demonstrations."""
+        self.signals = make_reward_signals(
+            settings, self.spec, device=self.device, generator=self.generator
+        )
+        if settings.behavioral_cloning:
+            self.cloning = BehavioralCloning(
+                self.actor, self.spec, settings, device=self.device, generator=self.generator
+            )
+
+    @abstractmethod
+    def networks(self) -> dict[str, nn.Module | Optimizer]:
+        """The algorithm's own networks and optimizers, by their names in a checkpoint."""
+
+    def modules(self) -> dict[str, nn.Module | Optimizer]:
+        """Everything that learns, by its name in a checkpoint."""
+        modules = self.networks()
+        for part in (*self.signals, self.cloning):
+            modules |= {} if part is None else part.modules()
+        return modules
+
+    def snapshot(self) -> Snapshot:
+        """Copy what acts, as it is now."""
+        return snapshot_of(self.actor)
+
+    def score(self, segments: Segments) -> FloatArray:
+        """(N, signals) reward of every step according to every reward signal."""
+        return score_segments(self.signals, segments, self.device)
+
+    def set_learning_rate(self, step: int) -> float:
+        """Give the optimizer its learning rate at a step of the behavior, and return it."""
+        s = self.settings
+        learning_rate = scheduled(
+            s.learning_rate,
+            s.learning_rate_schedule,
+            floor=LEARNING_RATE_FLOOR,
+            step=step,
+            max_steps=self.max_steps,
+        )
+        self.optimizer.param_groups[0]["lr"] = learning_rate
+        return learning_rate
+
+    def descend(self, loss: Tensor, *parts: Iterable[nn.Parameter]) -> None:
+        """Take one gradient step down a scalar loss.
+
+        Args:
+            loss: Scalar to differentiate.
+            *parts: Parameters whose gradient is clipped to `max_grad_norm`, each part by itself.
+
+        Raises:
+            ClosedError: The algorithm was closed.
+        """
+        self._refuse_when_closed()
+        descend(loss, self.optimizer, *parts, max_norm=self.settings.max_grad_norm)
+
+    def take_step(self, *parts: Iterable[nn.Parameter]) -> None:
+        """Take one step along the gradients that are there; otherwise like `descend`."""
+        self._refuse_when_closed()
+        take_step(self.optimizer, *parts, max_norm=self.settings.max_grad_norm)
+
+    def close(self) -> None:
+        """End an update in another thread at its next gradient step."""
+        self._is_closed = True
+
+    def _refuse_when_closed(self) -> None:
+        if self._is_closed:
+            raise ClosedError("the algorithm was closed while it learned")
+
+    @property
+    def has_diverged(self) -> bool:
+        """Whether some weights are NaN or infinite."""
+        networks = [m for m in self.modules().values() if isinstance(m, nn.Module)]
+        weights = [weight for network in networks for weight in network.parameters()]
+        return not all(bool(weight.isfinite().all()) for weight in weights)

@@ -1,0 +1,101 @@
+"""`Snapshot`: a policy as it was at one moment, to act by while learning changes the original.
+
+It is one of the two values that cross from learning to acting and back; the other is `Segments`.
+Most policies are dense layers over vectors. Their snapshot is NumPy arrays alone, needs no torch
+and can be sent to another process. Matrix products of a few rows cost less in NumPy, too: torch
+takes about as long for its calls as for the arithmetic.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlagents.trainers.data.decision import LOG_STD_LIMITS
+
+FloatArray = NDArray[np.float32]
+
+
+class Outputs(NamedTuple):
+    """Outputs of the heads of an actor, None where there are no such actions, and its memory.
+
+    Attributes:
+        mean: (N, A) means of the Gaussians.
+        log_std: (A,) log-deviations or, if actions are squashed, (N, A).
+        logits: (N, sum of branches) logits.
+        memory: (N, memory size) memory after the step.
+    """
+
+    mean: FloatArray | None
+    log_std: FloatArray | None
+    logits: FloatArray | None
+    memory: FloatArray
+
+
+class Snapshot(Protocol):
+    """A policy as it was at one moment; can be pickled."""
+
+    @property
+    def squashed(self) -> bool:
+        """Whether tanh squashes continuous actions into [-1, 1]."""
+
+    @property
+    def memory_size(self) -> int:
+        """Numbers that every agent remembers."""
+
+    def forward(self, obs: Sequence[NDArray[Any]], memory: FloatArray) -> Outputs:
+        """One (N, *shape) per observation and (N, memory size) to what the heads give."""
+
+
+Weights = tuple[FloatArray, FloatArray]
+"""Weights (n_in, n_out) and bias (n_out,) of a linear layer."""
+
+
+class DenseSnapshot(NamedTuple):
+    """A policy of dense layers over vectors.
+
+    Attributes:
+        normalizers: (shift, scale, limit) for each observation, or None.
+        layers: Weights of the dense block.
+        mean: Weights of the Gaussian means, or None without continuous actions.
+        log_std: (A,) or, if actions are squashed, weights; None without continuous actions.
+        logits: Weights of all branches, or None without discrete actions.
+    """
+
+    normalizers: list[tuple[FloatArray, FloatArray, float] | None]
+    layers: list[Weights]
+    mean: Weights | None
+    log_std: FloatArray | Weights | None
+    logits: Weights | None
+
+    @property
+    def squashed(self) -> bool:
+        """Whether tanh squashes continuous actions into [-1, 1]."""
+        return isinstance(self.log_std, tuple)
+
+    @property
+    def memory_size(self) -> int:
+        """Dense layers remember nothing."""
+        return 0
+
+    def forward(self, obs: Sequence[NDArray[Any]], memory: FloatArray) -> Outputs:
+        """One (N, size) per observation to what the heads give; the memory stays as it is."""
+        encoded = [
+            batch
+            if normalizer is None
+            else np.clip((batch - normalizer[0]) * normalizer[1], -normalizer[2], normalizer[2])
+            for batch, normalizer in zip(obs, self.normalizers, strict=True)
+        ]
+        hidden = encoded[0] if len(encoded) == 1 else np.concatenate(encoded, axis=1)
+        with np.errstate(over="ignore"):  # far below zero exp is infinite and swish, rightly, zero
+            for weights, bias in self.layers:
+                hidden = hidden @ weights
+                hidden += bias
+                hidden /= 1.0 + np.exp(-hidden)  # swish
+        mean = None if self.mean is None else hidden @ self.mean[0] + self.mean[1]
+        logits = None if self.logits is None else hidden @ self.logits[0] + self.logits[1]
+        log_std = self.log_std
+        if isinstance(log_std, tuple):
+            log_std = np.clip(hidden @ log_std[0] + log_std[1], *LOG_STD_LIMITS)
+        return Outputs(mean, log_std, logits, memory)

@@ -1,0 +1,82 @@
+"""Functions that PyTorch has and does not document: all that are used here, one test for each."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def fused_adam(
+    parameters: Sequence[Tensor],
+    gradients: Sequence[Tensor],
+    means: Sequence[Tensor],
+    squares: Sequence[Tensor],
+    steps: Sequence[Tensor],
+    *,
+    learning_rate: float,
+    betas: tuple[float, float],
+    epsilon: float,
+) -> None:
+    """Take one step of Adam (arXiv:1412.6980) for all parameters in one call.
+
+    Args:
+        parameters: Parameters, changed in place.
+        gradients: Gradient of each.
+        means: Running mean of each gradient, changed in place.
+        squares: Running mean of each squared gradient, changed in place.
+        steps: Steps of each, this one included, as scalars.
+        learning_rate: Step size.
+        betas: Decay of the means, and of the squares.
+        epsilon: Added to the root of the squares.
+    """
+    torch._fused_adam_(
+        list(parameters),
+        list(gradients),
+        list(means),
+        list(squares),
+        [],
+        list(steps),
+        lr=learning_rate,
+        beta1=betas[0],
+        beta2=betas[1],
+        weight_decay=0.0,
+        eps=epsilon,
+        amsgrad=False,
+        maximize=False,
+    )
+
+
+def copy_each(targets: list[Tensor], sources: list[Tensor]) -> None:
+    """Copy every source into its target."""
+    torch._foreach_copy_(targets, sources)
+
+
+def move_each(targets: list[Tensor], sources: list[Tensor], share: float) -> None:
+    """Move every target by a share of the way to its source."""
+    torch._foreach_lerp_(targets, sources, share)
+
+
+def swish(x: Tensor, *, out: Tensor) -> None:
+    """Write x * sigmoid(x) to `out`."""
+    torch.ops.aten.silu.out(x, out=out)
+
+
+def swish_backward(gradient: Tensor, x: Tensor, *, out: Tensor) -> None:
+    """Write the gradient by x of swish, times the gradient by its result, to `out`."""
+    torch.ops.aten.silu_backward.grad_input(gradient, x, grad_input=out)
+
+
+def lstm_cell(
+    x: Tensor, states: Sequence[Tensor], parameters: Sequence[Tensor]
+) -> tuple[Tensor, Tensor]:
+    """Take one step of an LSTM; return hidden state and cell state."""
+    hidden, cell = torch.lstm_cell(x, tuple(states), *parameters)
+    return hidden, cell
+
+
+def one_dnn_linear() -> Any:
+    """Return oneDNN's x @ weight.T + bias, None if this build of PyTorch does not have it."""
+    if not torch.backends.mkldnn.is_available():
+        return None
+    return getattr(torch.ops.mkldnn, "_linear_pointwise", None)

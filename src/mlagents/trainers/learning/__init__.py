@@ -1,0 +1,1 @@
+"""Learning: experience in, snapshots of a better policy out."""

@@ -1,0 +1,233 @@
+"""`Learner`: segments in, snapshots of a better policy out."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, wait
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import nn
+
+from mlagents.trainers.algorithms.base import Algorithm, ClosedError
+from mlagents.trainers.algorithms.reward_signals import ExtrinsicReward, RewardSignal
+from mlagents.trainers.data.segments import Segments
+from mlagents.trainers.data.snapshot import Snapshot
+from mlagents.trainers.exception import UnityTrainerException
+from mlagents.trainers.learning.background import in_background
+from mlagents.trainers.settings.behavior import BehaviorSettings
+from mlagents.trainers.training.export import export_onnx
+from mlagents_envs.base_env import BehaviorSpec
+from mlagents_envs.timers import TimerNode, get_timer_root, hierarchical_timer
+
+FloatArray = NDArray[np.float32]
+
+
+class Update(NamedTuple):
+    """What learning has come to.
+
+    Attributes:
+        plots: Numbers to plot, by tag; one dictionary for each update since the last.
+        snapshot: Policy to act by from now on.
+    """
+
+    plots: list[dict[str, float]]
+    snapshot: Snapshot
+
+
+class Learner(ABC):
+    """Decides what experience is kept and when to learn from it; an algorithm decides how.
+
+    A behavior with `threaded: true` learns in a thread of its own while its agents continue. They
+    act by the snapshot of the last finished update. There is one update at a time: the next one
+    waits for it. So experience is at most one update older than the policy that learns from it.
+
+    Args:
+        name: Name of the behavior, for messages.
+        algorithm: Learns; its weights belong to the update while one runs.
+        settings: Settings of the behavior.
+    """
+
+    counts_own_steps: ClassVar[bool] = False
+    """Whether the steps of the behavior are those it learned from, not those its agents took."""
+
+    def __init__(self, name: str, algorithm: Algorithm, settings: BehaviorSettings) -> None:
+        self.name = name
+        self.algorithm = algorithm
+        self.settings = settings
+        self._running: Future[tuple[dict[str, float], TimerNode]] | None = None
+        self._plots: list[dict[str, float]] = []
+        self._snapshot: Snapshot | None = None
+        """Of the updates that have finished since `finished` was called."""
+
+    @property
+    def spec(self) -> BehaviorSpec:
+        """What the behavior observes and does."""
+        return self.algorithm.spec
+
+    @property
+    def longest_segment(self) -> int:
+        """Steps of an agent after which they are handed over."""
+        return self.settings.time_horizon
+
+    @property
+    def sequence_length(self) -> int | None:
+        """Steps of the sequences that segments are learned from in; None for whole segments."""
+        memory = self.settings.network_settings.memory
+        return None if memory is None else memory.sequence_length
+
+    @property
+    def wants(self) -> int:
+        """Steps to hand over at once, unfinished segments cut; 0: finished ones as they come."""
+        return 0
+
+    @abstractmethod
+    def learn(self, segments: Segments | None, *, step: int, n_unfinished: int) -> int:
+        """Take in experience, and start an update if there is enough.
+
+        Args:
+            segments: New experience, if there is any.
+            step: The behavior's step count.
+            n_unfinished: Steps that agents took beyond the count, in unfinished segments.
+
+        Returns:
+            Steps learned from, where `counts_own_steps`.
+        """
+
+    def finished(self) -> Update | None:
+        """Return what has come of the updates that finished since the last call, if any did."""
+        if self._running is not None and self._running.done():
+            self.settle()
+        if self._snapshot is None:
+            return None
+        update = Update(self._plots, self._snapshot)
+        self._plots, self._snapshot = [], None
+        return update
+
+    def settle(self) -> None:
+        """Wait for the update that runs, if there is one.
+
+        Raises:
+            Exception: What the update raised.
+        """
+        if self._running is None:
+            return
+        running, self._running = self._running, None
+        with hierarchical_timer("wait_for_update"):
+            plots, times = running.result()
+        get_timer_root().merge(times, "trainer_threads")
+        self._has_updated(plots)
+
+    def close(self) -> None:
+        """Give up the update that runs, if there is one, at its next gradient step."""
+        self.algorithm.close()
+        if self._running is not None:
+            wait([self._running])
+
+    @property
+    def has_diverged(self) -> bool:
+        """Whether some weights are NaN or infinite."""
+        self.settle()
+        return self.algorithm.has_diverged
+
+    def state(self) -> dict[str, Any]:
+        """Return what learning needs to continue, without experience that waits for an update."""
+        self.settle()
+        return {
+            **{name: module.state_dict() for name, module in self.algorithm.modules().items()},
+            "random_states": {"minibatches": self.algorithm.generator.get_state()},
+        }
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Continue where the run that saved `state` was."""
+        for name, module in self.algorithm.modules().items():
+            module.load_state_dict(state[name])
+        self.algorithm.generator.set_state(state["random_states"]["minibatches"])
+        self._snapshot = self.algorithm.snapshot()
+
+    def load_weights(self, state: dict[str, Any]) -> None:
+        """Begin with the networks of another run and nothing else of it."""
+        for name, module in self.algorithm.modules().items():
+            if isinstance(module, nn.Module):
+                module.load_state_dict(state[name])
+        self._snapshot = self.algorithm.snapshot()
+
+    def save_experience(self, path: Path) -> None:  # noqa: B027  # most learners keep none
+        """Write the past experience that a later run is to learn from, if there is any."""
+
+    def load_experience(self, path: Path) -> None:  # noqa: B027  # most learners keep none
+        """Continue with the experience of the run that saved it, if it did."""
+
+    def export(self) -> bytes:
+        """Return the policy as it is now, as ONNX."""
+        self.settle()
+        return export_onnx(self.algorithm.actor, self.spec)
+
+    def start(self, update: Callable[[], dict[str, float]]) -> None:
+        """Run an update after the one before it; in its own thread if the behavior is threaded.
+
+        Args:
+            update: Changes the algorithm; returns what to plot, by tag.
+        """
+        self.settle()
+        if not self.settings.threaded:
+            with hierarchical_timer("update"):
+                self._has_updated(update())
+            return
+
+        def timed_update() -> tuple[dict[str, float], TimerNode]:
+            with hierarchical_timer("update"):
+                try:
+                    results = update()
+                except ClosedError as error:
+                    raise UnityTrainerException(f"{self.name}: {error}") from error
+            return results, get_timer_root()
+
+        self._running = in_background(timed_update, name=f"learns {self.name}")
+
+    def _has_updated(self, plots: dict[str, float]) -> None:
+        self._plots.append(plots)
+        self._snapshot = self.algorithm.snapshot()
+
+
+_MOST_UNFINISHED = 100_000
+
+
+class LearnedRewards:
+    """Rewards that learned signals give to episodes; those of the task are counted elsewhere.
+
+    If very many episodes do not end, the ones that were reported least recently are forgotten.
+
+    Args:
+        signals: All signals of the behavior.
+    """
+
+    def __init__(self, signals: Sequence[RewardSignal]) -> None:
+        names = [signal.name for signal in signals]
+        self._columns = [i for i, name in enumerate(names) if name != ExtrinsicReward.name]
+        self._tags = [f"Policy/{names[i].capitalize()} Reward" for i in self._columns]
+        self._unfinished: dict[int, FloatArray] = {}
+
+    def __bool__(self) -> bool:
+        """Whether any signal learns."""
+        return bool(self._columns)
+
+    def add(self, segments: Segments, rewards: FloatArray) -> dict[str, float]:
+        """Take in segments and their (N, signals) rewards; return means of ended ones by tag."""
+        starts = np.cumsum(segments.length) - segments.length
+        of_segments = np.add.reduceat(rewards[:, self._columns], starts, axis=0)
+        totals: list[FloatArray] = []
+        for episode, ended, reward in zip(
+            segments.episode.tolist(), segments.ended.tolist(), of_segments, strict=True
+        ):
+            total = self._unfinished.pop(episode, 0.0) + reward
+            if ended:
+                totals.append(total)
+            else:
+                self._unfinished[episode] = total
+        while len(self._unfinished) > _MOST_UNFINISHED:
+            del self._unfinished[next(iter(self._unfinished))]
+        if not totals:
+            return {}
+        return dict(zip(self._tags, np.mean(totals, axis=0).tolist(), strict=True))

@@ -1,0 +1,196 @@
+"""`Trainer`: one behavior of a run, from its agents' steps to a better policy."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from mlagents.trainers.acting.collector import Collector
+from mlagents.trainers.acting.policy import ActingPolicy
+from mlagents.trainers.acting.rollout import Seat
+from mlagents.trainers.fast.acceleration import accelerate
+from mlagents.trainers.learning.meter import N_RETURNS, Meter
+from mlagents.trainers.learning.trainer_types import TrainerType
+from mlagents.trainers.settings.behavior import BehaviorSettings
+from mlagents.trainers.settings.run_options import TorchSettings
+from mlagents.trainers.stats import StatsReporter
+from mlagents_envs.base_env import BehaviorSpec
+from mlagents_envs.logging_util import get_logger
+
+logger = get_logger(__name__)
+
+
+class Trainer:
+    """Hands what the agents of a behavior did to its learner, and what was learned to its agents.
+
+    The run calls `Rollout.advance`, then `advance` of every trainer, then `Rollout.answer`: an
+    update falls between a report and its answer.
+
+    Args:
+        trainer_type: How the behavior learns.
+        name: Name of the behavior in the settings, without a team.
+        spec: What it observes and does.
+        settings: Its settings.
+        stats: Where its statistics go.
+        device: Device to learn on.
+        seed: Seed of weights, samples and minibatches.
+        inference: Whether to act only; nothing is learned.
+        torch_settings: Ways to learn faster.
+        on_summary: Called with the step count to file it under when a summary is due.
+        on_checkpoint: Called when a checkpoint is due.
+        n_returns: Returns of episodes to remember, at least.
+
+    Attributes:
+        learner: Learns.
+        meter: Counts.
+        seat: Acts, and collects what is learned from.
+        has_learned: Whether training has ended because the mean reward reached `stop_at_reward`.
+    """
+
+    def __init__(
+        self,
+        trainer_type: TrainerType,
+        name: str,
+        spec: BehaviorSpec,
+        settings: BehaviorSettings,
+        *,
+        stats: StatsReporter,
+        device: torch.device,
+        seed: int,
+        inference: bool,
+        torch_settings: TorchSettings,
+        on_summary: Callable[[int], None],
+        on_checkpoint: Callable[[], object],
+        n_returns: int = N_RETURNS,
+    ) -> None:
+        self.name = name
+        self.spec = spec
+        self.settings = settings
+        self.stats = stats
+        self.meter = Meter(name, settings, stats, n_returns=n_returns)
+        algorithm = trainer_type.algorithm(
+            spec, settings, device=device, seed=seed, inference=inference
+        )
+        if not inference:
+            accelerate(algorithm, torch_settings, name=name)
+        self.learner = trainer_type.learner(name, algorithm, settings)
+        self.has_learned = False
+        self._inference = inference
+        self._on_summary = on_summary
+        self._on_checkpoint = on_checkpoint
+        snapshot = algorithm.snapshot()
+        policy = ActingPolicy(
+            snapshot,
+            spec.action_spec,
+            deterministic=settings.network_settings.deterministic,
+            rng=np.random.default_rng(seed),
+        )
+        self._collector = Collector(
+            spec,
+            time_horizon=self.learner.longest_segment,
+            memory_size=snapshot.memory_size,
+            sequence_length=self.learner.sequence_length,
+            n_expected=self.learner.wants,
+        )
+        self.seat = Seat(policy, self._collector)
+
+    @property
+    def step(self) -> int:
+        """Steps counted so far."""
+        return self.meter.step
+
+    @property
+    def mean_reward(self) -> float | None:
+        """Mean return of the last hundred episodes, None before the first has ended."""
+        return self.meter.mean_reward
+
+    @property
+    def is_learning(self) -> bool:
+        """Whether more steps would make a difference."""
+        return not (self._inference or self.has_learned or self.step >= self.settings.max_steps)
+
+    def stop_if_learned(self) -> None:
+        """End training if the mean reward of `N_RETURNS` episodes has reached `stop_at_reward`."""
+        goal, reward = self.settings.stop_at_reward, self.mean_reward
+        if goal is None or reward is None or not self.is_learning:
+            return
+        if len(self.meter.recent_returns) >= N_RETURNS and reward >= goal:
+            self.has_learned = True
+            logger.info(
+                f"{self.name} has reached a mean reward of {reward:.3f} at step {self.step}: its "
+                f"training ends (stop_at_reward: {goal:g})."
+            )
+
+    def advance(self) -> None:
+        """Count what agents did; learn from it when it is time, also from the last steps."""
+        self.take_over()
+        self.meter.warn_of_vanished(self._collector.n_vanished)
+        counts_agents = self._inference or not self.learner.counts_own_steps
+        was_learning = self.is_learning
+        self._count(of_agents=counts_agents)
+        if not was_learning:  # a behavior that has learned enough acts on beside others
+            self._collector.take()
+            return
+        segments = self._collector.take(at_least=self.learner.wants)
+        self._count(of_agents=counts_agents)  # what was cut for it
+        n_unfinished = self._collector.n_unfinished
+        n_learned = self.learner.learn(segments, step=self.step, n_unfinished=n_unfinished)
+        self.take_over()
+        if self.learner.counts_own_steps:
+            self._count_learned(n_learned)
+
+    def take_over(self) -> None:
+        """Act by what was learned since the last call."""
+        update = self.learner.finished()
+        if update is not None:
+            self.seat.policy.snapshot = update.snapshot
+            self.meter.plot(update.plots)
+
+    def state(self) -> dict[str, Any]:
+        """Return everything a later run needs to continue where this one is.
+
+        It does not contain experience that was not learned from yet, or the state of environments:
+        the later run begins new episodes.
+        """
+        state = self.learner.state()
+        state["random_states"]["samples"] = self.seat.policy.rng.bit_generator.state
+        return {**state, "global_step": self.step}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Continue where the run that saved `state` was."""
+        self.learner.load_state(state)
+        self.meter.step = state["global_step"]
+        self.seat.policy.rng.bit_generator.state = state["random_states"]["samples"]
+        self.take_over()
+
+    def load_weights(self, state: dict[str, Any]) -> None:
+        """Begin with the networks of another run and nothing else of it."""
+        self.learner.load_weights(state)
+        self.take_over()
+
+    def _count(self, *, of_agents: bool) -> None:
+        """Take in what agents did; what falls due on the way is filed as before it."""
+        activity = self._collector.activity()
+        self.meter.record(activity)
+        if not of_agents:
+            return
+        n_steps = activity.n_steps
+        self._summarize_when_due(n_steps)
+        due = self.meter.passes(self.settings.checkpoint_interval, n_steps)
+        if due and self.is_learning and self.step:
+            self._on_checkpoint()
+        self.meter.step += n_steps
+
+    def _count_learned(self, n_steps: int) -> None:
+        """Count steps that were learned from; what falls due has seen them."""
+        self._summarize_when_due(n_steps)
+        due = self.meter.passes(self.settings.checkpoint_interval, n_steps)
+        self.meter.step += n_steps
+        if due and self.is_learning:
+            self._on_checkpoint()
+
+    def _summarize_when_due(self, n_steps: int) -> None:
+        every = self.settings.summary_freq
+        if self.meter.passes(every, n_steps):
+            self._on_summary((self.step + n_steps) // every * every)
