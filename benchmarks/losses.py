@@ -25,11 +25,11 @@ from mlagents.trainers.acting.rollout import Rollout
 from mlagents.trainers.cli_args import parse_command_line
 from mlagents.trainers.learning.trainer import Trainer
 from mlagents.trainers.learning.trainer_types import TRAINER_TYPES
-from mlagents.trainers.rollout.simple_env_manager import SimpleEnvManager
+from mlagents.trainers.players.in_process import SimpleEnvManager
+from mlagents.trainers.reporting.stats import StatsReporter
 from mlagents.trainers.settings.behavior import BehaviorSettings
 from mlagents.trainers.settings.load import load_run_options
 from mlagents.trainers.settings.run_options import TorchSettings
-from mlagents.trainers.stats import StatsReporter
 from mlagents_envs.base_env import ActionSpec, BaseEnv
 from mlagents_envs.factories import find_factory
 

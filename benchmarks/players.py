@@ -27,7 +27,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mlagents.trainers.rollout.subprocess_env_manager import RestartBudget, SubprocessEnvManager
+from mlagents.trainers.players.pool import PlayerPool, RestartBudget
 from mlagents_envs import handshake
 from mlagents_envs.base_env import (
     ActionSpec,
@@ -119,7 +119,7 @@ def exchanges(seconds: float) -> None:
 def measure_sleepers(n_players: int, seconds: float, *, step_ms: float) -> tuple[float, float]:
     """Return agent-steps per second, and the share of a core that this process took."""
     command = [sys.executable, str(Path(__file__).resolve()), "--step-ms", str(step_ms)]
-    manager = SubprocessEnvManager(
+    manager = PlayerPool(
         lambda worker: UnityEnvironment(
             command=command, worker_id=worker, base_port=0, connect=False
         ),

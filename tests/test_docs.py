@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from mlagents.trainers.cli_args import CommandLine, parse_command_line
+from mlagents.trainers.cli_args import parse_command_line
 from mlagents.trainers.settings.load import check_run_options
+from mlagents.trainers.settings.typed import CommandLine
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])

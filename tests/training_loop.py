@@ -9,11 +9,11 @@ from mlagents.trainers.acting.rollout import Rollout
 from mlagents.trainers.learning.meter import N_RETURNS
 from mlagents.trainers.learning.trainer import Trainer
 from mlagents.trainers.learning.trainer_types import TRAINER_TYPES, TrainerType
-from mlagents.trainers.rollout.env_manager import EnvManager
-from mlagents.trainers.rollout.simple_env_manager import SimpleEnvManager
+from mlagents.trainers.players.env_manager import EnvManager
+from mlagents.trainers.players.in_process import SimpleEnvManager
+from mlagents.trainers.reporting.stats import StatsReporter
 from mlagents.trainers.settings.behavior import BehaviorSettings
 from mlagents.trainers.settings.run_options import TorchSettings
-from mlagents.trainers.stats import StatsReporter
 from mlagents_envs.base_env import BaseEnv, BehaviorId
 
 

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from mlagents.trainers.reporting.stats import StatsPropertyType, StatsSummary, StatsWriter
 from mlagents.trainers.settings.hyperparameters import check_trainer_type
 from mlagents.trainers.settings.run_options import RunOptions
-from mlagents.trainers.stats import StatsPropertyType, StatsSummary, StatsWriter
 from mlagents_envs.logging_util import get_logger
 from mlagents_envs.side_channel.stats_side_channel import StatsAggregationMethod
 

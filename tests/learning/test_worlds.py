@@ -8,9 +8,9 @@ import onnxruntime
 import pytest
 
 from mlagents.trainers.cli_args import parse_command_line
+from mlagents.trainers.export.export import export_onnx
 from mlagents.trainers.settings.behavior import BehaviorSettings
 from mlagents.trainers.settings.load import load_run_options
-from mlagents.trainers.training.export import export_onnx
 from mlagents_envs.base_env import ActionTuple
 from mlagents_envs.environment import UnityEnvironment
 from mlagents_envs.registry import default_registry

@@ -13,7 +13,7 @@ from document_examples import run_examples
 from guess_environment import GuessEnvironment
 from mlagents.play import Game, RandomActor, main
 from mlagents.trainers.data.demonstrations import load_demonstrations
-from mlagents.trainers.training.export import export_onnx
+from mlagents.trainers.export.export import export_onnx
 from mlagents_envs.base_env import ActionSpec, ActionTuple, DecisionSteps, TerminalSteps
 from mlagents_envs.demonstration_file import read_demonstration
 from models import make_model, node

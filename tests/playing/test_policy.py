@@ -9,7 +9,7 @@ from onnx import ModelProto, numpy_helper
 
 from actors import DISCRETE, HYBRID, action_mask, behavior, make_actor, observations, outputs
 from mlagents.policy import Policy, find_model
-from mlagents.trainers.training.export import export_onnx
+from mlagents.trainers.export.export import export_onnx
 from mlagents_envs.base_env import (
     ActionSpec,
     BehaviorSpec,

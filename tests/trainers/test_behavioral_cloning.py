@@ -12,13 +12,13 @@ from actors import behavior
 from mlagents.trainers.algorithms.bc import BC
 from mlagents.trainers.algorithms.behavioral_cloning import (
     BehavioralCloning,
-    Expert,
+    DemonstrationSet,
     cloning_loss,
 )
 from mlagents.trainers.algorithms.optimizer import adam, descend
 from mlagents.trainers.networks.actor_critic import Actor
+from mlagents.trainers.reporting.stats import HELD_OUT_ACCURACY, HELD_OUT_ERROR
 from mlagents.trainers.settings.behavior import BehaviorSettings, MemorySettings
-from mlagents.trainers.stats import HELD_OUT_ACCURACY, HELD_OUT_ERROR
 from mlagents_envs.base_env import ActionSpec, BehaviorSpec
 from recorded import record_guesses
 from steps import layer, make_demonstrations, make_transitions, swish, weights
@@ -85,7 +85,7 @@ def test_a_clone_acts_at_the_experts_scale() -> None:
 def test_minibatches_are_the_demonstrations_in_another_order() -> None:
     demonstrations = make_demonstrations(SPEC, [5, 4, 3], np.random.default_rng(0))
     for memory in (None, MEMORY):
-        expert = Expert(demonstrations, memory, CPU)
+        expert = DemonstrationSet(demonstrations, memory, CPU)
         dealt = list(expert.minibatches(3, torch.Generator().manual_seed(0)))
         rows = torch.cat([batch.reward for batch, _ in dealt]).sort().values
         assert len(dealt) == (4 if memory is None else 5)  # sequences of 3 2 | 3 1 | 3
@@ -94,7 +94,7 @@ def test_minibatches_are_the_demonstrations_in_another_order() -> None:
 
 def test_sequences_begin_without_a_memory() -> None:
     demonstrations = make_demonstrations(SPEC, [4], np.random.default_rng(0))
-    expert = Expert(demonstrations, MEMORY, CPU)
+    expert = DemonstrationSet(demonstrations, MEMORY, CPU)
     actor = make_actor(network_settings=SMALL | {"memory": MEMORY})
     for batch, sequences in expert.minibatches(1, torch.Generator().manual_seed(0)):
         memory = torch.zeros(1, 4)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from mlagents.trainers.exception import UnityTrainerException
-from mlagents.trainers.training.checkpoints import (
+from mlagents.trainers.run.checkpoints import (
     CheckpointStore,
     RunFolder,
     fitted,

@@ -571,3 +571,17 @@ def test_agents_that_pause_keep_their_lanes_while_no_others_come() -> None:
         collector.observe(0, source.decisions([0]), source.terminals({}))
     again = collector.observe(0, source.decisions(list(range(16))), source.terminals({}))
     assert first.tolist() == again.tolist()
+
+
+def test_segments_that_outgrow_the_room_follow_the_others() -> None:
+    # Room for 16 + 1 steps. Ends at 10, then 8 more: nothing of the 7 free rows may stay.
+    collector = Collector(SPEC, time_horizon=20, memory_size=MEMORY_SIZE, n_expected=16)
+    source = Source()
+    observed = []
+    for n_steps, agent in ((10, 0), (8, 1)):
+        observed += [reported(collector, source, agent).obs for _ in range(n_steps)]
+        reported(collector, source, **{f"a{agent}": False})
+    segments = take(collector)
+    assert segments.length.tolist() == [10, 8]
+    for i, batches in enumerate(zip(*observed, strict=True)):
+        np.testing.assert_array_equal(segments.obs[i], np.concatenate(batches))

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from mlagents.trainers.cli_args import CommandLine
 from mlagents.trainers.settings.hyperparameters import POCASettings, PPOSettings, SACSettings
 from mlagents.trainers.settings.load import dump_configuration, load_run_options
 from mlagents.trainers.settings.run_options import RunOptions
+from mlagents.trainers.settings.typed import CommandLine
 
 ROOT = Path(__file__).parents[2]
 CONFIGS = sorted((ROOT / "config").glob("*/*.yaml"))

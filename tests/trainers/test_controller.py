@@ -11,19 +11,19 @@ import pytest
 import torch
 
 from mlagents.trainers.algorithms.ppo import PPO
-from mlagents.trainers.controller import Controller
 from mlagents.trainers.data.segments import Segments
 from mlagents.trainers.exception import TrainerConfigError, UnityTrainerException
 from mlagents.trainers.learning.on_policy import OnPolicyLearner
 from mlagents.trainers.learning.trainer_types import TRAINER_TYPES, TrainerType
-from mlagents.trainers.rollout.env_manager import EnvManager, PlayerSteps
+from mlagents.trainers.players.env_manager import EnvManager, PlayerSteps
+from mlagents.trainers.reporting.stats import StatsSummary, StatsWriter
+from mlagents.trainers.reporting.summaries import is_resumable
+from mlagents.trainers.run.checkpoints import RunFolder
+from mlagents.trainers.run.controller import Controller
+from mlagents.trainers.run.interrupt import Interrupt, Interrupted
 from mlagents.trainers.settings.hyperparameters import PPOSettings
 from mlagents.trainers.settings.parameters import Sampler
 from mlagents.trainers.settings.run_options import RunOptions
-from mlagents.trainers.stats import StatsSummary, StatsWriter
-from mlagents.trainers.summaries import is_resumable
-from mlagents.trainers.training.checkpoints import RunFolder
-from mlagents.trainers.training.interrupt import Interrupt, Interrupted
 from mlagents_envs.base_env import (
     ActionSpec,
     ActionTuple,

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlagents.trainers.settings.parameters import read_parameters, with_seeds
-from mlagents.trainers.training.curriculum import (
+from mlagents.trainers.run.curriculum import (
     BehaviorProgress,
     Curriculum,
     sampler_in_words,
 )
+from mlagents.trainers.settings.parameters import read_parameters, with_seeds
 
 
 def lessons(*values: Any, **criteria: Any) -> dict[str, Any]:

@@ -11,10 +11,10 @@ import pytest
 from guess_environment import GuessEnvironment
 from mlagents.trainers.cli_args import parse_command_line
 from mlagents.trainers.exception import TrainerConfigError
-from mlagents.trainers.rollout import environments, sim_players
-from mlagents.trainers.rollout.env_manager import EnvManager, send_parameters
-from mlagents.trainers.rollout.environments import env_manager_maker
-from mlagents.trainers.rollout.simple_env_manager import SimpleEnvManager
+from mlagents.trainers.players import environments, launching
+from mlagents.trainers.players.env_manager import EnvManager, send_parameters
+from mlagents.trainers.players.environments import env_manager_maker
+from mlagents.trainers.players.in_process import SimpleEnvManager
 from mlagents.trainers.settings.load import load_run_options
 from mlagents.trainers.settings.parameters import Sampler
 from mlagents_envs import factories
@@ -81,7 +81,7 @@ def start(tmp_path: Path, *arguments: str) -> None:
 @pytest.fixture
 def player(monkeypatch: pytest.MonkeyPatch) -> Noted:
     noted = Noted()
-    for module in (environments, factories, sim_players):
+    for module in (environments, factories, launching):
         monkeypatch.setattr(module, "UnityEnvironment", noted)
     return noted
 

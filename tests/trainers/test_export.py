@@ -24,10 +24,10 @@ from actors import (
     outputs,
 )
 from mlagents.trainers.acting.policy import ActingPolicy
+from mlagents.trainers.export.export import export_onnx
 from mlagents.trainers.networks.actor_critic import Actor
 from mlagents.trainers.networks.snapshots import snapshot_of
 from mlagents.trainers.settings.behavior import NetworkSettings
-from mlagents.trainers.training.export import export_onnx
 from mlagents_envs.base_env import BehaviorSpec
 from samples import assert_categorical, assert_normal
 from shared_data import ROOT, load_vectors, require

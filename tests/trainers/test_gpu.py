@@ -10,8 +10,9 @@ import torch
 import yaml
 
 from actors import CASES, Case, action_mask, make_actor, memories, observations
-from mlagents.trainers.algorithms.policy import Policy
+from mlagents.trainers.acting.policy import ActingPolicy
 from mlagents.trainers.learn import main
+from mlagents.trainers.networks.snapshots import snapshot_of
 
 DEVICE = "cuda"
 
@@ -118,8 +119,8 @@ def test_acting_is_that_of_the_cpu(case: Case) -> None:
     memory = memories(actor, 9, rng)
 
     def decide(device: str) -> Any:
-        policy = Policy(
-            copy.deepcopy(actor).to(device),
+        policy = ActingPolicy(
+            snapshot_of(copy.deepcopy(actor).to(device)),
             case.spec.action_spec,
             deterministic=True,
             rng=np.random.default_rng(0),

@@ -10,13 +10,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from guess_environment import GuessEnvironment
-from mlagents.trainers.cli_args import CommandLine
 from mlagents.trainers.exception import TrainerConfigError, UnityTrainerException
 from mlagents.trainers.learn import main
+from mlagents.trainers.reporting.stats import StatsSummary, TensorBoardWriter
+from mlagents.trainers.run.checkpoints import CheckpointStore, RunFolder
 from mlagents.trainers.settings.load import load_run_options
 from mlagents.trainers.settings.run_options import RunOptions
-from mlagents.trainers.stats import StatsSummary, TensorBoardWriter
-from mlagents.trainers.training.checkpoints import CheckpointStore, RunFolder
+from mlagents.trainers.settings.typed import CommandLine
 from mlagents_envs.base_env import BehaviorId, check_behavior_name
 from mlagents_envs.codec import Output, decode_output, encode_output
 from mlagents_envs.exception import UnityEnvironmentException

@@ -13,11 +13,11 @@ from mlagents.torch_utils import default_device, nn
 from mlagents.torch_utils import torch as torch_of_programs
 from mlagents.trainers import learn
 from mlagents.trainers.buffer import BufferKey, ObservationKeyPrefix
-from mlagents.trainers.cli_args import CommandLine
 from mlagents.trainers.demo_loader import demo_to_buffer, get_demo_files, load_demonstration
 from mlagents.trainers.exception import TrainerConfigError, UnityTrainerException
 from mlagents.trainers.settings import RunOptions, TrainerSettings
 from mlagents.trainers.settings.load import load_run_options
+from mlagents.trainers.settings.typed import CommandLine
 from mlagents.trainers.stats import StatsReporter, StatsWriter
 from mlagents_envs.base_env import ActionSpec, ActionTuple, BehaviorSpec, ObservationSpec
 from mlagents_envs.demonstration_file import DemonstrationRecords, write_demonstration

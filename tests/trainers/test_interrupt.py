@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from mlagents.trainers.training.interrupt import SIGNALS, Interrupt, Interrupted
+from mlagents.trainers.run.interrupt import SIGNALS, Interrupt, Interrupted
 
 
 @pytest.mark.parametrize("number", SIGNALS)

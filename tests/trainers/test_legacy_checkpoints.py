@@ -31,8 +31,8 @@ from mlagents.trainers.learn import main
 from mlagents.trainers.networks.actor_critic import Actor, Critic
 from mlagents.trainers.networks.body import NetworkBody
 from mlagents.trainers.networks.snapshots import snapshot_of
+from mlagents.trainers.run.legacy_checkpoints import converted, is_legacy
 from mlagents.trainers.settings.behavior import BehaviorSettings
-from mlagents.trainers.training.legacy_checkpoints import converted, is_legacy
 from original_network import OriginalNetwork
 
 STEP = {"_GlobalSteps__global_step": torch.tensor([1234])}

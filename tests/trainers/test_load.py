@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import mlagents.trainers.settings.load as load_module
-from mlagents.trainers.cli_args import CommandLine, parse_command_line
+from mlagents.trainers.cli_args import parse_command_line
 from mlagents.trainers.exception import TrainerConfigError
 from mlagents.trainers.settings.behavior import BehaviorSettings, CuriositySettings
 from mlagents.trainers.settings.hyperparameters import (
@@ -26,6 +26,7 @@ from mlagents.trainers.settings.load import (
     refuse_unbuilt,
 )
 from mlagents.trainers.settings.run_options import RunOptions
+from mlagents.trainers.settings.typed import CommandLine
 from mlagents_envs.base_env import behavior_name_problem
 from mlagents_envs.files import DOWNLOADED
 

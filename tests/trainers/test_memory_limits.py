@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from mlagents.trainers.exception import UnityTrainerException
+from mlagents.trainers.run import memory
+from mlagents.trainers.run.memory import bytes_per_step, in_bytes, memory_bytes, require_memory
 from mlagents.trainers.settings.behavior import BehaviorSettings
-from mlagents.trainers.training import memory
-from mlagents.trainers.training.memory import bytes_per_step, in_bytes, memory_bytes, require_memory
 from mlagents_envs.base_env import ActionSpec, BehaviorSpec, ObservationSpec
 
 # A step is 3 numbers of 4 bytes, an image of 60, a choice of 2, an action of each kind with its

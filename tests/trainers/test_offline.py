@@ -12,7 +12,7 @@ import torch
 import shared_data
 from actors import behavior
 from mlagents.trainers.learn import main
-from mlagents.trainers.rollout.offline_env_manager import OfflineEnvManager
+from mlagents.trainers.players.offline import OfflineEnvManager
 from mlagents_envs.base_env import ActionSpec
 from recorded import record_guesses
 

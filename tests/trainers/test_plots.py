@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from mlagents.trainers import plots
-from mlagents.trainers.plots import CurveWriter, Point, draw_curves, steps_in_short, ticks
-from mlagents.trainers.stats import CUMULATIVE_REWARD, StatsReporter
-from mlagents.trainers.training.checkpoints import RunFolder
+from mlagents.trainers.reporting import plots
+from mlagents.trainers.reporting.plots import CurveWriter, Point, draw_curves, steps_in_short, ticks
+from mlagents.trainers.reporting.stats import CUMULATIVE_REWARD, StatsReporter
+from mlagents.trainers.run.checkpoints import RunFolder
 
 LINE = (0x1F, 0x6F, 0xB4)
 

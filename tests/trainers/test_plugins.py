@@ -14,9 +14,9 @@ from document_examples import examples_of
 from mlagents import plugins
 from mlagents.trainers import learn
 from mlagents.trainers.learning.trainer_types import TrainerType
+from mlagents.trainers.reporting.stats import StatsReporter
 from mlagents.trainers.settings.hyperparameters import with_trainer_types
 from mlagents.trainers.settings.run_options import RunOptions
-from mlagents.trainers.stats import StatsReporter
 
 Install = Callable[[str, str, str], None]
 
@@ -35,7 +35,7 @@ TRAINER = """
         return {RETURNED}
 """
 WRITER = """
-    from mlagents.trainers.stats import StatsWriter
+    from mlagents.trainers.reporting.stats import StatsWriter
 
     class Telling(StatsWriter):
         def __init__(self, run_id):

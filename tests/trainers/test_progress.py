@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from mlagents.trainers import progress
-from mlagents.trainers.progress import ProgressTable, Row, hours, progress_table
+from mlagents.trainers.reporting import progress
+from mlagents.trainers.reporting.progress import ProgressTable, Row, hours, progress_table
+from mlagents.trainers.reporting.stats import CUMULATIVE_REWARD, EPISODE_LENGTH, StatsReporter
 from mlagents.trainers.settings.behavior import BehaviorSettings
-from mlagents.trainers.stats import CUMULATIVE_REWARD, EPISODE_LENGTH, StatsReporter
 from mlagents_envs.logging_util import get_logger
 
 BALL = Row("3DBall", 125_000, 500_000, 2_500.0, 12.3456, 1.25, 250.4)

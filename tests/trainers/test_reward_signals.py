@@ -14,8 +14,8 @@ from mlagents.trainers.algorithms.ppo import PPO
 from mlagents.trainers.algorithms.reward_signals import ExtrinsicReward, score_segments
 from mlagents.trainers.algorithms.transitions import transitions_of
 from mlagents.trainers.exception import UnityTrainerException
+from mlagents.trainers.reporting.stats import StatsReporter, StatsSummary, StatsWriter
 from mlagents.trainers.settings.behavior import BehaviorSettings
-from mlagents.trainers.stats import StatsReporter, StatsSummary, StatsWriter
 from mlagents_envs.base_env import ActionSpec
 from recorded import record_guesses
 from steps import make_segments

@@ -9,7 +9,7 @@ from mlagents.trainers.acting.collector import Collector, Memories
 from mlagents.trainers.acting.policy import ActingPolicy
 from mlagents.trainers.acting.rollout import Rollout, Seat
 from mlagents.trainers.networks.snapshots import snapshot_of
-from mlagents.trainers.rollout.env_manager import EnvManager, PlayerSteps
+from mlagents.trainers.players.env_manager import EnvManager, PlayerSteps
 from mlagents_envs.base_env import ActionTuple, BehaviorName, BehaviorSpec
 
 

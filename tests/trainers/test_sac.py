@@ -513,15 +513,16 @@ def test_each_of_several_minibatches_has_its_own_sequences(
 ) -> None:
     # Several minibatches are gathered together. Places, first steps and memories of each must be
     # those of its own sequences. The reward says which step a row is.
-    monkeypatch.setattr(sac_module, "MINIBATCHES_AT_ONCE", at_once)
+    monkeypatch.setattr("mlagents.trainers.algorithms.sac.MINIBATCHES_AT_ONCE", at_once)
     actions = ACTIONS["hybrid"]
     segments = replace(
-        experience(actions, memory_size=4),
+        experience(actions, longest=longest, memory_size=4),
         reward=np.arange(N, dtype="f4"),
         group_reward=np.zeros(N, "f4"),
     )
     cut = {2: [2, 2, 1, 2, 1], 3: [3, 1, 1, 3]}[longest]
-    length_of = dict(zip(np.cumsum([0, *cut[:-1]]).tolist(), cut, strict=True))  # by first step
+    begins = np.cumsum([0, *cut[:-1]]).tolist()
+    length_of = dict(zip(begins, cut, strict=True))  # by first step
     n_sequences = 16 // longest
     sac = make_sac(actions, recurrent(longest))
     batches = list(sac._minibatches(replay_of(segments, actions, longest=longest), 20))
@@ -541,7 +542,8 @@ def test_each_of_several_minibatches_has_its_own_sequences(
         np.testing.assert_array_equal(step, steps)
         np.testing.assert_array_equal(batch.sequences.place, places)
         assert batch.sequences.longest == longest
-        np.testing.assert_array_equal(batch.sequences.memory, segments.memory[step[first]])
+        drawn = [begins.index(begun) for begun in step[first]]
+        np.testing.assert_array_equal(batch.sequences.memory, segments.memory[drawn])
         np.testing.assert_array_equal(batch.obs[0], segments.obs[0][step])
         np.testing.assert_array_equal(batch.continuous, segments.continuous[step])
         assert batch.noise.shape == batch.continuous.shape
@@ -550,7 +552,7 @@ def test_each_of_several_minibatches_has_its_own_sequences(
 
 def test_a_minibatch_has_one_sequence_at_least() -> None:
     actions = ACTIONS["hybrid"]
-    replay = replay_of(experience(actions, memory_size=4), actions, longest=4)
+    replay = replay_of(experience(actions, longest=4, memory_size=4), actions, longest=4)
     sac = make_sac(actions, recurrent(4, batch_size=5))
     for batch in sac._minibatches(replay, 3):
         assert batch.first.tolist() == [0]

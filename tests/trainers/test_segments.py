@@ -103,14 +103,3 @@ def test_sequences_are_as_long_as_they_may_be_and_never_cross_a_segment(
     ends = np.cumsum(cut)
     assert set(np.cumsum(length)) <= set(ends)
     assert len(cut) == sum(-(-n_steps // longest) for n_steps in length)
-
-
-def test_a_segment_that_a_buffer_has_no_room_for_follows_the_others() -> None:
-    # Room for 16 + 1 steps. 10 leave 7 free, and 8 more come: nothing of the free ones may stay.
-    parts = make_segments([10]), make_segments([8], first=100)
-    buffer = SegmentBuffer(16)
-    for part in parts:
-        buffer.add(part)
-    taken = buffer.take()
-    for i, batches in enumerate(zip(*(part.obs for part in parts), strict=True)):
-        np.testing.assert_array_equal(taken.obs[i], np.concatenate(batches))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from duck_environment import BEHAVIOR, N_AGENTS, DuckEnvironment, DuckOfLists
-from mlagents.trainers.rollout.simple_env_manager import SimpleEnvManager
+from mlagents.trainers.players.in_process import SimpleEnvManager
 from mlagents_envs.base_env import ActionTuple
 from mlagents_envs.exception import UnityNonFiniteException, UnityObservationException
 

@@ -9,6 +9,7 @@ import torch
 from actors import CASES, CONTINUOUS, HYBRID, Case, action_mask, make_actor, memories, observations
 from mlagents.trainers.acting.policy import ActingPolicy
 from mlagents.trainers.data.snapshot import DenseSnapshot
+from mlagents.trainers.export.export import export_onnx
 from mlagents.trainers.networks.actions import (
     LOG_STD_LIMITS,
     ActionHeads,
@@ -17,7 +18,6 @@ from mlagents.trainers.networks.actions import (
 )
 from mlagents.trainers.networks.actor_critic import Actor
 from mlagents.trainers.networks.snapshots import snapshot_of
-from mlagents.trainers.training.export import export_onnx
 from mlagents_envs.base_env import ActionSpec, BehaviorSpec
 from samples import assert_normal
 

@@ -18,8 +18,8 @@ from tensorboard.backend.event_processing.plugin_event_accumulator import (
     EventAccumulator as PluginEventAccumulator,
 )
 
-from mlagents.trainers import stats
-from mlagents.trainers.stats import (
+from mlagents.trainers.reporting import stats
+from mlagents.trainers.reporting.stats import (
     CUMULATIVE_REWARD,
     ELO,
     GROUP_CUMULATIVE_REWARD,
@@ -181,7 +181,7 @@ def test_two_runs_do_not_share_statistics():
 
 def test_importing_the_module_loads_neither_torch_nor_tensorboard():
     program = (
-        "import sys; import mlagents.trainers.stats\n"
+        "import sys; import mlagents.trainers.reporting.stats\n"
         "assert not {'torch', 'tensorboard'} & set(sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

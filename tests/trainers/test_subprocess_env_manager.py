@@ -23,12 +23,12 @@ from mlagents.trainers.acting.rollout import Rollout
 from mlagents.trainers.cli_args import parse_command_line
 from mlagents.trainers.data.segments import Segments
 from mlagents.trainers.learn import main
-from mlagents.trainers.rollout import environments, subprocess_env_manager
-from mlagents.trainers.rollout.env_manager import EnvManager, PlayerSteps
-from mlagents.trainers.rollout.environments import env_manager_maker
-from mlagents.trainers.rollout.sim_players import SimPlayers
-from mlagents.trainers.rollout.simple_env_manager import SimpleEnvManager
-from mlagents.trainers.rollout.subprocess_env_manager import RestartBudget, SubprocessEnvManager
+from mlagents.trainers.players import environments, pool
+from mlagents.trainers.players.env_manager import EnvManager, PlayerSteps
+from mlagents.trainers.players.environments import env_manager_maker
+from mlagents.trainers.players.in_process import SimpleEnvManager
+from mlagents.trainers.players.launching import SimPlayers
+from mlagents.trainers.players.pool import PlayerPool, RestartBudget
 from mlagents.trainers.settings.behavior import BehaviorSettings
 from mlagents.trainers.settings.load import load_run_options
 from mlagents.trainers.settings.parameters import ConstantParameters, Sampler
@@ -373,7 +373,7 @@ def test_the_editor_may_leave_play_mode_and_come_back(trouble: Callable[[str], N
 
     editor = threading.Thread(target=press_play_twice)
     editor.start()
-    manager = SubprocessEnvManager(
+    manager = PlayerPool(
         lambda worker: UnityEnvironment(base_port=port, timeout_wait=5, connect=False),
         1,
         timeout_s=5,
@@ -453,11 +453,9 @@ class Told:
 
 
 @contextmanager
-def telling(
-    timeout_s: float, n_players: int = 1
-) -> Iterator[tuple[SubprocessEnvManager, list[Told]]]:
+def telling(timeout_s: float, n_players: int = 1) -> Iterator[tuple[PlayerPool, list[Told]]]:
     players = [Told() for _ in range(n_players)]
-    manager = SubprocessEnvManager(
+    manager = PlayerPool(
         lambda worker: cast(UnityEnvironment, players[worker]),
         n_players,
         timeout_s=timeout_s,
@@ -481,11 +479,11 @@ def test_who_answers_while_another_is_listened_to_is_reported_with_it(
 
         def also_the_other(*arguments: Any) -> list[selectors.SelectorKey]:
             ready = wait(*arguments)
-            monkeypatch.setattr(subprocess_env_manager, "wait", wait)
+            monkeypatch.setattr(pool, "wait", wait)
             players[0].tell(b".")
             return ready
 
-        monkeypatch.setattr(subprocess_env_manager, "wait", also_the_other)
+        monkeypatch.setattr(pool, "wait", also_the_other)
         assert [report.player for report in manager.receive()] == [0, 1]
 
 
@@ -515,7 +513,7 @@ def test_a_player_that_speaks_out_of_turn_is_heard_in_its_turn(
                 busy.tell(b".")
             return ready
 
-        monkeypatch.setattr(subprocess_env_manager, "wait", spy)
+        monkeypatch.setattr(pool, "wait", spy)
         idle.n_polls = 0
         idle.tell(b".")
         manager.send(0, {})
@@ -528,7 +526,7 @@ def test_a_player_that_speaks_out_of_turn_is_heard_in_its_turn(
 def test_a_player_is_not_blamed_for_a_silence_in_which_nobody_listened(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(subprocess_env_manager, "_ABSENCE_S", 0.05)
+    monkeypatch.setattr(pool, "_ABSENCE_S", 0.05)
     with telling(timeout_s=0.2) as (manager, [player]):
         manager.send(0, {})
         player.tell(b"-.")  # the answer needs to be looked at twice

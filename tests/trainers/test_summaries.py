@@ -10,10 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlagents.trainers.cli_args import CommandLine, parse_command_line
-from mlagents.trainers.settings.behavior import BehaviorSettings
-from mlagents.trainers.settings.run_options import RunOptions
-from mlagents.trainers.summaries import (
+from mlagents.trainers.cli_args import parse_command_line
+from mlagents.trainers.reporting.summaries import (
     Outcome,
     behavior_in_words,
     failure_in_words,
@@ -21,6 +19,9 @@ from mlagents.trainers.summaries import (
     outcomes_in_words,
     run_in_words,
 )
+from mlagents.trainers.settings.behavior import BehaviorSettings
+from mlagents.trainers.settings.run_options import RunOptions
+from mlagents.trainers.settings.typed import CommandLine
 from mlagents_envs.base_env import (
     ActionSpec,
     BehaviorSpec,

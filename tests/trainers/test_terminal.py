@@ -14,9 +14,9 @@ from terminal import Session
 BELOW_A_TABLE = """
 import signal, socket
 from rich.console import Console
-from mlagents.trainers.progress import ProgressTable
+from mlagents.trainers.reporting.progress import ProgressTable
 from mlagents.trainers.settings.behavior import BehaviorSettings
-from mlagents.trainers.training.interrupt import Interrupt
+from mlagents.trainers.run.interrupt import Interrupt
 from mlagents_envs.logging_util import get_logger
 
 class Trainer:

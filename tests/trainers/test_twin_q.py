@@ -94,7 +94,7 @@ def test_an_opinion_is_that_of_one_and_teaches_it_nothing(case: Case) -> None:
         for i in range(2):
             q.zero_grad()
             value = (
-                q.opinion(i, encoded, seen, sequences)
+                q.one_q(i, encoded, seen, sequences)
                 if as_opinion
                 else q(encoded, seen, sequences)[i]
             )

@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlagents.tools.upgrade_config import main, upgrade
-from mlagents.trainers.cli_args import CommandLine
 from mlagents.trainers.exception import TrainerConfigError
 from mlagents.trainers.settings.behavior import ExtrinsicSettings
 from mlagents.trainers.settings.hyperparameters import PPOSettings, SACSettings
 from mlagents.trainers.settings.load import load_run_options
 from mlagents.trainers.settings.run_options import RunOptions
+from mlagents.trainers.settings.typed import CommandLine
 
 ROOT = Path(__file__).parents[2]
 

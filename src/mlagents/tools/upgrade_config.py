@@ -16,13 +16,13 @@ from typing import Any
 
 import yaml
 
-from mlagents.trainers.cli_args import CommandLine
 from mlagents.trainers.exception import TrainerConfigError
 from mlagents.trainers.settings.base import did_you_mean, one_of
 from mlagents.trainers.settings.behavior import BehaviorSettings, NetworkSettings
 from mlagents.trainers.settings.hyperparameters import hyperparameter_models
 from mlagents.trainers.settings.load import Written, check_run_options, read_configuration
 from mlagents.trainers.settings.run_options import RunOptions
+from mlagents.trainers.settings.typed import CommandLine
 from mlagents_envs.logging_util import get_logger
 
 logger = get_logger(__name__)

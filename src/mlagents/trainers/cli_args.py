@@ -8,7 +8,6 @@ the user typed; `settings.load` puts it over the file.
 import argparse
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import UnionType
 from typing import Any, Union, get_args, get_origin
@@ -18,6 +17,7 @@ from pydantic.fields import FieldInfo
 
 from mlagents.trainers.settings.run_options import RunOptions
 from mlagents.trainers.settings.schema import configuration_schema
+from mlagents.trainers.settings.typed import DEPRECATED_FLAGS, CommandLine
 from mlagents_envs import __version__
 
 FLAGS: dict[str, dict[str, str]] = {
@@ -68,15 +68,6 @@ STOP_AT_REWARD_HELP = (
 
 PRINT_SCHEMA_HELP = "Print the JSON schema of the configuration file, for editors, and exit."
 
-DEPRECATED_FLAGS = {
-    "--load": "--resume continues a run; --load also starts one if there is none",
-    "--train": "training is what happens without --inference",
-    "--torch": "PyTorch is all there is",
-    "--tensorflow": "TensorFlow is not supported any more",
-}
-"""Flags of old that are still accepted, with what to tell who types them."""
-
-
 EPILOG = """\
 examples:
   mlagents-learn --env 3DBall --run-id first
@@ -95,25 +86,6 @@ class _PrintSchema(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_typed: Any) -> None:
         print(json.dumps(configuration_schema(), indent=2))
         parser.exit()
-
-
-@dataclass(frozen=True)
-class CommandLine:
-    """What the user typed, and nothing else.
-
-    Attributes:
-        config_path: The configuration file, if one was given.
-        settings: Settings of `RunOptions`, nested as in the file; only those typed.
-        deterministic: Whether every behavior takes its most likely action.
-        deprecated: The flags of `DEPRECATED_FLAGS` that were typed.
-        stop_at_reward: Mean reward at which the training of every behavior ends, if one was typed.
-    """
-
-    config_path: Path | None
-    settings: dict[str, Any]
-    deterministic: bool = False
-    deprecated: tuple[str, ...] = ()
-    stop_at_reward: float | None = None
 
 
 def parse_command_line(argv: Sequence[str] | None = None) -> CommandLine:

@@ -13,18 +13,19 @@ with ends_quietly():
     from typing import TYPE_CHECKING
 
     from mlagents import __version__, plugins
-    from mlagents.trainers.cli_args import CommandLine, parse_command_line
+    from mlagents.trainers.cli_args import parse_command_line
     from mlagents.trainers.exception import TrainerConfigError, TrainerError
-    from mlagents.trainers.settings.hyperparameters import with_trainer_types
-    from mlagents.trainers.settings.load import load_run_options, refuse_unbuilt
-    from mlagents.trainers.settings.run_options import RunOptions
-    from mlagents.trainers.summaries import (
+    from mlagents.trainers.reporting.summaries import (
         failure_in_words,
         is_resumable,
         next_commands,
         run_in_words,
     )
-    from mlagents.trainers.training.interrupt import Interrupt, Interrupted
+    from mlagents.trainers.run.interrupt import Interrupt, Interrupted
+    from mlagents.trainers.settings.hyperparameters import with_trainer_types
+    from mlagents.trainers.settings.load import load_run_options, refuse_unbuilt
+    from mlagents.trainers.settings.run_options import RunOptions
+    from mlagents.trainers.settings.typed import CommandLine
     from mlagents_envs.exception import UnityCommunicatorStoppedException, UnityException
     from mlagents_envs.handshake import API_VERSION
     from mlagents_envs.logging_util import get_logger, set_log_level
@@ -142,12 +143,17 @@ def _run(
     import torch
 
     from mlagents.torch_utils import choose_device, set_threads
-    from mlagents.trainers.controller import Controller
     from mlagents.trainers.learning.trainer_types import TRAINER_TYPES
-    from mlagents.trainers.plots import CurveWriter
-    from mlagents.trainers.rollout.environments import env_manager_maker
-    from mlagents.trainers.stats import ConsoleWriter, GaugeWriter, StatsWriter, TensorBoardWriter
-    from mlagents.trainers.training.checkpoints import RunFolder, was_written
+    from mlagents.trainers.players.environments import env_manager_maker
+    from mlagents.trainers.reporting.plots import CurveWriter
+    from mlagents.trainers.reporting.stats import (
+        ConsoleWriter,
+        GaugeWriter,
+        StatsWriter,
+        TensorBoardWriter,
+    )
+    from mlagents.trainers.run.checkpoints import RunFolder, try_write
+    from mlagents.trainers.run.controller import Controller
 
     set_log_level(logging.DEBUG if options.debug else logging.INFO)
     logger.info(f"mlagents-next {__version__}, PyTorch {torch.__version__}")
@@ -202,7 +208,7 @@ def _run(
             for writer in writers:
                 writer.close()
             if not settings.inference:
-                was_written("the timers", lambda: folder.write_timers(get_timer_tree()))
+                try_write("the timers", lambda: folder.write_timers(get_timer_tree()))
     logger.info(f"Done in {time.perf_counter() - started:.1f} s.")
 
 

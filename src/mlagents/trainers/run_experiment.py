@@ -8,8 +8,8 @@ with ends_quietly():
     from collections.abc import Sequence
     from pathlib import Path
 
-    from mlagents.trainers.cli_args import CommandLine
     from mlagents.trainers.learn import run
+    from mlagents.trainers.settings.typed import CommandLine
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from mlagents.trainers.acting.collector import Lanes, Memories
 from mlagents.trainers.acting.policy import ActingPolicy
-from mlagents.trainers.rollout.env_manager import EnvManager, PlayerSteps
+from mlagents.trainers.players.env_manager import EnvManager, PlayerSteps
 from mlagents_envs.base_env import ActionSpec, ActionTuple, BehaviorName, DecisionSteps
 from mlagents_envs.timers import hierarchical_timer
 

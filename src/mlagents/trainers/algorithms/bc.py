@@ -9,16 +9,16 @@ from torch import Tensor, nn
 from mlagents.trainers.algorithms.base import Algorithm
 from mlagents.trainers.algorithms.behavioral_cloning import (
     PRETRAINING_LOSS,
-    Expert,
+    DemonstrationSet,
     cloning_loss,
 )
 from mlagents.trainers.algorithms.optimizer import Optimizer, adam
 from mlagents.trainers.algorithms.plotting import means
 from mlagents.trainers.data.demonstrations import load_demonstrations
 from mlagents.trainers.networks.actor_critic import Actor
+from mlagents.trainers.reporting.stats import HELD_OUT_ACCURACY, HELD_OUT_ERROR
 from mlagents.trainers.settings.behavior import BehaviorSettings
 from mlagents.trainers.settings.hyperparameters import BCSettings
-from mlagents.trainers.stats import HELD_OUT_ACCURACY, HELD_OUT_ERROR
 from mlagents_envs.logging_util import get_logger
 
 logger = get_logger(__name__)
@@ -44,7 +44,9 @@ class BC(Algorithm):
         logger.info(
             f"Learns from {path}: {learned}; holds out {held_out or 'none: there is one episode'}."
         )
-        make = partial(Expert, memory=settings.network_settings.memory, device=self.device)
+        make = partial(
+            DemonstrationSet, memory=settings.network_settings.memory, device=self.device
+        )
         self.expert = make(learned)
         self.held_out = None if held_out is None else make(held_out)
         self.actor.body.observations.update_normalization(self.expert.steps.obs)

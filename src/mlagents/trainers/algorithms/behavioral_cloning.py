@@ -23,7 +23,7 @@ PRETRAINING_LOSS = "Losses/Pretraining Loss"
 DEFAULT_EPOCHS = 3
 
 
-class Expert:
+class DemonstrationSet:
     """Demonstrated steps on the device, dealt out for an actor to learn from.
 
     Args:
@@ -129,7 +129,7 @@ class BehavioralCloning:
         self.actor, self.spec, self.generator = actor, spec, generator
         demonstrations = load_demonstrations(self.settings.demo_path, spec)
         logger.info(f"Cloning learns from {self.settings.demo_path}: {demonstrations}.")
-        self.expert = Expert(demonstrations, settings.network_settings.memory, device)
+        self.expert = DemonstrationSet(demonstrations, settings.network_settings.memory, device)
         self.optimizer = adam(actor.parameters(), self.hyperparameters.learning_rate)
 
     def modules(self) -> dict[str, nn.Module | Optimizer]:

@@ -185,9 +185,9 @@ class SAC(Algorithm):
         first, second = q.detach()
         if self.action_spec.continuous_size:
             seen = encoded.detach()
-            first = self.q.opinion(0, seen, actions, batch.sequences)
+            first = self.q.one_q(0, seen, actions, batch.sequences)
             with torch.no_grad():
-                second = self.q.opinion(1, seen, actions, batch.sequences)
+                second = self.q.one_q(1, seen, actions, batch.sequences)
         q_policy = expected_q(first, probabilities)  # (B, signals)
         bonus = (log_alpha.detach().exp() * weight * entropy).sum(1)  # (B,)
 

@@ -15,9 +15,9 @@ from mlagents.trainers.algorithms.reward_signals import ExtrinsicReward, RewardS
 from mlagents.trainers.data.segments import Segments
 from mlagents.trainers.data.snapshot import Snapshot
 from mlagents.trainers.exception import UnityTrainerException
+from mlagents.trainers.export.export import export_onnx
 from mlagents.trainers.learning.background import in_background
 from mlagents.trainers.settings.behavior import BehaviorSettings
-from mlagents.trainers.training.export import export_onnx
 from mlagents_envs.base_env import BehaviorSpec
 from mlagents_envs.timers import TimerNode, get_timer_root, hierarchical_timer
 

@@ -6,8 +6,8 @@ from itertools import islice
 
 from mlagents.trainers.acting.collector import Activity
 from mlagents.trainers.algorithms.reward_signals import ExtrinsicReward
+from mlagents.trainers.reporting.stats import CUMULATIVE_REWARD, StatsReporter
 from mlagents.trainers.settings.behavior import BehaviorSettings
-from mlagents.trainers.stats import CUMULATIVE_REWARD, StatsReporter
 from mlagents_envs.logging_util import get_logger
 from mlagents_envs.side_channel.stats_side_channel import StatsAggregationMethod
 

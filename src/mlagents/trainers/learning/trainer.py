@@ -12,9 +12,9 @@ from mlagents.trainers.acting.rollout import Seat
 from mlagents.trainers.fast.acceleration import accelerate
 from mlagents.trainers.learning.meter import N_RETURNS, Meter
 from mlagents.trainers.learning.trainer_types import TrainerType
+from mlagents.trainers.reporting.stats import StatsReporter
 from mlagents.trainers.settings.behavior import BehaviorSettings
 from mlagents.trainers.settings.run_options import TorchSettings
-from mlagents.trainers.stats import StatsReporter
 from mlagents_envs.base_env import BehaviorSpec
 from mlagents_envs.logging_util import get_logger
 

@@ -139,7 +139,7 @@ class TwinQ(MixedPrecision):
             )
         return self.heads(x).view(2, -1, self.n_signals, self.n_outputs)
 
-    def opinion(
+    def one_q(
         self,
         i: int,
         encoded: EncodedObservations,

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from pydantic import ValidationError
 
-from mlagents.trainers.cli_args import DEPRECATED_FLAGS, CommandLine
 from mlagents.trainers.exception import TrainerConfigError
 from mlagents.trainers.settings.base import did_you_mean, quoted
 from mlagents.trainers.settings.behavior import BehaviorSettings
@@ -30,6 +29,7 @@ from mlagents.trainers.settings.configurations import (
 )
 from mlagents.trainers.settings.hyperparameters import hyperparameter_models
 from mlagents.trainers.settings.run_options import RunOptions, holds_run
+from mlagents.trainers.settings.typed import DEPRECATED_FLAGS, CommandLine
 from mlagents_envs.files import downloaded_folder
 from mlagents_envs.logging_util import get_logger
 from mlagents_envs.programs import command, python

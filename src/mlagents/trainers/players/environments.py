@@ -8,12 +8,12 @@ from pathlib import Path
 
 from mlagents.trainers.data.demonstrations import demonstrated_spec
 from mlagents.trainers.exception import TrainerConfigError, UnityTrainerException
-from mlagents.trainers.rollout.env_manager import EnvManager
-from mlagents.trainers.rollout.mixed_env_manager import MixedEnvManager
-from mlagents.trainers.rollout.offline_env_manager import OfflineEnvManager
-from mlagents.trainers.rollout.sim_players import SimPlayers
-from mlagents.trainers.rollout.simple_env_manager import SimpleEnvManager
-from mlagents.trainers.rollout.subprocess_env_manager import RestartBudget, SubprocessEnvManager
+from mlagents.trainers.players.env_manager import EnvManager
+from mlagents.trainers.players.in_process import SimpleEnvManager
+from mlagents.trainers.players.launching import SimPlayers
+from mlagents.trainers.players.mixed import MixedEnvManager
+from mlagents.trainers.players.offline import OfflineEnvManager
+from mlagents.trainers.players.pool import PlayerPool, RestartBudget
 from mlagents.trainers.settings.parameters import ConstantParameters
 from mlagents.trainers.settings.run_options import EngineSettings, RunOptions
 from mlagents_envs.base_env import BehaviorName, BehaviorSpec
@@ -144,7 +144,7 @@ def _players(
     log_folder: Path | None = None,
     *,
     n_here: int = 0,
-) -> Callable[[], SubprocessEnvManager]:
+) -> Callable[[], PlayerPool]:
     """Play in processes that `start` starts from the arguments of `UnityEnvironment`.
 
     Args:
@@ -197,7 +197,7 @@ def _players(
         rate_limit_n=environment.restarts_rate_limit_n,
         rate_limit_period_s=environment.restarts_rate_limit_period_s,
     )
-    return lambda: SubprocessEnvManager(
+    return lambda: PlayerPool(
         make,
         environment.num_envs - n_here,
         timeout_s=environment.timeout_wait,

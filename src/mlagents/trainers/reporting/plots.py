@@ -10,8 +10,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from mlagents.trainers.stats import CUMULATIVE_REWARD, StatsSummary, StatsWriter
-from mlagents.trainers.training.checkpoints import RunFolder
+from mlagents.trainers.reporting.stats import CUMULATIVE_REWARD, StatsSummary, StatsWriter
+from mlagents.trainers.run.checkpoints import RunFolder
 from mlagents_envs.files import write_atomically
 from mlagents_envs.logging_util import get_logger
 from mlagents_envs.programs import install_command

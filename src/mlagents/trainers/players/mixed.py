@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
-from mlagents.trainers.rollout.env_manager import EnvManager, PlayerSteps
-from mlagents.trainers.rollout.simple_env_manager import SimpleEnvManager
-from mlagents.trainers.rollout.subprocess_env_manager import SubprocessEnvManager
+from mlagents.trainers.players.env_manager import EnvManager, PlayerSteps
+from mlagents.trainers.players.in_process import SimpleEnvManager
+from mlagents.trainers.players.pool import PlayerPool
 from mlagents.trainers.settings.parameters import Sampler
 from mlagents_envs.base_env import ActionTuple, BehaviorName, BehaviorSpec
 
@@ -17,7 +17,7 @@ class MixedEnvManager(EnvManager):
         elsewhere: Has those of all other workers.
     """
 
-    def __init__(self, here: Sequence[SimpleEnvManager], elsewhere: SubprocessEnvManager) -> None:
+    def __init__(self, here: Sequence[SimpleEnvManager], elsewhere: PlayerPool) -> None:
         self._here = here
         self._elsewhere = elsewhere
         self._managers: list[EnvManager] = [*here, elsewhere]

@@ -12,19 +12,22 @@ from mlagents.trainers.exception import UnityTrainerException
 from mlagents.trainers.learning.meter import N_RETURNS
 from mlagents.trainers.learning.trainer import Trainer
 from mlagents.trainers.learning.trainer_types import TRAINER_TYPES, TrainerType
-from mlagents.trainers.progress import ProgressTable
-from mlagents.trainers.rollout.env_manager import EnvManager, PlayerSteps
-from mlagents.trainers.settings.load import dump_configuration
-from mlagents.trainers.settings.run_options import RunOptions
-from mlagents.trainers.stats import (
+from mlagents.trainers.players.env_manager import EnvManager, PlayerSteps
+from mlagents.trainers.reporting.progress import ProgressTable
+from mlagents.trainers.reporting.stats import (
     IS_TRAINING,
     STEP,
     StatsPropertyType,
     StatsReporter,
     StatsWriter,
 )
-from mlagents.trainers.summaries import SAVED, Outcome, behavior_in_words, outcomes_in_words
-from mlagents.trainers.training.checkpoints import (
+from mlagents.trainers.reporting.summaries import (
+    SAVED,
+    Outcome,
+    behavior_in_words,
+    outcomes_in_words,
+)
+from mlagents.trainers.run.checkpoints import (
     CheckpointStore,
     RunFolder,
     changed_settings,
@@ -34,12 +37,14 @@ from mlagents.trainers.training.checkpoints import (
     misfits,
     require_sound,
     shaping_settings,
-    was_written,
+    try_write,
 )
-from mlagents.trainers.training.curriculum import BehaviorProgress, Curriculum
-from mlagents.trainers.training.interrupt import Interrupt, Interrupted
-from mlagents.trainers.training.legacy_checkpoints import converted, is_legacy
-from mlagents.trainers.training.memory import require_memory
+from mlagents.trainers.run.curriculum import BehaviorProgress, Curriculum
+from mlagents.trainers.run.interrupt import Interrupt, Interrupted
+from mlagents.trainers.run.legacy_checkpoints import converted, is_legacy
+from mlagents.trainers.run.memory import require_memory
+from mlagents.trainers.settings.load import dump_configuration
+from mlagents.trainers.settings.run_options import RunOptions
 from mlagents_envs.base_env import BehaviorId, BehaviorName
 from mlagents_envs.exception import UnityCommunicatorStoppedException
 from mlagents_envs.logging_util import get_logger
@@ -147,7 +152,7 @@ class Controller:
             self._trainer_of(behavior)
         if not self._inference:
             # From here on this is a run, to be resumed or replaced; until here it is as it was.
-            was_written("the status", self._store.write_status)
+            try_write("the status", self._store.write_status)
             self._record_run()
             self._has_begun = True
         self._started_s = time.monotonic()
@@ -438,8 +443,8 @@ class Controller:
     def _record_run(self) -> None:
         """Write what is to be known of a run beside its checkpoints, as it is now."""
         configuration, timers = dump_configuration(self._options), get_timer_tree()
-        was_written("the configuration", lambda: self._folder.write_configuration(configuration))
-        was_written("the timers", lambda: self._folder.write_timers(timers))
+        try_write("the configuration", lambda: self._folder.write_configuration(configuration))
+        try_write("the timers", lambda: self._folder.write_timers(timers))
 
     def _save(self, trainer: Trainer, *, is_final: bool = False) -> bool:
         """Save a checkpoint and what belongs to it; return whether it was written."""
@@ -451,7 +456,7 @@ class Controller:
             return False
         self._store.set_lessons(self._curriculum.state())
         with hierarchical_timer("save"):
-            is_written = was_written(
+            is_written = try_write(
                 f"{trainer.name} at step {trainer.step}",
                 lambda: self._store.save(
                     trainer.name,
@@ -468,7 +473,7 @@ class Controller:
                     is_final=is_final,
                 ),
             )
-            was_written(
+            try_write(
                 f"the experience of {trainer.name}",
                 lambda: trainer.learner.save_experience(self._folder.experience(trainer.name)),
             )

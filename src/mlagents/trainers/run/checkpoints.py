@@ -36,10 +36,10 @@ from filelock import FileLock, Timeout
 
 from mlagents import __version__
 from mlagents.trainers.exception import UnityTrainerException
+from mlagents.trainers.run.curriculum import ParameterState
 from mlagents.trainers.settings.base import did_you_mean, quoted
 from mlagents.trainers.settings.behavior import BehaviorSettings
 from mlagents.trainers.settings.run_options import holds_run
-from mlagents.trainers.training.curriculum import ParameterState
 from mlagents_envs.files import write_atomically
 from mlagents_envs.logging_util import get_logger
 
@@ -54,7 +54,7 @@ _OWN_NAMES = {
 logger = get_logger(__name__)
 
 
-def was_written(what: str, write: Callable[[], object]) -> bool:
+def try_write(what: str, write: Callable[[], object]) -> bool:
     """Call what writes; a disk that refuses is reported and does not end the run.
 
     Args:

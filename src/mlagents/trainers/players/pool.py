@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from enum import Enum, auto
 
-from mlagents.trainers.rollout.env_manager import (
+from mlagents.trainers.players.env_manager import (
     NO_STATISTICS,
     EnvManager,
     PlayerSteps,
@@ -154,7 +154,7 @@ class _Player:
         return self.phase in (_Phase.CONNECTING, _Phase.BUSY)
 
 
-class SubprocessEnvManager(EnvManager):
+class PlayerPool(EnvManager):
     """N players, each its own process at the end of a socket.
 
     All are started at once by the first `reset`. From then on `receive` sleeps in one selector

@@ -17,8 +17,13 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from mlagents.trainers.reporting.stats import (
+    CUMULATIVE_REWARD,
+    EPISODE_LENGTH,
+    StatsSummary,
+    StatsWriter,
+)
 from mlagents.trainers.settings.behavior import BehaviorSettings
-from mlagents.trainers.stats import CUMULATIVE_REWARD, EPISODE_LENGTH, StatsSummary, StatsWriter
 
 REFRESH_S = 1.0
 """Drawing takes milliseconds that the steps wait for."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from mlagents.trainers.rollout.env_manager import (
+from mlagents.trainers.players.env_manager import (
     NO_STATISTICS,
     EnvManager,
     PlayerSteps,

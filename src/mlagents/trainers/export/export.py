@@ -15,6 +15,7 @@ from onnx import TensorProto
 from torch import Tensor, nn
 
 from mlagents.trainers.data.decision import CONTINUOUS_LIMIT, LOG_STD_LIMITS, MASKED_LOGIT
+from mlagents.trainers.export.onnx_graph import Graph
 from mlagents.trainers.networks.actions import ActionHeads
 from mlagents.trainers.networks.actor_critic import Actor
 from mlagents.trainers.networks.attention import (
@@ -27,7 +28,6 @@ from mlagents.trainers.networks.attention import (
 from mlagents.trainers.networks.body import NetworkBody, ObservationEncoder
 from mlagents.trainers.networks.encoders import ImageEncoder, Residual, VectorEncoder
 from mlagents.trainers.networks.layers import GoalLayer, Memory, Normalizer
-from mlagents.trainers.training.onnx_graph import Graph
 from mlagents_envs.base_env import BehaviorSpec
 
 MODEL_API_VERSION = 3

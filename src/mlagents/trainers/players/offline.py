@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from mlagents.trainers.rollout.env_manager import EnvManager, PlayerSteps
+from mlagents.trainers.players.env_manager import EnvManager, PlayerSteps
 from mlagents.trainers.settings.parameters import Sampler
 from mlagents_envs.base_env import (
     ActionTuple,

@@ -4,10 +4,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from mlagents.trainers.cli_args import FLAGS, CommandLine
-from mlagents.trainers.progress import hours
+from mlagents.trainers.cli_args import FLAGS
+from mlagents.trainers.reporting.progress import hours
 from mlagents.trainers.settings.behavior import BehaviorSettings
 from mlagents.trainers.settings.run_options import RunOptions
+from mlagents.trainers.settings.typed import CommandLine
 from mlagents_envs.base_env import (
     ActionSpec,
     BehaviorSpec,

@@ -1,0 +1,1 @@
+"""The players of a run, seen as one source of steps."""

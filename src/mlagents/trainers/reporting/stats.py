@@ -1,0 +1,408 @@
+"""Statistics of a run: gathered by `StatsReporter`, shown by its writers.
+
+Rewards, losses and the like arrive one by one or in arrays; once per summary each becomes a
+`StatsSummary` and goes to every writer: the console, TensorBoard, the gauges of `timers.json`.
+"""
+
+import io
+import math
+import os
+import shutil
+import socket
+import sys
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from mlagents_envs.logging_util import get_logger
+from mlagents_envs.side_channel.stats_side_channel import StatsAggregationMethod
+from mlagents_envs.timers import set_gauge
+
+if TYPE_CHECKING:
+    from tensorboard.compat.proto.event_pb2 import Event
+    from tensorboard.compat.proto.summary_pb2 import HistogramProto
+
+logger = get_logger(__name__)
+
+CUMULATIVE_REWARD = "Environment/Cumulative Reward"
+GROUP_CUMULATIVE_REWARD = "Environment/Group Cumulative Reward"
+EPISODE_LENGTH = "Environment/Episode Length"
+ELO = "Self-play/ELO"
+HELD_OUT_ACCURACY = "Imitation/Held-out Accuracy"
+"""Share of demonstrated choices that the policy, at its likeliest, makes too."""
+HELD_OUT_ERROR = "Imitation/Held-out Error"
+"""Mean squared distance of the policy's mean continuous actions from those demonstrated."""
+IS_TRAINING = "Is Training"
+STEP = "Step"
+
+
+class StatsPropertyType(Enum):
+    """What a property of a behavior says."""
+
+    HYPERPARAMETERS = "hyperparameters"
+    """All settings of the behavior: nested dictionaries of plain values."""
+    SELF_PLAY = "selfplay"
+    """Whether the behavior plays against itself: a bool."""
+
+
+@dataclass(frozen=True, eq=False)
+class StatsSummary:
+    """The values of one statistic since the last summary.
+
+    Attributes:
+        full_dist: (n,) float64, at least one value, in order of arrival.
+        aggregation_method: How they become one number.
+    """
+
+    full_dist: NDArray[np.float64]
+    aggregation_method: StatsAggregationMethod = StatsAggregationMethod.AVERAGE
+
+    @property
+    def aggregated_value(self) -> float:
+        """The one number to show: the sum or the mean, as the statistic asked for."""
+        return self.sum if self.aggregation_method is StatsAggregationMethod.SUM else self.mean
+
+    @property
+    def mean(self) -> float:
+        """Mean of the values."""
+        return float(self.full_dist.mean())
+
+    @property
+    def std(self) -> float:
+        """Standard deviation of the values themselves, not of a population they stand for."""
+        return float(self.full_dist.std())
+
+    @property
+    def num(self) -> int:
+        """Number of values."""
+        return len(self.full_dist)
+
+    @property
+    def sum(self) -> float:
+        """Sum of the values."""
+        return float(self.full_dist.sum())
+
+
+class StatsWriter(ABC):
+    """Shows the statistics of a run somewhere."""
+
+    @abstractmethod
+    def write_stats(self, category: str, values: Mapping[str, StatsSummary], step: int) -> None:
+        """Show one summary.
+
+        Args:
+            category: The behavior's name.
+            values: By statistic, those that have values.
+            step: The behavior's step.
+        """
+
+    def on_add_stat(  # noqa: B027  # most writers wait for the summary
+        self,
+        category: str,
+        key: str,
+        value: float,
+        aggregation: StatsAggregationMethod = StatsAggregationMethod.AVERAGE,
+    ) -> None:
+        """See a single value at the moment it is added."""
+
+    def add_property(  # noqa: B027  # most writers show numbers only
+        self, category: str, property_type: StatsPropertyType, value: Any
+    ) -> None:
+        """Learn something that holds for the whole run; the type says what `value` is."""
+
+    def close(self) -> None:  # noqa: B027  # most writers hold nothing
+        """Free what the writer holds. Calling it again does nothing."""
+
+
+class StatsReporter:
+    """Gathers the statistics of one behavior; any thread may add to it.
+
+    Args:
+        category: The behavior's name.
+        writers: What gets the summaries, in this order.
+    """
+
+    def __init__(self, category: str, writers: Sequence[StatsWriter]) -> None:
+        self._category = category
+        self._writers = writers
+        self._listeners = [
+            writer for writer in writers if type(writer).on_add_stat is not StatsWriter.on_add_stat
+        ]
+        self._stats: dict[str, tuple[StatsAggregationMethod, list[float]]] = {}
+        self._lock = threading.Lock()
+
+    def add_stat(
+        self,
+        key: str,
+        value: float,
+        aggregation: StatsAggregationMethod = StatsAggregationMethod.AVERAGE,
+    ) -> None:
+        """Add one value to the coming summary.
+
+        Args:
+            key: The statistic's name: its tag in TensorBoard.
+            value: The value.
+            aggregation: How the values become one number; the same for all values of a key.
+        """
+        self._add(key, [float(value)], aggregation)
+
+    def add_stats(
+        self,
+        key: str,
+        values: ArrayLike,
+        aggregation: StatsAggregationMethod = StatsAggregationMethod.AVERAGE,
+    ) -> None:
+        """Add values of any shape, possibly none, as if each by `add_stat`."""
+        self._add(key, np.asarray(values, np.float64).ravel().tolist(), aggregation)
+
+    def set_stat(self, key: str, value: float) -> None:
+        """Set a statistic of which only the latest value counts."""
+        self.add_stat(key, value, StatsAggregationMethod.MOST_RECENT)
+
+    def add_property(self, property_type: StatsPropertyType, value: Any) -> None:
+        """Tell the writers something that holds for the whole run."""
+        for writer in self._writers:
+            writer.add_property(self._category, property_type, value)
+
+    def write_stats(self, step: int) -> None:
+        """Hand a summary of what was added since the last one to the writers.
+
+        Args:
+            step: The behavior's step.
+        """
+        with self._lock:
+            stats, self._stats = self._stats, {}
+        values = {
+            key: StatsSummary(np.array(numbers), aggregation)
+            for key, (aggregation, numbers) in stats.items()
+        }
+        for writer in self._writers:
+            writer.write_stats(self._category, values, step)
+
+    def _add(self, key: str, numbers: list[float], aggregation: StatsAggregationMethod) -> None:
+        if not numbers:
+            return
+        with self._lock:
+            if aggregation is StatsAggregationMethod.MOST_RECENT:
+                self._stats[key] = (aggregation, numbers[-1:])
+            else:
+                self._stats.setdefault(key, (aggregation, []))[1].extend(numbers)
+        for writer in self._listeners:
+            for number in numbers:
+                writer.on_add_stat(self._category, key, number, aggregation)
+
+
+class ConsoleWriter(StatsWriter):
+    """Logs one line per summary.
+
+    Where standard output is a terminal too narrow for a line, the line leaves out what it can.
+
+    Args:
+        verbose: Whether to log all settings at the start.
+    """
+
+    def __init__(self, *, verbose: bool = False) -> None:
+        self._start_s = time.monotonic()
+        self._verbose = verbose
+        self._is_terminal = sys.stdout.isatty()
+
+    def write_stats(self, category: str, values: Mapping[str, StatsSummary], step: int) -> None:
+        """Log the line of this summary."""
+        elapsed_s = time.monotonic() - self._start_s
+        is_training = IS_TRAINING in values and values[IS_TRAINING].aggregated_value > 0
+        mode = "Training" if is_training else "Not Training"
+        time_elapsed = f"Time Elapsed: {elapsed_s:.3f} s"
+        parts = [category, f"Step: {step}", time_elapsed]
+        if CUMULATIVE_REWARD in values:
+            reward = values[CUMULATIVE_REWARD]
+            parts.append(f"Mean Reward: {reward.mean:.3f}")
+            if GROUP_CUMULATIVE_REWARD in values:
+                parts.append(f"Mean Group Reward: {values[GROUP_CUMULATIVE_REWARD].mean:.3f}")
+            else:
+                parts.append(f"Std of Reward: {reward.std:.3f}")
+            parts.append(mode)
+            if ELO in values:
+                parts.append(f"ELO: {values[ELO].mean:.3f}")
+        elif HELD_OUT_ACCURACY in values or HELD_OUT_ERROR in values:
+            for key in (HELD_OUT_ACCURACY, HELD_OUT_ERROR):
+                if key in values:
+                    name = key.rpartition("/")[2]
+                    parts.append(f"{name}: {values[key].full_dist[-1]:.3f}")
+            parts.append(mode)
+        else:
+            parts += ["No episode was completed since last summary", mode]
+        # In a terminal the table shows the time.
+        may_go = [time_elapsed, mode] if self._is_terminal else []
+        while may_go and _log_width(parts) > shutil.get_terminal_size().columns:
+            parts.remove(may_go.pop(0))
+        logger.info("%s.", ". ".join(parts))
+
+    def add_property(self, category: str, property_type: StatsPropertyType, value: Any) -> None:
+        """Log the settings, one a line, if they are asked for."""
+        if self._verbose and property_type is StatsPropertyType.HYPERPARAMETERS:
+            logger.info("Hyperparameters of %s:\n%s", category, "\n".join(_tree(value)))
+
+
+def _log_width(parts: Sequence[str]) -> int:
+    """Return how many columns a line of the log takes."""
+    return len(f"[INFO] {'. '.join(parts)}.")
+
+
+class GaugeWriter(StatsWriter):
+    """Sets two gauges of this thread's timers per statistic, its mean and its sum."""
+
+    def write_stats(self, category: str, values: Mapping[str, StatsSummary], step: int) -> None:
+        """Set the gauges; a value that is not finite leaves them as they are."""
+        for key, summary in values.items():
+            name = f"{category}.{key.replace(' ', '').replace('/', '.')}"
+            set_gauge(f"{name}.mean", summary.mean)
+            set_gauge(f"{name}.sum", summary.sum)
+
+
+class TensorBoardWriter(StatsWriter):
+    """Writes TensorBoard's event files, a folder per behavior.
+
+    Each summary is appended and on disk when `write_stats` returns. Where the disk refuses, that
+    summary is lost, the refusal is logged and the run goes on; the next summary is tried again.
+
+    Args:
+        run_dir: Folder of the run; a behavior's files go to its subfolder.
+        resume: Keep the event files that a behavior has from before; otherwise they are deleted
+            when it is first written to.
+    """
+
+    def __init__(self, run_dir: Path, *, resume: bool = False) -> None:
+        self._run_dir = run_dir
+        self._resume = resume
+        self._paths: dict[str, Path] = {}
+        self._started: set[str] = set()
+        self._is_failing = False
+
+    def write_stats(self, category: str, values: Mapping[str, StatsSummary], step: int) -> None:
+        """Write a scalar per statistic, and a histogram `<tag>_hist` where one was asked for.
+
+        What is not a number is left out.
+        """
+        from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+        from tensorboard.compat.proto.summary_pb2 import Summary
+
+        summary = Summary()
+        for key, stat in values.items():
+            if key in (IS_TRAINING, STEP):
+                continue
+            if not math.isnan(stat.aggregated_value):
+                summary.value.add(tag=key, simple_value=stat.aggregated_value)
+            finite = stat.full_dist[np.isfinite(stat.full_dist)]
+            if stat.aggregation_method is StatsAggregationMethod.HISTOGRAM and len(finite):
+                summary.value.add(tag=f"{key}_hist", histo=_histogram(finite))
+        events = [Event(wall_time=time.time(), step=step, summary=summary)]
+        if category not in self._started:
+            # TensorBoard then drops what a killed run wrote after the checkpoint resumed from.
+            start = SessionLog(status=SessionLog.START)
+            events.insert(0, Event(wall_time=time.time(), step=step, session_log=start))
+        if self._write(category, events):
+            self._started.add(category)
+
+    def add_property(self, category: str, property_type: StatsPropertyType, value: Any) -> None:
+        """Write the settings as a text, to be found under the tab Text."""
+        if property_type is not StatsPropertyType.HYPERPARAMETERS:
+            return
+        from tensorboard.compat.proto.event_pb2 import Event
+        from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
+        from tensorboard.compat.proto.tensor_pb2 import TensorProto
+        from tensorboard.compat.proto.tensor_shape_pb2 import TensorShapeProto
+
+        text = TensorProto(
+            dtype="DT_STRING",
+            string_val=["\n".join(_tree(value)).encode()],
+            tensor_shape=TensorShapeProto(dim=[TensorShapeProto.Dim(size=1)]),
+        )
+        metadata = SummaryMetadata(plugin_data=SummaryMetadata.PluginData(plugin_name="text"))
+        summary = Summary()
+        summary.value.add(tag="Hyperparameters/text_summary", metadata=metadata, tensor=text)
+        self._write(category, [Event(wall_time=time.time(), summary=summary)])
+
+    def _write(self, category: str, events: list["Event"]) -> bool:
+        """Append events to the behavior's file; return whether the disk took them."""
+        try:
+            if category not in self._paths:
+                self._paths[category] = self._new_path(category)
+            _append(self._paths[category], events)
+        except OSError as error:
+            if not self._is_failing:
+                logger.warning(
+                    "Cannot write TensorBoard events of %s: %s. The run goes on and tries again "
+                    "at the next summary; until then curves have a gap.",
+                    category,
+                    error,
+                )
+            self._is_failing = True
+            return False
+        self._is_failing = False
+        return True
+
+    def _new_path(self, category: str) -> Path:
+        folder = self._run_dir / category
+        if not self._resume:
+            for path in folder.glob("events.out.tfevents.*"):
+                path.unlink()
+        # TensorBoard reads the files of a folder in the order of their names.
+        started_s = int(time.time())
+        return folder / f"events.out.tfevents.{started_s:010}.{socket.gethostname()}.{os.getpid()}"
+
+
+def _append(path: Path, events: list["Event"]) -> None:
+    """Append events to a file, all or none: a reader gives up at a record cut in two."""
+    from tensorboard.compat.proto.event_pb2 import Event
+    from tensorboard.summary.writer.record_writer import RecordWriter
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("ab", buffering=0) as file:
+        size = file.tell()
+        if size == 0:
+            events = [Event(wall_time=time.time(), file_version="brain.Event:2"), *events]
+        records = io.BytesIO()
+        writer = RecordWriter(records)
+        for event in events:
+            writer.write(event.SerializeToString())
+        left = records.getvalue()
+        try:
+            while left:
+                left = left[file.write(left) :]
+        except OSError:
+            file.truncate(size)
+            raise
+
+
+def _histogram(values: NDArray[np.float64]) -> "HistogramProto":
+    """Count `values`, finite and at least one, in 30 bins of equal width."""
+    from tensorboard.compat.proto.summary_pb2 import HistogramProto
+
+    counts, edges = np.histogram(values, bins=30)
+    return HistogramProto(
+        min=values.min(),
+        max=values.max(),
+        num=len(values),
+        sum=values.sum(),
+        sum_squares=np.square(values).sum(),
+        bucket_limit=edges[1:].tolist(),
+        bucket=counts.tolist(),
+    )
+
+
+def _tree(settings: Mapping[str, Any], indent: str = "\t") -> Iterator[str]:
+    """Yield a line per setting, nested ones indented; Markdown shows it as it is."""
+    for key, value in settings.items():
+        if isinstance(value, Mapping):
+            yield f"{indent}{key}:"
+            yield from _tree(value, indent + "\t")
+        else:
+            yield f"{indent}{key}:\t{value}"

@@ -1,1 +1,0 @@
-"""Rollout: environments are stepped and their agents' steps become segments of experience."""
