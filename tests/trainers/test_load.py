@@ -466,8 +466,7 @@ MISTAKES: dict[str, list[tuple[str, str]]] = {
     "file of before 0.18": [
         (
             "default: {trainer: ppo, batch_size: 10}\nA: {beta: 1}",
-            "has the form of before ML-Agents 0.18 (default). Turn it into today's: python -m "
-            "mlagents.trainers.upgrade_config FILE NEW.yaml",
+            "has the form of before ML-Agents 0.18 (default). Turn it into today's: ",
         ),
         ("A: {trainer: ppo}", "has the form of before ML-Agents 0.18 (A). "),
         ("behaviors: {A: {trainer: sac}}", "has the form of before ML-Agents 0.18 (behaviors.A). "),
@@ -581,8 +580,8 @@ MISTAKES: dict[str, list[tuple[str, str]]] = {
     "unknown trainer_type": [
         (
             "behaviors: {A: {trainer_type: dqn, hyperparameters: {x: 1}}}",
-            "behaviors.A.trainer_type: must be 'ppo', 'sac', 'poca' or 'bc', got 'dqn'; no plug-in "
-            "that is installed brings it",
+            "behaviors.A.trainer_type: must be 'ppo', 'sac', 'poca' or 'bc', got 'dqn'; no "
+            "installed plug-in brings it",
         ),
         (
             "behaviors: {A: {trainer_type: PPO}}",

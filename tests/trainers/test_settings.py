@@ -136,6 +136,7 @@ SIGNAL_DEFAULTS = {"gamma": 0.99, "strength": 1.0, "network_settings": NETWORK_D
                 "keep_checkpoints": 5,
                 "even_checkpoints": False,
                 "max_steps": 500000,
+                "stop_at_reward": None,
                 "time_horizon": 64,
                 "summary_freq": 50000,
                 "threaded": False,

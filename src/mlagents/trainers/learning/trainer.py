@@ -112,14 +112,15 @@ class Trainer:
 
     def stop_if_learned(self) -> None:
         """End training if the mean reward of `N_RETURNS` episodes has reached `stop_at_reward`."""
-        goal, reward = self.settings.stop_at_reward, self.mean_reward
-        if goal is None or reward is None or not self.is_learning:
+        goal = self.settings.stop_at_reward
+        if goal is None or len(self.meter.recent_returns) < N_RETURNS or not self.is_learning:
             return
-        if len(self.meter.recent_returns) >= N_RETURNS and reward >= goal:
+        reward = self.mean_reward
+        if reward is not None and reward >= goal:
             self.has_learned = True
             logger.info(
-                f"{self.name} has reached a mean reward of {reward:.3f} at step {self.step}: its "
-                f"training ends (stop_at_reward: {goal:g})."
+                f"{self.name} has reached a mean reward of {reward:.3f} at step {self.step} "
+                f"(stop_at_reward: {goal:g})."
             )
 
     def advance(self) -> None:
