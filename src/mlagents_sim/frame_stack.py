@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlagents_envs.base_env import ObservationSpec
-from mlagents_sim.world import Agents
+from mlagents_sim.world import ALL, Agents
 
 
 def stacked(spec: ObservationSpec, n_frames: int) -> ObservationSpec:
@@ -23,8 +23,8 @@ class FrameStack:
     A frame is added whenever an agent reports: with each decision and at the end of an episode.
     Frames from before the episode are zero.
 
-    Frames stay where they were written while a window moves over them, and are moved back only
-    when it reaches the end of the buffer, once in `n_frames` steps.
+    Earlier frames of all agents are in a ring: frames stay where they were written, and the newest
+    one replaces the oldest. So a step copies nothing but what it returns, and its own frame.
 
     Args:
         frame: Description of a single frame.
@@ -34,27 +34,34 @@ class FrameStack:
 
     def __init__(self, frame: ObservationSpec, n_frames: int, n_agents: int) -> None:
         self._shape = stacked(frame, n_frames).shape
-        self._n_before = n_frames - 1
-        self._buffer = np.zeros((n_agents, 2 * n_frames - 1, *frame.shape), frame.dtype)
-        self._start = 0  # of the window, the same for all agents
+        self._ring = np.zeros((n_frames - 1, n_agents, *frame.shape), frame.dtype)
+        self._start = 0  # of the ring: the slot of the oldest frame, the same for all agents
 
     def clear(self, agents: Agents) -> None:
         """Forget what these agents have seen."""
-        self._buffer[agents, self._start : self._start + self._n_before] = 0
+        self._ring[:, agents] = 0
 
     def add(self, agents: Agents, frame: NDArray[Any]) -> NDArray[Any]:
         """Add what these n agents see now, (n, *shape of a frame); return all that they see."""
-        buffer, start = self._buffer, self._start
-        end = start + self._n_before
-        if len(frame) < len(buffer):
-            # The window does not move for a few agents, so their frames do.
-            seen = np.concatenate([buffer[agents, start:end], frame[:, None]], axis=1)
-            buffer[agents, start:end] = seen[:, 1:]
+        ring, start = self._ring, self._start
+        n_before, n_agents = ring.shape[:2]
+        are_all = len(frame) == n_agents and _ascend(agents)
+        if are_all:
+            agents = ALL
+        seen = np.empty((len(frame), n_before + 1, *ring.shape[2:]), ring.dtype)
+        older, newer = seen[:, : n_before - start], seen[:, n_before - start : -1]
+        older.swapaxes(0, 1)[:] = ring[start:, agents]
+        newer.swapaxes(0, 1)[:] = ring[:start, agents]
+        seen[:, -1] = frame
+        if are_all and n_before:
+            ring[start] = frame
+            self._start = (start + 1) % n_before
         else:
-            buffer[agents, end] = frame
-            seen = buffer[agents, start : end + 1].copy()
-            self._start += 1
-            if end + 1 == buffer.shape[1]:
-                buffer[:, : self._n_before] = buffer[:, self._start :]
-                self._start = 0
+            # All agents share the slots, so the frames of a few of them move.
+            moved = seen[:, 1:].swapaxes(0, 1)
+            ring[start:, agents], ring[:start, agents] = np.split(moved, [n_before - start])
         return seen.reshape(-1, *self._shape)
+
+
+def _ascend(agents: Agents) -> bool:
+    return isinstance(agents, slice) or bool((agents[1:] > agents[:-1]).all())

@@ -124,8 +124,8 @@ def polygon(camera: Camera, corners: Array) -> Runs:
     edge = np.array([v * next_w - w * next_v, w * next_u - u * next_w, u * next_v - v * next_u])
     is_seen = (edge[:, 0] * point[:, 2]).sum(axis=0) > 0.0
     # Not where all corners are more than a pixel beyond the same side of the picture.
-    is_seen &= ~((u < -w).all(axis=0) | (u > camera.width * w).all(axis=0))
-    is_seen &= ~((v < -w).all(axis=0) | (v > camera.height * w).all(axis=0))
+    within = np.array([u + w, camera.width * w - u, v + w, camera.height * w - v])
+    is_seen &= ~(within.max(axis=1) < 0.0).any(axis=0)
     v, w = v[:, is_seen], w[:, is_seen]
     with np.errstate(divide="ignore", invalid="ignore"):
         height = v / w
@@ -135,10 +135,15 @@ def polygon(camera: Camera, corners: Array) -> Runs:
         shape, row = _rows(
             camera, np.where(is_before, top, -np.inf), np.where(is_before, bottom, np.inf)
         )
-        a, b, c = edge[:, :, is_seen].take(shape, axis=2)  # each (K, L)
-        crossing = -(b * row + c) / (a + 0.0)  # + 0.0 as -0.0 has the wrong sign
-    first = np.fmax.reduce(np.where(a >= 0.0, crossing, -np.inf))
-    last = np.fmin.reduce(np.where(a < 0.0, crossing, np.inf))
+        a, b, c = edge[:, :, is_seen]  # each (K, S)
+        is_left = (a >= 0.0).take(shape, axis=1)  # (K, L)
+        # column = (b row + c) / -a, computed in place; + 0.0 as -0.0 has the wrong sign
+        crossing = b.take(shape, axis=1)
+        crossing *= row
+        crossing += c.take(shape, axis=1)
+        crossing /= (-(a + 0.0)).take(shape, axis=1)
+    first = np.fmax.reduce(np.where(is_left, crossing, -np.inf))
+    last = np.fmin.reduce(np.where(is_left, np.inf, crossing))
     return _runs(camera, is_seen, shape, row, first, last)
 
 
@@ -219,8 +224,8 @@ def _runs(
     (seen,) = is_seen.reshape(-1).nonzero()
     at = seen[shape] * camera.height + row
     runs = Runs(*np.zeros((2, *is_seen.shape, camera.height), np.int16))
-    runs.first.reshape(-1)[at] = begin * is_filled
-    runs.end.reshape(-1)[at] = end * is_filled
+    for column, value in zip(runs, (begin, end), strict=True):
+        column.reshape(-1)[at] = (value * is_filled).astype(np.int16)
     return runs
 
 
@@ -255,6 +260,9 @@ def _face_corners() -> Array:
 
 
 _FACE_CORNERS = _face_corners()
+
+PAINTED_AT_ONCE = 2**15
+"""Pixels painted together. The indices of more would fall out of the processor's cache."""
 
 
 class Covered(NamedTuple):
@@ -291,17 +299,22 @@ def paint(
         scene: (S,) of which image each shape is, for runs of (1, S, H); else each has its column.
     """
     n_rows, width = images.shape[2:]
-    length = (runs.end - runs.first).reshape(-1)
-    run = length.nonzero()[0]
+    first, end = runs.first.reshape(-1), runs.end.reshape(-1)
+    (run,) = (first < end).nonzero()
     if run.size == 0:
         return
-    shape, row = np.divmod(run, n_rows)
+    shape = run // n_rows
     image = shape % len(images) if scene is None else scene[shape]
-    start = (image * (3 * n_rows) + row) * width + runs.first.reshape(-1)[run]
-    # The pixels of all runs in a row; of several colours of a pixel, the last one stays.
-    length = length[run].astype(np.intp)
-    pixel = _ranges(start, length)
+    row = run - shape * n_rows
+    start = (image * (3 * n_rows) + row) * width + first[run]
+    length = (end[run] - first[run]).astype(np.intp)
     colours = np.broadcast_to(colours, (*runs.first.shape[:2], 3)).reshape(-1, 3)
-    for channel in range(3):
-        images.reshape(-1)[pixel] = colours[:, channel].take(shape).repeat(length)
-        pixel += n_rows * width
+    # The pixels of many runs in a row; of several colours of a pixel, the last one stays.
+    n_pixels = length.cumsum()
+    pieces = n_pixels.searchsorted(np.arange(0, n_pixels[-1], PAINTED_AT_ONCE)).tolist()
+    for begin, stop in zip(pieces, [*pieces[1:], len(run)], strict=True):
+        some = slice(begin, stop)
+        pixel = _ranges(start[some], length[some])
+        for channel in range(3):
+            plane = images.reshape(-1)[channel * n_rows * width :]
+            plane[pixel] = colours[:, channel].take(shape[some]).repeat(length[some])

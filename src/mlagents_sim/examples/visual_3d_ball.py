@@ -57,7 +57,7 @@ RAYS = CAMERA.rays().reshape(3, -1)  # (3, H * W)
 LIGHT = np.array([0.542, 0.643, -0.542])
 """Direction to the light: to the right, up, and back to the camera's side."""
 AMBIENT, DIFFUSE, GLOW = 0.68, 0.61, 0.12
-CUBE_ALBEDO, BAND_ALBEDO = np.array([33.0, 150.0, 243.0]), np.array([250.0, 166.0, 41.0])
+CUBE_AND_BAND_ALBEDO = np.array([[33.0, 150.0, 243.0], [250.0, 166.0, 41.0]])
 BALL_ALBEDO = 200.0
 """Gray, in place of the chequers that the ball bears in Unity."""
 RAYS_TO_LIGHT = LIGHT @ RAYS  # (H * W,)
@@ -70,8 +70,8 @@ BAND_CENTRE_M = np.array([0.0, 0.341, 0.0]) * 2 * HALF_EDGE_M
 def _quads(eye_side: tuple[int, int]) -> Array:
     """Return the corners, (3, 4, 9), of what an eye may see.
 
-    The four pieces of the headband's rim: on the eye's side and the other along x, and so along z;
-    a side, the top and a side of the cube; two sides of the headband.
+    The four pieces of the headband's rim: those on the eye's side along x and along z, and those on
+    the other side; a side, the top and a side of the cube; two sides of the headband.
 
     Args:
         eye_side: Side of the cube on which the eye is along x and along z: 1, or -1.
@@ -97,8 +97,8 @@ def _quads(eye_side: tuple[int, int]) -> Array:
     )
     rims = [
         rim(axis, way * side)
-        for axis, side in zip((X, Z), eye_side, strict=True)
         for way in (1, -1)
+        for axis, side in zip((X, Z), eye_side, strict=True)
     ]
     return np.concatenate(
         [np.stack(rims, axis=-1), cube[..., [side_x, Y, side_z]], band[..., [side_x, side_z]]],
@@ -107,11 +107,10 @@ def _quads(eye_side: tuple[int, int]) -> Array:
 
 
 QUADS = np.stack([_quads((x, z)) for x in (1, -1) for z in (1, -1)], axis=-1)  # (3, 4, 9, 4)
-RIMS_ON_EYE_SIDE = [0, 2]
-PAINTED = [*range(9), *RIMS_ON_EYE_SIDE]
-"""Quads from the farthest to the nearest. Rims on the eye's side come twice, as they may be before
-the cube or behind it."""
-CUBE, BAND, NEAR_RIMS = slice(4, 7), slice(7, 9), slice(9, 11)
+"""From the farthest to the nearest, except for rims on the eye's side, which may be before the cube
+or behind it. They are painted first or last."""
+EYE_SIDE_RIMS, CUBE, BAND = slice(0, 2), slice(4, 7), slice(7, 9)
+N_PAINTED = 11
 
 
 def lit(albedo: Array | float, cosine: Array) -> Array:
@@ -186,15 +185,15 @@ def _paint_cubes(pictures: Pixels, frame: Array, eye: Array) -> None:
     runs = polygon(CAMERA, corners)
     # A rim is before the cube where the eye is beyond the face that bears it.
     is_before = (np.abs(aside) > HALF_EDGE_M)[..., None]
-    first, end = runs.first[PAINTED], runs.end[PAINTED]
-    for column in (first, end):
-        column[RIMS_ON_EYE_SIDE] *= ~is_before
-        column[NEAR_RIMS] *= is_before
+    rims, rims_end = runs.first[EYE_SIDE_RIMS], runs.end[EYE_SIDE_RIMS]
+    first = np.concatenate([runs.first, rims])
+    end = np.concatenate([runs.end, rims_end * is_before])
+    end[EYE_SIDE_RIMS] *= ~is_before
 
-    cosines = np.einsum("r,rcn->cn", LIGHT, frame)  # of a side, the top and a side
+    cosines = LIGHT.dot(frame.reshape(3, -1)).reshape(3, -1)  # of a side, the top and a side
     cosines[ASIDE] *= np.where(is_left, -1.0, 1.0)
-    of_cube, of_band = (lit(albedo, cosines[..., None]) for albedo in (CUBE_ALBEDO, BAND_ALBEDO))
-    colours = np.empty((len(PAINTED), len(pictures), 3), np.uint8)
+    of_cube, of_band = lit(CUBE_AND_BAND_ALBEDO[:, None, None], cosines[..., None])
+    colours = np.empty((N_PAINTED, len(pictures), 3), np.uint8)
     colours[:] = of_band[Y]  # the rims
     colours[CUBE], colours[BAND] = of_cube, of_band[ASIDE]
     paint(pictures, Runs(first, end), colours)
@@ -214,16 +213,20 @@ def _paint_balls(pictures: Pixels, frame: Array, eye: Array, centre: Array, radi
     # A ball on the eye's side of it is before the cube.
     by_cube = np.einsum("rcn,rn->cn", frame, centre)
     nearest = np.minimum(np.maximum(by_cube, -HALF_EDGE_M), HALF_EDGE_M)
-    is_before = np.einsum("cn,cn->n", by_cube - nearest, eye - nearest) > 0.0
+    is_before = ((by_cube - nearest) * (eye - nearest)).sum(axis=0) > 0.0
 
     agent, pixel = pixels(sphere(CAMERA, centre[:, None], radius[None]), SIZE)
-    flat = pictures.reshape(len(pictures), 3, -1)
-    is_seen = is_before[agent] | (flat[agent, 0, pixel] == 0)  # background
-    agent, pixel = agent[is_seen], pixel[is_seen]
+    flat = pictures.reshape(-1)
+    at = agent * (3 * SIZE**2) + pixel
+    if not is_before.all():
+        is_seen = is_before[agent] | (flat[at] == 0)  # background
+        agent, pixel, at = agent[is_seen], pixel[is_seen], at[is_seen]
     # A ray meets a sphere where |distance * ray - to_centre| = radius.
     to_centre = centre - EYE_M
-    outside = np.einsum("cn,cn->n", to_centre, to_centre) - radius * radius
+    outside = (to_centre * to_centre).sum(axis=0) - radius * radius
     ahead = np.einsum("cp,cp->p", RAYS.take(pixel, axis=1), to_centre.take(agent, axis=1))
     distance = ahead - np.sqrt(np.maximum(ahead * ahead - outside[agent], 0.0))
     cosine = (RAYS_TO_LIGHT[pixel] * distance - (LIGHT @ to_centre)[agent]) / radius[agent]
-    flat[agent, :, pixel] = lit(BALL_ALBEDO, cosine)[:, None]
+    gray = lit(BALL_ALBEDO, cosine).astype(np.uint8)
+    for channel in range(3):
+        flat[channel * SIZE**2 :][at] = gray
