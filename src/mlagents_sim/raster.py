@@ -19,6 +19,9 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 Pixels = NDArray[np.uint8]
 
+PIXELS_AT_ONCE = 2**15
+"""Pixels painted together. The indices of more would not fit the processor's cache."""
+
 
 class Camera(NamedTuple):
     """What takes places of a scene to points of a picture.
@@ -261,9 +264,6 @@ def _face_corners() -> Array:
 
 _FACE_CORNERS = _face_corners()
 
-PAINTED_AT_ONCE = 2**15
-"""Pixels painted together. The indices of more would fall out of the processor's cache."""
-
 
 class Covered(NamedTuple):
     """The pixels that shapes cover, one after the other.
@@ -311,7 +311,7 @@ def paint(
     colours = np.broadcast_to(colours, (*runs.first.shape[:2], 3)).reshape(-1, 3)
     # The pixels of many runs in a row; of several colours of a pixel, the last one stays.
     n_pixels = length.cumsum()
-    pieces = n_pixels.searchsorted(np.arange(0, n_pixels[-1], PAINTED_AT_ONCE)).tolist()
+    pieces = n_pixels.searchsorted(np.arange(0, n_pixels[-1], PIXELS_AT_ONCE)).tolist()
     for begin, stop in zip(pieces, [*pieces[1:], len(run)], strict=True):
         some = slice(begin, stop)
         pixel = _ranges(start[some], length[some])

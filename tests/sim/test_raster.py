@@ -107,6 +107,20 @@ def test_shapes_may_come_in_one_list_and_say_whose_they_are():
     assert images[1, :, 0].tolist() == [[1, 1, 7, 7], [2, 2, 8, 8], [3, 3, 9, 9]]
 
 
+@pytest.mark.parametrize("at_once", [1, 5, 64])
+def test_many_pixels_are_painted_in_pieces(at_once: int, monkeypatch: pytest.MonkeyPatch):
+    rng = np.random.default_rng(1)
+    first, end = np.sort(rng.integers(0, 9, (2, 4, 3, 6)), axis=0).astype(np.int16)
+    colours = rng.integers(1, 256, (4, 3, 3), np.uint8)
+    monkeypatch.setattr("mlagents_sim.raster.PIXELS_AT_ONCE", at_once)
+    images = np.zeros((3, 3, 6, 8), np.uint8)
+    paint(images, Runs(first, end), colours)
+    expected = np.zeros_like(images)
+    for shape, covered in enumerate(Runs(first, end).mask(8)):
+        expected = np.where(covered[:, None], colours[shape][..., None, None], expected)
+    np.testing.assert_array_equal(images, expected)
+
+
 def test_pixels_are_listed_shape_by_shape():
     # Two shapes in each of two pictures of 2 rows of 5. In the first picture, one shape covers 1
     # and 2 of the upper row and 3 of the lower, which is 5 + 3; the other 0 of the upper row.
