@@ -1,4 +1,4 @@
-"""Packages that only acting with a finished policy needs."""
+"""Error message for packages that only acting with a finished policy requires."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,10 +8,10 @@ from mlagents_envs.programs import install_command
 
 @contextmanager
 def needed_to_play() -> Iterator[None]:
-    """Say what to install if the imports in the `with` block lack a package.
+    """Raise an error with installation advice if imports in the `with` block fail.
 
     Raises:
-        ModuleNotFoundError: One is missing; the text has the command that installs it.
+        ModuleNotFoundError: A package is missing. The message contains the command to install it.
     """
     try:
         yield

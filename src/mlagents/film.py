@@ -1,4 +1,4 @@
-"""Films: pictures of a world, one after another, into a file. At most a few are held at a time.
+"""Films: write pictures of a world to a file, with only a few pictures in memory at a time.
 
 with open_film(Path("play.gif"), fps=10) as film:
     film.add(world.render())
@@ -29,20 +29,20 @@ Picture = NDArray[np.uint8]
 
 SUFFIXES = (".gif", ".mp4", ".png")
 MAX_FPS = 100
-"""A GIF counts hundredths of a second."""
+"""Largest frame rate; a GIF stores durations in hundredths of a second."""
 
 _SHEET_SIDE = 3
 
 
 class Film(ABC):
-    """A film that is being written. Closing gives the file its name; without a picture is no file.
+    """A film being written. `close` moves it to its path; a film without pictures is not written.
 
     Args:
-        path: Of the file. What is there stays until the film is whole.
-        size: (width, height) of every picture in pixels; None leaves them as they are.
+        path: Path of the file. An existing file is kept until the film is complete.
+        size: (width, height) of every picture in pixels, or None to keep the pictures' own size.
 
     Raises:
-        OSError: No file can be written there.
+        OSError: The file cannot be written.
     """
 
     def __init__(self, path: Path, *, size: tuple[int, int] | None) -> None:
@@ -50,22 +50,22 @@ class Film(ABC):
         self._pending = PendingFile(path)
         self._size = size
         self._n_added = self._n_shown = 0
-        self._stride = 1  # every so many pictures one is shown
+        self._stride = 1  # one of every `_stride` pictures is shown
         self._is_closed = False
 
     def add(self, picture: Picture) -> None:
-        """Append a picture; all must be of one size.
+        """Append a picture; all pictures must have the same size.
 
         Raises:
-            OSError: The disk is full; nothing of the film is left.
+            OSError: The disk is full. The incomplete film is deleted.
         """
         self.shoot(lambda: picture)
 
     def shoot(self, draw: Callable[[], Picture]) -> None:
-        """Append the picture that `draw` returns, which is not asked for those that are left out.
+        """Append the picture that `draw` returns; `draw` is not called for pictures left out.
 
         Raises:
-            OSError: As for `add`.
+            OSError: The disk is full. The incomplete film is deleted.
         """
         self._n_added += 1
         if (self._n_added - 1) % self._stride:
@@ -81,10 +81,10 @@ class Film(ABC):
         self._n_shown += 1
 
     def close(self) -> None:
-        """Write what is not written yet. Calling it again does nothing.
+        """Complete the file. Calling it again does nothing.
 
         Raises:
-            OSError: As for `add`.
+            OSError: The disk is full. The incomplete film is deleted.
         """
         if self._is_closed:
             return
@@ -98,7 +98,7 @@ class Film(ABC):
             self._discard()
 
     def _discard(self) -> None:
-        """Leave nothing of the film, unless it is whole."""
+        """Delete the temporary file, unless the film is complete."""
         self._is_closed = True
         self._pending.discard()
 
@@ -121,10 +121,10 @@ class Film(ABC):
 
 
 class _Gif(Film):
-    """An animation that repeats, with a palette of 256 colors for every picture.
+    """A repeating animation with a palette of 256 colors for every picture.
 
-    Pillow writes only animations that it holds as a whole, so it makes the frames and the file
-    around them is put together here (GIF89a).
+    Pillow can only write animations that are completely in memory. So Pillow encodes single frames,
+    and this class writes the file structure around them (GIF89a).
     """
 
     def __init__(self, path: Path, *, fps: float, size: tuple[int, int] | None) -> None:
@@ -139,7 +139,7 @@ class _Gif(Film):
             screen = width.to_bytes(2, "little") + height.to_bytes(2, "little") + b"\0\0\0"
             forever = b"!\xff\x0bNETSCAPE2.0\x03\x01\0\0\0"
             self._pending.file.write(b"GIF89a" + screen + forever)
-        # Whole hundredths of a second, such that the sum is right.
+        # Durations are whole hundredths of a second, rounded so that their sum is correct.
         begin, end = (
             round(n * self._hundredths_per_picture) for n in (self._n_shown, self._n_shown + 1)
         )
@@ -153,7 +153,7 @@ class _Gif(Film):
 
 
 class _Mp4(Film):
-    """H.264, as browsers play it."""
+    """H.264 video that browsers can play."""
 
     def __init__(self, path: Path, *, fps: float, size: tuple[int, int] | None) -> None:
         super().__init__(path, size=size)
@@ -161,7 +161,7 @@ class _Mp4(Film):
         self._ffmpeg: subprocess.Popen[bytes] | None = None
 
     def _add(self, picture: Picture) -> None:
-        # Colors are stored for two by two pixels: an odd row or column is cut off.
+        # Colors are stored for blocks of 2 x 2 pixels, so an odd row or column is cut off.
         height, width = (length // 2 * 2 for length in picture.shape[:2])
         if self._ffmpeg is None:
             self._ffmpeg = self._start(width, height)
@@ -169,7 +169,7 @@ class _Mp4(Film):
         try:
             self._ffmpeg.stdin.write(picture[:height, :width].tobytes())
         except BrokenPipeError:
-            self._finish()  # raises what ffmpeg says
+            self._finish()  # raises ffmpeg's error
             raise
 
     def _start(self, width: int, height: int) -> subprocess.Popen[bytes]:
@@ -183,7 +183,7 @@ class _Mp4(Film):
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
-            start_new_session=True,  # Ctrl-C ends play, and the film is finished
+            start_new_session=True,  # so Ctrl-C ends play but not ffmpeg, and the film is completed
         )
 
     def _finish(self) -> None:
@@ -191,8 +191,8 @@ class _Mp4(Film):
             _, said = self._ffmpeg.communicate()
             if self._ffmpeg.returncode:
                 first_line = said.decode(errors="replace").strip().partition("\n")[0]
-                reason = first_line.rpartition("] ")[2]  # without which part of it speaks
-                raise OSError(f"ffmpeg: {reason or f'ended with {self._ffmpeg.returncode}'}")
+                reason = first_line.rpartition("] ")[2]  # without "[component @ address]"
+                raise OSError(f"ffmpeg: {reason or f'exit status {self._ffmpeg.returncode}'}")
 
     def _discard(self) -> None:
         if self._ffmpeg is not None and self._ffmpeg.poll() is None:
@@ -202,7 +202,7 @@ class _Mp4(Film):
 
 
 class _ContactSheet(Film):
-    """One picture of three by three, evenly spaced from the first to the last, or nearly."""
+    """One image of 3 x 3 pictures, spaced about evenly from the first to the last."""
 
     def __init__(self, path: Path, *, size: tuple[int, int] | None) -> None:
         super().__init__(path, size=size)
@@ -223,30 +223,30 @@ class _ContactSheet(Film):
         for place, picture in enumerate(chosen):
             sheet[divmod(place, columns)] = picture
         rows = sheet.swapaxes(1, 2).reshape(-1, columns * width, 3)
-        # Written to a file by Pillow itself, a full disk would be "encoder error -2".
+        # If Pillow wrote to the file itself, a full disk would raise "encoder error -2".
         png = io.BytesIO()
         _image(rows).save(png, "png")
         self._pending.file.write(png.getbuffer())
 
 
 def open_film(path: Path, *, fps: float, size: tuple[int, int] | None = None) -> Film:
-    """Begin a film.
+    """Return a new film to add pictures to.
 
     Args:
-        path: Of the file, which is replaced when the film is whole: `.gif` or `.mp4` for a moving
-            picture, `.png` for nine of its pictures side by side.
+        path: Path of the file: `.gif` or `.mp4` for a moving picture, `.png` for nine of its
+            pictures side by side. An existing file is replaced when the film is complete.
         fps: Pictures per second, at most `MAX_FPS`.
-        size: (width, height) of every picture in pixels; None leaves them as the world draws them.
+        size: (width, height) of every picture in pixels, or None for the size the world draws.
 
     Raises:
-        ValueError: The suffix is another.
+        ValueError: The suffix is not supported.
         OSError: The file cannot be written.
         ModuleNotFoundError: A package of the extra `play` is missing.
     """
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
-        raise ValueError(f"{str(path)!r} is no film: expected a name in {', '.join(SUFFIXES)}")
-    with needed_to_play():  # now, rather than with the first picture
+        raise ValueError(f"{str(path)!r} is not a film: expected a name in {', '.join(SUFFIXES)}")
+    with needed_to_play():  # fail now, not at the first picture
         import_module("PIL")
         if suffix == ".mp4":
             import_module("imageio_ffmpeg")

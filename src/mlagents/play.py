@@ -58,27 +58,27 @@ with ends_quietly():
 logger = get_logger(__name__)
 
 STEPS_PER_S = 50.0
-"""Of simulated time: Unity's, unless a project sets its own."""
+"""Steps per second of simulated time: Unity's default."""
 
 _PROGRESS_PERIOD_S = 0.25
 
 
 class Actor(Protocol):
-    """Who acts for all agents of a behavior."""
+    """Acts for all agents of a behavior."""
 
     def act(self, decisions: DecisionSteps, terminals: TerminalSteps) -> ActionTuple:
-        """Decide for N agents, knowing who of the behavior ended."""
+        """Return actions for N agents, given the agents of the behavior that ended."""
 
 
 class RandomActor:
-    """Does anything that is allowed, each as often as the others."""
+    """Acts at random: every allowed action is equally likely."""
 
     def __init__(self, spec: ActionSpec, *, seed: int) -> None:
         self._spec = spec
         self._rng = np.random.default_rng(seed)
 
     def act(self, decisions: DecisionSteps, terminals: TerminalSteps) -> ActionTuple:
-        """Decide for N agents."""
+        """Return actions for N agents."""
         action = self._spec.random_action(len(decisions), self._rng)
         for branch, mask in enumerate(decisions.action_mask or ()):
             lots = np.where(mask, -1.0, self._rng.random(mask.shape))
@@ -87,17 +87,17 @@ class RandomActor:
 
 
 class Game:
-    """Episodes of an environment, played by actors and counted.
+    """Plays episodes of an environment with actors and collects the results.
 
     Args:
-        env: The environment, just reset; it stays open.
-        make_actor: Makes who acts for a behavior, when it appears.
-        n_episodes: How many to count of each behavior: the first to begin.
-        only: The one behavior to count, named with or without its team; None counts all.
+        env: Environment, already reset. It is not closed.
+        make_actor: Creates the actor of a behavior when the behavior appears.
+        n_episodes: Number of episodes to collect for each behavior: those that begin first.
+        only: Behavior to collect, with or without its team; None for all behaviors.
 
     Attributes:
-        tallies: Of every behavior that is counted.
-        n_decisions: Of all agents together.
+        tallies: Tally of each collected behavior.
+        n_decisions: Number of decisions of all agents together.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class Game:
         self._actors: dict[BehaviorName, Actor] = {}
 
     def play(self) -> Iterator[int]:
-        """Play until the episodes that count have ended.
+        """Play until all collected episodes have ended.
 
         Yields:
             How many agents ask for a decision, whenever the environment has reported.
@@ -135,7 +135,7 @@ class Game:
             self._env.step()
 
     def _decide(self, name: BehaviorName) -> int:
-        """Act for one behavior; return how many of its agents asked."""
+        """Act for one behavior; return the number of agents that requested a decision."""
         if name not in self._actors:
             self._actors[name] = self._make_actor(name, self._env.behavior_specs[name])
             if self._only is None or is_named(name, self._only):
@@ -152,9 +152,9 @@ class Game:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; return its exit status.
 
-    0 when all episodes were played, 1 after an error or without the film that was wanted, 130 after
-    Ctrl-C; what was counted until then is printed in any case. A command line that cannot be
-    understood exits with 2.
+    The status is 0 if all episodes were played, and 1 after an error or if the film could not be
+    written. It is 130 after Ctrl-C and 2 for an invalid command line. Results up to that point are
+    printed in any case.
     """
     parser = _parser()
     options = parser.parse_args(argv)
@@ -173,14 +173,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _play(options: argparse.Namespace, models: dict[str | None, str]) -> bool:
-    """Play and tell what was counted; return whether the film, if one is wanted, was written."""
+    """Play and print the results; return False if a requested film could not be written."""
     seeds = itertools.count(options.seed)
 
     def make_actor(name: BehaviorName, spec: BehaviorSpec) -> Actor:
         behavior = BehaviorId.parse(name).name
         where = models.get(behavior, models.get(None))
         if where is None:
-            logger.info(f"{name} acts at random: no --model is given for it.")
+            logger.info(f"{name} acts at random, because it has no --model.")
             return RandomActor(spec.action_spec, seed=next(seeds))
         policy = Policy.load(
             find_model(where, behavior, results_dir=options.results_dir),
@@ -280,7 +280,7 @@ def _set_parameters(env: BaseEnv, parameters: Mapping[str, float]) -> None:
 
 
 def _require_behaviors(names: Iterable[str | None], env: BaseEnv) -> None:
-    """Raise unless the environment has all behaviors that the user named."""
+    """Raise an error unless the environment has all the named behaviors."""
     for name in names:
         if name is not None and not any(is_named(full, name) for full in env.behavior_specs):
             raise UnityPolicyException(
@@ -290,18 +290,18 @@ def _require_behaviors(names: Iterable[str | None], env: BaseEnv) -> None:
 
 
 class _Camera:
-    """Films an environment, if that is wanted, until the film is full or cannot be written.
+    """Films an environment, if requested, until the film is full or cannot be written.
 
     Args:
-        options: Of the command line.
-        env: The environment.
+        options: Options of the command line.
+        env: Environment to film.
 
     Attributes:
-        has_failed: Whether the film could not be written, which is logged.
+        has_failed: Whether the film could not be written. The error is logged.
 
     Raises:
-        UnityEnvironmentException: The environment draws no pictures.
-        OSError: No file can be written there.
+        UnityEnvironmentException: The environment cannot draw pictures.
+        OSError: The file cannot be written.
     """
 
     def __init__(self, options: argparse.Namespace, env: BaseEnv) -> None:
@@ -321,7 +321,7 @@ class _Camera:
         self._film = open_film(options.render, fps=fps, size=options.size)
 
     def shoot(self) -> None:
-        """Add a picture of now."""
+        """Add a picture of the current state."""
         if self._film is not None and not self.has_failed and self._n_left > 0:
             self._n_left -= 1
             with self._failure_logged():
@@ -339,11 +339,11 @@ class _Camera:
             yield
         except OSError as error:
             self.has_failed = True
-            logger.warning(f"The film cannot be written: {error}. Episodes are counted without it.")
+            logger.warning(f"The film cannot be written: {error}. Play continues without it.")
 
 
 class _Progress:
-    """A line that tells how far the game is, where standard error is a terminal."""
+    """A progress line on standard error, if that is a terminal."""
 
     def __init__(self) -> None:
         self._started_s = time.perf_counter()
@@ -355,7 +355,7 @@ class _Progress:
         return time.perf_counter() - self._started_s
 
     def show(self, game: Game) -> None:
-        """Show where the game is, if it is time to look again."""
+        """Update the line, unless the last update was very recent."""
         if self.seconds < self._next_s or not sys.stderr.isatty():
             return
         self._next_s = self.seconds + _PROGRESS_PERIOD_S
@@ -407,8 +407,8 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         metavar="[BEHAVIOR=]PATH",
         help=(
-            "an .onnx file, or the folder or the id of a run, whose newest model of the behavior "
-            "acts; once for all behaviors, or once for each. A behavior without one acts at random"
+            "an .onnx file, or the folder or id of a run, whose newest model of the behavior acts; "
+            "once for all behaviors, or once for each. A behavior without a model acts at random"
         ),
     )
     parser.add_argument(
@@ -416,17 +416,17 @@ def _parser() -> argparse.ArgumentParser:
         type=Path,
         default=Path("results"),
         metavar="FOLDER",
-        help="where runs are (default: %(default)s)",
+        help="folder of all runs (default: %(default)s)",
     )
     parser.add_argument(
         "--episodes",
         type=_count,
         default=20,
         metavar="N",
-        help="episodes to count of each behavior, the first to begin (default: %(default)s)",
+        help="episodes of each behavior in the results (default: %(default)s)",
     )
     parser.add_argument(
-        "--behavior", metavar="NAME", help="count this behavior alone; the others play along"
+        "--behavior", metavar="NAME", help="report this behavior only; the others still act"
     )
     parser.add_argument(
         "--deterministic",
@@ -472,20 +472,20 @@ def _parser() -> argparse.ArgumentParser:
         help="film the world: .mp4, .gif, or .png for nine pictures side by side",
     )
     film.add_argument(
-        "--size", type=_size, metavar="WIDTHxHEIGHT", help="of each picture, instead of the world's"
+        "--size", type=_size, metavar="WIDTHxHEIGHT", help="size of the pictures, in pixels"
     )
     film.add_argument(
         "--fps",
         type=_frame_rate,
         metavar="N",
-        help="decisions shown per second (default: as fast as they are in the world)",
+        help="decisions shown per second (default: the speed of the world)",
     )
     film.add_argument(
         "--film-seconds",
         type=_positive,
         default=float("inf"),
         metavar="N",
-        help="length of the film at most (default: all that is played)",
+        help="largest length of the film, in seconds (default: no limit)",
     )
     build = parser.add_argument_group("Unity builds and the Editor")
     build.add_argument("--no-graphics", action="store_true", help="run the build without graphics")
@@ -493,14 +493,14 @@ def _parser() -> argparse.ArgumentParser:
         "--base-port",
         type=_port,
         metavar="PORT",
-        help="where to listen for it (default: any free port; 5004 for the Editor)",
+        help="port to listen on (default: any free port; 5004 for the Editor)",
     )
     build.add_argument(
         "--timeout-wait",
         type=_count,
         default=60,
         metavar="SECONDS",
-        help="how long to wait for each message (default: %(default)s)",
+        help="time to wait for each message (default: %(default)s)",
     )
     build.add_argument(
         "--time-scale",
@@ -513,7 +513,7 @@ def _parser() -> argparse.ArgumentParser:
         "--env-args",
         nargs=argparse.REMAINDER,
         metavar="...",
-        help="arguments for the build: all that follows, so it comes last",
+        help="arguments for the build: all that follow, so this flag must be last",
     )
     return parser
 
@@ -523,7 +523,7 @@ def _model(text: str) -> tuple[str | None, str]:
     if not separator or Path(text).exists():
         return None, text
     if not behavior or not path:
-        raise argparse.ArgumentTypeError(f"{text!r} is neither PATH nor BEHAVIOR=PATH")
+        raise argparse.ArgumentTypeError(f"{text!r} is invalid: expected PATH or BEHAVIOR=PATH")
     return behavior, path
 
 
@@ -556,13 +556,15 @@ def _film(text: str) -> Path:
 def _size(text: str) -> tuple[int, int]:
     found = re.fullmatch(r"([1-9]\d{0,3})x([1-9]\d{0,3})", text)
     if not found:
-        raise argparse.ArgumentTypeError(f"{text!r} is no size such as 640x480")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a size: expected WIDTHxHEIGHT, for example 640x480"
+        )
     return int(found[1]), int(found[2])
 
 
 def _whole_number(text: str) -> int:
     if not text.isdecimal() or int(text) >= 2**31:
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 0 to {2**31 - 1}")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 to {2**31 - 1}")
     return int(text)
 
 
@@ -576,7 +578,7 @@ def _count(text: str) -> int:
 def _port(text: str) -> int:
     number = _whole_number(text)
     if number >= 2**16:
-        raise argparse.ArgumentTypeError(f"{text!r} is no port: expected 0 to {2**16 - 1}")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a valid port: expected 0 to {2**16 - 1}")
     return number
 
 
@@ -586,14 +588,14 @@ def _positive(text: str) -> float:
     except ValueError:
         number = 0.0
     if not 0 < number < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is no positive number")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number")
     return number
 
 
 def _frame_rate(text: str) -> float:
     number = _positive(text)
     if number > MAX_FPS:
-        raise argparse.ArgumentTypeError(f"{text!r} is above {MAX_FPS}")
+        raise argparse.ArgumentTypeError(f"{text!r} is too large: expected at most {MAX_FPS}")
     return number
 
 

@@ -1,10 +1,10 @@
-"""What other installed packages add to training, found by their entry points.
+"""Plug-ins: extensions of training in other installed packages, found by entry points.
 
     mlagents.stats_writer   callable(RunOptions) -> list of StatsWriter, beside the built-in ones
     mlagents.trainer_type   callable() -> dict of TrainerType, by name, for `trainer_type: name`
 
-A plug-in that fails is logged with its traceback and left out: the built-ins work without it.
-`docs/plugins.md` shows how to write them.
+If a plug-in fails, its traceback is logged and the run continues without it. `docs/plugins.md`
+shows how to write them.
 """
 
 from collections.abc import Callable, Mapping
@@ -29,14 +29,14 @@ T = TypeVar("T")
 
 
 def stats_writers(options: RunOptions) -> list[StatsWriter]:
-    """Return the writers that plug-ins make for a run."""
+    """Return the statistics writers of all plug-ins for a run."""
 
     def make(plugin: Callable[[RunOptions], list[StatsWriter]]) -> list[StatsWriter]:
         writers = list(plugin(options))
         for writer in writers:
             if not isinstance(writer, StatsWriter):
                 raise TypeError(
-                    f"it must return a list of {StatsWriter.__module__}.StatsWriter, got {writer!r}"
+                    f"expected a list of {StatsWriter.__module__}.StatsWriter, got {writer!r}"
                 )
         return writers
 
@@ -44,7 +44,7 @@ def stats_writers(options: RunOptions) -> list[StatsWriter]:
 
 
 class _Guarded(StatsWriter):
-    """A plug-in's writer, left out from its first failure on: no run ends for want of a plot."""
+    """A plug-in's writer that is disabled at its first failure, so that the run continues."""
 
     def __init__(self, writer: StatsWriter) -> None:
         self._writer: StatsWriter | None = writer
@@ -64,16 +64,16 @@ class _Guarded(StatsWriter):
             return
         try:
             use(self._writer)
-        except Exception:  # whatever it is, it is not ours
+        except Exception:  # a plug-in may raise any error
             logger.exception(
-                "The plug-in writer %s fails and is left out from now on:",
+                "The plug-in writer %s failed. The run continues without it:",
                 type(self._writer).__qualname__,
             )
             self._writer = None
 
 
 class _GuardedListener(_Guarded):
-    """The same for a writer that looks at every value; to hand on all of them takes time."""
+    """A guarded writer with `on_add_stat`, which takes time and which most writers lack."""
 
     def on_add_stat(
         self,
@@ -116,13 +116,13 @@ def _checked_trainer_types(plugin: Callable[[], Any]) -> "dict[str, TrainerType]
 
 
 def _from_each(group: str, use: Callable[[Any], T]) -> list[T]:
-    """Return what `use` makes of each plug-in of a group, in the order of their names."""
+    """Return the results of `use` for each plug-in of a group, in the order of their names."""
     made: list[T] = []
     for entry in sorted(entry_points(group=group), key=lambda entry: (entry.name, entry.value)):
         try:
             made.append(use(entry.load()))
-        except Exception:  # whatever it is, it is not ours
-            logger.exception("The plug-in %s (%s) of %s fails:", entry.name, entry.value, group)
+        except Exception:  # a plug-in may raise any error
+            logger.exception("The plug-in %s (%s) of %s failed:", entry.name, entry.value, group)
         else:
             logger.info("Plug-in of %s: %s (%s).", group, entry.name, entry.value)
     return made

@@ -1,4 +1,4 @@
-"""`Policy`: a trained model that acts, wherever it was trained.
+"""`Policy`: a trained ONNX model that acts, from any trainer.
 
     policy = Policy.load("results/first/3DBall.onnx")
     policy.check(env.behavior_specs[behavior], behavior)
@@ -7,8 +7,8 @@
         env.set_actions(behavior, policy.act(decisions, terminals))
         env.step()
 
-A model keeps the contract between trainers and the engine (wire protocol, section 6). PyTorch is
-not needed to run one.
+Models follow the contract between trainers and the engine (wire protocol, section 6). PyTorch is
+not required.
 
 Letters in shapes: N agents of this step, A continuous actions, K discrete branches, M memory size.
 """
@@ -41,13 +41,14 @@ logger = get_logger(__name__)
 
 Arrays = dict[str, NDArray[Any]]
 Runner = Callable[[Sequence[str], Arrays], Arrays]
-"""Runs a model: names of the outputs that are wanted, and all inputs, to these outputs."""
+"""Function that runs a model: takes the names of outputs and all inputs, and returns these
+outputs."""
 
 _OBSERVATION = re.compile(r"obs_(\d+)")
 _MASKS, _MEMORY_IN, _MEMORY_OUT = "action_masks", "recurrent_in", "recurrent_out"
 _BRANCHES = "discrete_action_output_shape"
 
-# Inputs and outputs of version 2, the models of packages before 2.0.
+# Inputs and outputs of version 2: models of Unity packages before 2.0.
 _VECTORS, _IMAGE = "vector_observation", re.compile(r"visual_observation_(\d+)")
 _ACTION, _IS_CONTINUOUS = "action", "is_continuous_control"
 _NOISE = "epsilon"
@@ -64,20 +65,20 @@ _MAX_INPUT_NUMBERS = 2**26
 
 
 class Policy:
-    """Acts for all agents of a behavior; keeps the memory of each if the model has any.
+    """Acts for all agents of a behavior, and keeps the memory of each agent if the model has one.
 
-    Models of version 3, which is the present one, and of version 2 are understood; the latter
-    without memory, as by the engine. They run on onnxruntime where that is installed, else on
-    onnx's own evaluator, which is much slower.
+    It supports models of version 3, the current one, and of version 2 without memory, like the
+    engine. If onnxruntime is installed, models run on it; otherwise they run on the reference
+    evaluator of onnx, which is much slower.
 
     A model without deterministic outputs still acts deterministically: its random operators are
     replaced by the likeliest choice and by the mean.
 
     Args:
-        model: The content of an `.onnx` file.
-        name: What errors call it.
-        deterministic: Take the mean and the likeliest choices in place of samples.
-        seed: Of the samples: the same steps get the same actions.
+        model: Content of an `.onnx` file.
+        name: Name of the model in errors.
+        deterministic: Whether to take the mean and the most likely choices instead of samples.
+        seed: Seed of the samples. The same steps get the same actions.
 
     Raises:
         UnityPolicyException: The file is not an ONNX model, or not a policy this class supports.
@@ -99,7 +100,7 @@ class Policy:
             value.name: tuple(axis.dim_value for axis in value.type.tensor_type.shape.dim)
             for value in graph.graph.input
             if value.name not in weights
-        }  # of every input; 0 for any length
+        }  # of every input; 0 means any length
         for key, axes in self._axes.items():
             is_known = key in (_MASKS, _MEMORY_IN, _NOISE) or _is_observation(key)
             self._require(is_known and len(axes) > 1, f"takes {key!r} of {len(axes)} axes")
@@ -120,8 +121,8 @@ class Policy:
         self._discrete: str | None = None
         self._n_continuous = 0
         self._branches: tuple[int, ...] | None = ()
-        # Of discrete actions, version 2 hands out the logarithm of each choice's probability, and
-        # not how many choices each branch has.
+        # Version 2 returns log-probabilities of all discrete choices, but not the sizes of the
+        # branches.
         self._n_log_probs = 0
         self._find_outputs(at_zero)
 
@@ -130,9 +131,9 @@ class Policy:
         """Read a model from its file.
 
         Args:
-            path: Of the `.onnx` file.
-            deterministic: Take the mean and the likeliest choices in place of samples.
-            seed: Of the samples.
+            path: Path of the `.onnx` file.
+            deterministic: Whether to take the mean and the most likely choices instead of samples.
+            seed: Seed of the samples.
 
         Raises:
             UnityPolicyException: There is no such file, or it is not a policy this class supports.
@@ -145,18 +146,18 @@ class Policy:
         return cls(model, name=str(path), deterministic=deterministic, seed=seed)
 
     def check(self, spec: BehaviorSpec, behavior: BehaviorName = "") -> None:
-        """Raise unless the model fits a behavior.
+        """Raise an error unless the model fits a behavior.
 
-        An observation that the model does not read is no misfit: a trainer leaves out what it does
-        not use. A warning tells of it.
+        The model need not read every observation, because trainers may leave out unused ones. A
+        warning names the observations that it does not read.
 
         Args:
-            spec: Of the behavior.
-            behavior: Its name, for the error.
+            spec: Specification of the behavior.
+            behavior: Name of the behavior, for the error.
 
         Raises:
-            UnityPolicyException: Observations or actions differ; the text has what is expected and
-                what the behavior has.
+            UnityPolicyException: Observations or actions differ. The message lists what the model
+                expects and what the behavior has.
         """
         shapes = [observation.shape for observation in spec.observation_specs]
         branches = spec.action_spec.discrete_branches
@@ -169,7 +170,7 @@ class Policy:
             unread -= {*read}
             has = shapes[read[0]] if len(read) == 1 else (sum(shapes[i][0] for i in read),)
             if not read:
-                problems.append(f"{key}: expected an observation of {_text(axes)}, there is none")
+                problems.append(f"{key}: expected an observation of {_text(axes)}, got none")
             elif len(has) != len(axes) or any(
                 a not in (0, b) for a, b in zip(axes, has, strict=True)
             ):
@@ -177,23 +178,23 @@ class Policy:
                 problems.append(f"{key}: expected {_text(axes)}, {names} is {_text(has)}")
         if self._n_continuous != spec.action_spec.continuous_size:
             problems.append(
-                f"{self._n_continuous} continuous actions, the behavior has "
+                f"{self._n_continuous} continuous actions, but the behavior has "
                 f"{spec.action_spec.continuous_size}"
             )
-        if self._branches is None:  # version 2 tells no more than the sum
+        if self._branches is None:  # version 2 only contains the sum
             if self._n_log_probs != sum(branches):
                 problems.append(
-                    f"discrete actions of {self._n_log_probs} choices in all, the behavior has "
+                    f"{self._n_log_probs} discrete choices in total, but the behavior has "
                     f"{sum(branches)}"
                 )
         elif self._branches != branches:
             problems.append(
-                f"discrete branches {list(self._branches)}, the behavior has {list(branches)}"
+                f"discrete branches {list(self._branches)}, but the behavior has {list(branches)}"
             )
         if problems:
             raise UnityPolicyException(
-                f"{self.name} does not fit the behavior {behavior!r}: {'; '.join(problems)}. Take "
-                "the model that was trained for this behavior."
+                f"{self.name} does not fit the behavior {behavior!r}: {'; '.join(problems)}. Use "
+                "a model that was trained for this behavior."
             )
         self._branches = branches
         if unread:
@@ -201,11 +202,11 @@ class Policy:
             logger.warning(f"{self.name} does not read these observations of {behavior!r}: {names}")
 
     def act(self, decisions: DecisionSteps, terminals: TerminalSteps | None = None) -> ActionTuple:
-        """Decide for N agents.
+        """Return actions for N agents.
 
         Args:
-            decisions: Of agents that ask; what masks forbid is not done.
-            terminals: Of the same step: agents that ended, whose memory is forgotten first.
+            decisions: Steps of the agents that request a decision. Masked actions are not chosen.
+            terminals: Steps of the agents that ended. Their memories are cleared first.
         """
         if terminals is not None:
             self.forget(terminals.agent_id.tolist())
@@ -232,18 +233,18 @@ class Policy:
         return ActionTuple(continuous, discrete)
 
     def forget(self, agents: Iterable[AgentId]) -> None:
-        """Forget what these agents remember; their next step begins an episode."""
+        """Clear the memories of these agents. Their next step begins an episode."""
         for agent in agents:
             self._memories.pop(agent, None)
 
     def reset(self) -> None:
-        """Forget what all agents remember, as after a reset of the environment."""
+        """Clear the memories of all agents, for example after a reset of the environment."""
         self._memories.clear()
 
     def _require(self, is_so: bool, otherwise: str) -> None:
         if not is_so:
             raise UnityPolicyException(
-                f"{self.name} is not a policy for agents: it {otherwise}. Give an .onnx file that "
+                f"{self.name} is not a policy for agents: it {otherwise}. Use an .onnx file that "
                 "mlagents-learn or Unity's trainer exported."
             )
 
@@ -353,9 +354,9 @@ class Policy:
             self._discrete = f"deterministic_{self._discrete}"
 
     def _input(self, key: str, decisions: DecisionSteps) -> FloatArray:
-        """Return what goes into the input `key`, (N, ...)."""
+        """Return the value of input `key`, (N, ...)."""
         if key == _MASKS:
-            assert decisions.action_mask is not None  # as `check` has seen
+            assert decisions.action_mask is not None  # ensured by `check`
             forbidden = np.concatenate(decisions.action_mask, axis=1)
             return 1.0 - forbidden.astype(np.float32)
         if key == _MEMORY_IN:
@@ -372,7 +373,7 @@ class Policy:
         return batches[0] if len(batches) == 1 else np.concatenate(batches, axis=1)
 
     def _choose(self, log_probs: FloatArray) -> IntArray:
-        """Choose in every branch, (N, K), by the log-probabilities of all, (N, sum of branches)."""
+        """Return choices (N, K) for log-probabilities (N, sum of branches)."""
         if self._branches is None:
             raise UnityPolicyException(
                 f"{self.name} is of version 2 and does not know the sizes of its branches: call "
@@ -384,18 +385,18 @@ class Policy:
 
 
 def find_model(where: str | Path, behavior: str, *, results_dir: str | Path = "results") -> Path:
-    """Find a model's file.
+    """Return the path of a model.
 
     Args:
-        where: The file; or a run that has a model of the behavior, by its folder or its id.
-        behavior: Its name without the team.
-        results_dir: The folder of all runs.
+        where: Path of an `.onnx` file, folder of a run, or id of a run.
+        behavior: Name of the behavior, without the team.
+        results_dir: Folder of all runs.
 
     Returns:
-        Of a run, the model of the latest step.
+        `where`, if it is a file. For a run, the model of the latest step.
 
     Raises:
-        UnityPolicyException: There is no such file, or no model of the behavior in the run.
+        UnityPolicyException: The file does not exist, or the run has no model of the behavior.
     """
     if Path(where).is_file():
         return Path(where)
@@ -403,7 +404,7 @@ def find_model(where: str | Path, behavior: str, *, results_dir: str | Path = "r
     if run is None:
         runs = sorted(path.parent.name for path in Path(results_dir).glob("*/run_logs"))
         raise UnityPolicyException(
-            f"there is no model {str(where)!r}: neither a file, nor the folder or the id of a run. "
+            f"there is no model {str(where)!r}: expected a file, or the folder or id of a run. "
             f"Runs in {str(results_dir)!r}: {', '.join(runs) or 'none'}."
         )
     by_step = {
@@ -411,12 +412,12 @@ def find_model(where: str | Path, behavior: str, *, results_dir: str | Path = "r
         for path in run.joinpath(behavior).glob("*.onnx")
         if (found := re.fullmatch(rf"{re.escape(behavior)}-(\d+)\.onnx", path.name))
     }
-    final = run / f"{behavior}.onnx"  # equals one of the others, unless those were cleared away
+    final = run / f"{behavior}.onnx"  # a copy of one of them, unless those were deleted
     if not by_step and not final.is_file():
         others = sorted(path.name for path in run.glob("*.onnx"))
         raise UnityPolicyException(
-            f"there is no model of {behavior!r} in {run}; models there: "
-            f"{', '.join(others) or 'none yet, they come with the first checkpoint'}."
+            f"there is no model of {behavior!r} in {run}. Models there: "
+            f"{', '.join(others) or 'none yet; the first checkpoint writes them'}."
         )
     return by_step[max(by_step)] if by_step else final
 
@@ -426,7 +427,7 @@ def _is_observation(key: str) -> bool:
 
 
 def _observations_of(key: str, ranks: Sequence[int]) -> list[int]:
-    """Return which observations go into an input, one after another, by their numbers of axes."""
+    """Return the indices of an input's observations, from the observations' numbers of axes."""
     if found := _OBSERVATION.fullmatch(key):
         number = int(found[1])
         return [number] if number < len(ranks) else []
@@ -473,7 +474,7 @@ def _one_line(error: Exception) -> str:
 
 
 def _as_floats(batch: NDArray[Any]) -> FloatArray:
-    """Return an observation as models take it; 8-bit images from 0 to 1."""
+    """Return an observation as float32; 8-bit images are scaled to [0, 1]."""
     if batch.dtype == np.uint8:
         return batch.astype(np.float32) / np.float32(255)
     return batch.astype(np.float32, copy=False)
@@ -510,13 +511,13 @@ def _on_onnxruntime(model: Any, rng: np.random.Generator) -> Runner:
     from onnx import helper
 
     for node in model.graph.node:
-        if node.op_type in _RANDOM_OPERATORS:  # each goes on with a generator of its own
+        if node.op_type in _RANDOM_OPERATORS:  # each has a generator of its own
             others = [attribute for attribute in node.attribute if attribute.name != "seed"]
             seed = helper.make_attribute("seed", float(rng.integers(2**24)))
             del node.attribute[:]
             node.attribute.extend([*others, seed])
     options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3  # errors; it warns of axes that older exporters misnamed
+    options.log_severity_level = 3  # errors only; it warns about axis names of older exporters
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     session = onnxruntime.InferenceSession(
         model.SerializeToString(), options, providers=["CPUExecutionProvider"]
@@ -532,8 +533,8 @@ def _on_reference(model: Any, rng: np.random.Generator) -> Runner:
     from onnx.reference import ReferenceEvaluator
     from onnx.reference.op_run import OpRun
 
-    # Of the operators that draw, the evaluator has one without a generator of its own and lacks the
-    # other. They go by the names of their classes.
+    # The evaluator lacks one random operator, and its other one cannot be seeded. The names of
+    # these classes are the names of the operators.
 
     class RandomNormalLike(OpRun):
         op_domain = ""
@@ -551,7 +552,7 @@ def _on_reference(model: Any, rng: np.random.Generator) -> Runner:
     evaluator = ReferenceEvaluator(model, new_ops=[RandomNormalLike, Multinomial])
 
     def run(outputs: Sequence[str], inputs: Arrays) -> Arrays:
-        with np.errstate(divide="ignore"):  # the logarithm of what is masked is that of 0
+        with np.errstate(divide="ignore"):  # masked choices have probability 0
             return dict(zip(outputs, evaluator.run(outputs, inputs), strict=True))
 
     return run

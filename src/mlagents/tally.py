@@ -1,4 +1,4 @@
-"""Counts episodes fairly."""
+"""`Tally`: collects episodes of a behavior without a bias towards short ones."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,8 +11,8 @@ class Episode(NamedTuple):
     """One episode of one agent.
 
     Attributes:
-        reward: The sum of what it and its group were given after its first decision.
-        length: Decisions.
+        reward: Sum of the agent's rewards and its group's rewards after the first decision.
+        length: Number of decisions.
     """
 
     reward: float
@@ -26,31 +26,31 @@ class _Running:
 
 
 class Tally:
-    """The first episodes of a behavior to begin.
+    """Collects the episodes of a behavior that begin first.
 
-    Where many agents act at once, the first episodes to *end* are the short ones, so their mean
-    reward is not the policy's. Which are the first to *begin* does not depend on how they go.
+    If many agents act at once, the first episodes to *end* are short ones, so their mean reward is
+    biased. The first episodes to *begin* do not depend on their length.
 
     Args:
-        n_episodes: How many count.
+        n_episodes: Number of episodes to collect.
 
     Attributes:
-        episodes: Those of them that have ended, in the order in which they did.
+        episodes: Collected episodes that have ended, in the order of their ends.
     """
 
     def __init__(self, n_episodes: int) -> None:
         self.episodes: list[Episode] = []
         self._n_episodes = n_episodes
         self._n_begun = 0
-        self._running: dict[AgentId, _Running | None] = {}  # None: began too late to count
+        self._running: dict[AgentId, _Running | None] = {}  # None: began too late
 
     @property
     def is_complete(self) -> bool:
-        """Whether all episodes that count have ended."""
+        """Whether all collected episodes have ended."""
         return len(self.episodes) == self._n_episodes
 
     def observe(self, decisions: DecisionSteps, terminals: TerminalSteps) -> None:
-        """Take in what a behavior reported; an agent may end and begin anew in one report."""
+        """Add reported steps; an agent may end an episode and begin another in one report."""
         for agent, reward in _rewards(terminals):
             ended = self._running.pop(agent, None)
             if ended is not None:
@@ -58,7 +58,7 @@ class Tally:
         for agent, reward in _rewards(decisions):
             if agent not in self._running:
                 self._running[agent] = self._begin()
-                reward = 0.0  # of before the first decision
+                reward = 0.0  # rewards before the first decision do not count
             running = self._running[agent]
             if running is not None:
                 running.reward += reward

@@ -1,4 +1,4 @@
-"""Device and threads of torch: set when a run starts, never on import."""
+"""Device and threads of torch. They are set when a run starts, never on import."""
 
 import torch
 from threadpoolctl import threadpool_limits
@@ -10,10 +10,10 @@ __all__ = ["choose_device", "default_device", "nn", "set_threads", "torch"]
 
 
 def choose_device(name: str | None) -> torch.device:
-    """Return the device called `name`; without a name a GPU if there is one, else the CPU.
+    """Return the device `name`; without a name, a GPU if available, otherwise the CPU.
 
     Raises:
-        ValueError: There is no such device on this machine.
+        ValueError: The device does not exist on this machine.
     """
     if name is None:
         name = "cuda" if torch.cuda.is_available() else "cpu"
@@ -31,11 +31,11 @@ def default_device() -> torch.device:
 
 
 def set_threads(threads: int | None = None) -> None:
-    """Let torch use `threads` CPUs; without a number half of those this process may use.
+    """Set the number of threads of torch; by default, half of the CPUs of this process.
 
-    That is at least one and at most four: small networks gain nothing from more, and simulations
-    need the other CPUs. NumPy's linear algebra, which acts, gets one: its threads spin while they
-    wait for each other, which costs up to eightfold where simulations need the CPUs too.
+    The default is at least one and at most four, because small networks gain nothing from more and
+    simulations need the other CPUs. NumPy's linear algebra, which acting uses, gets one thread: its
+    threads spin while they wait, which makes acting up to eight times slower beside simulations.
     """
     torch.set_num_threads(threads or max(1, min(4, n_cpus() // 2)))
     threadpool_limits(1, user_api="blas")

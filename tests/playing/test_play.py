@@ -178,7 +178,7 @@ def test_without_a_model_anything_is_done_and_this_is_said(
     first = capsys.readouterr().out
     assert main(["--env", ENVIRONMENT, "--episodes", "20", "--seed", "3"]) == 0
 
-    assert "[INFO] Guess?team=0 acts at random: no --model is given for it." in first
+    assert "[INFO] Guess?team=0 acts at random, because it has no --model." in first
     assert "  length    mean 4.0 decisions" in first
     assert results_of(first) == results_of(capsys.readouterr().out), "the seed repeats it"
 
@@ -380,18 +380,18 @@ def test_what_is_wrong_is_told_in_one_line(
     ("arguments", "text"),
     [
         (["--episodes", "0"], "expected at least 1, got 0"),
-        (["--episodes", "many"], "'many' is no whole number"),
+        (["--episodes", "many"], "'many' is not a whole number"),
         (["--render", "play.avi"], "'play.avi' does not end in .gif, .mp4, .png"),
-        (["--size", "640"], "'640' is no size such as 640x480"),
-        (["--fps", "0"], "'0' is no positive number"),
-        (["--fps", "200"], "'200' is above 100"),
-        (["--base-port", "70000"], "'70000' is no port"),
+        (["--size", "640"], "'640' is not a size: expected WIDTHxHEIGHT, for example 640x480"),
+        (["--fps", "0"], "'0' is not a positive number"),
+        (["--fps", "200"], "'200' is too large: expected at most 100"),
+        (["--base-port", "70000"], "'70000' is not a valid port"),
+        (["--model", "=a.onnx"], "expected PATH or BEHAVIOR=PATH"),
         (["--record", "play.gif"], "play.gif: a demonstration is named *.demo"),
         (["--parameter", "gravity"], "'gravity' is not NAME=NUMBER"),
         (["--parameter", "gravity=nan"], "'gravity=nan' is not NAME=NUMBER: expected a finite"),
         (["--parameter", "=1"], "'=1' is not NAME=NUMBER"),
         (["--parameter", "a=1", "--parameter", "a=2"], "--parameter is given twice"),
-        (["--model", "=a.onnx"], "neither PATH nor BEHAVIOR=PATH"),
         (["--model", "a.onnx", "--model", "b.onnx"], "--model is given twice"),
         (["--model", "A=a.onnx", "--model", "A=b.onnx"], "--model is given twice"),
     ],

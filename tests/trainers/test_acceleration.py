@@ -220,7 +220,7 @@ def test_without_a_compiler_learning_goes_on_after_one_warning(
     function = Compiled(lambda x: x + 1)
     assert [function(1), function(2)] == [2, 3]
     log = capsys.readouterr().out
-    assert log.count("No working C++ compiler found. Learning goes on without") == 1
+    assert log.count("No working C++ compiler found. Learning continues without") == 1
     assert "variable CXX" in log
     assert len(compiled) == 1, "it is not tried again"
 

@@ -295,7 +295,9 @@ def test_a_folder_that_cannot_be_made_is_one_clear_error(tmp_path: Path) -> None
     (tmp_path / "results").write_text("a file")
     folder = RunFolder(tmp_path / "results" / "first")
 
-    with pytest.raises(UnityTrainerException, match=r"cannot be kept in .*first: .*--results-dir"):
+    with pytest.raises(
+        UnityTrainerException, match=r"cannot write to the run folder .*--results-dir"
+    ):
         folder.prepare(resume=False, force=False, inference=False)
 
 
@@ -404,7 +406,7 @@ def test_two_runs_are_not_in_one_folder(tmp_path: Path):
         for options in ({"force": True}, {"resume": True}, {}):
             asked = {"resume": False, "force": False, "inference": False} | options
             with (
-                pytest.raises(UnityTrainerException, match="another run goes on in"),
+                pytest.raises(UnityTrainerException, match="another run uses"),
                 RunFolder(folder.path).opened(**asked),
             ):
                 pass

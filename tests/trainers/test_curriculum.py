@@ -157,7 +157,7 @@ def test_a_behavior_that_never_appears_is_warned_of_once(
     for _ in range(2):
         assert wall.advance(jump(9)) == []
     (line,) = capsys.readouterr().out.splitlines()
-    assert line.startswith("[WARNING] environment_parameters.wall: a lesson waits for behavior")
+    assert line.startswith("[WARNING] environment_parameters.wall: a lesson depends on behavior")
     assert "'Jmp'" in line and "did you mean 'Jump'?" in line
 
 
@@ -166,7 +166,7 @@ def test_lessons_to_begin_with(capsys: pytest.CaptureFixture[str]) -> None:
     assert curriculum(written, a=1).lesson_numbers == {"a": 1, "b": 0}
     assert capsys.readouterr().out == ""
     assert curriculum(written, a=1, b=5, gone=2).lesson_numbers == {"a": 1, "b": 1}
-    assert "b was in lesson 5, but has lessons 0 to 1 now" in capsys.readouterr().out
+    assert "b was in lesson 5, but now has only lessons 0 to 1" in capsys.readouterr().out
 
 
 @given(

@@ -151,7 +151,7 @@ def test_the_editor_has_a_port_and_a_log_of_its_own(
     start(tmp_path, "--base-port", "6000")
 
     assert "base_port 6000 is not used" in caplog.text
-    assert "The Editor is awaited on port 5004" in caplog.text
+    assert "The Editor uses port 5004" in caplog.text
     assert player.positional == ()
     assert player.named["base_port"] is None
     assert player.named["log_folder"] is None

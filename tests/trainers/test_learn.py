@@ -183,7 +183,7 @@ def test_a_run_is_resumed_with_its_own_behaviors_only(capsys: pytest.CaptureFixt
 def test_a_run_that_goes_on_is_left_alone(capsys: pytest.CaptureFixture[str]) -> None:
     with RunFolder(Path("results/first")).opened(resume=False, force=False, inference=False):
         assert learn("--force") == 1
-    assert "another run goes on in results/first" in " ".join(capsys.readouterr().out.split())
+    assert "another run uses results/first" in " ".join(capsys.readouterr().out.split())
     assert learn() == 0
 
 

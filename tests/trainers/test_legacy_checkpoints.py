@@ -357,7 +357,7 @@ def test_what_does_not_fit_is_named_and_stops_only_what_is_resumed(
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        ([1, 2], "is no checkpoint: expected a dictionary, got a list"),
+        ([1, 2], "is not a checkpoint: expected a dictionary, got a list"),
         ({"model": {"weight": torch.zeros(2)}}, "does not fit behavior 'Guess': no layer"),
         ({"Policy": 5}, "cannot be used: its Policy is not a dictionary of tensors"),
         ({"Policy": {"network_body.x": torch.zeros(1)}}, "does not fit behavior 'Guess'"),

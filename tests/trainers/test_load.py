@@ -574,14 +574,14 @@ MISTAKES: dict[str, list[tuple[str, str]]] = {
     "hyperparameters without trainer_type": [
         (
             "behaviors: {A: {hyperparameters: {batch_size: 2}}}",
-            "behaviors.A.hyperparameters: needs trainer_type beside it, 'ppo', 'sac', 'poca'",
+            "behaviors.A.hyperparameters: needs trainer_type ('ppo', 'sac', 'poca' or 'bc') in ",
         ),
     ],
     "unknown trainer_type": [
         (
             "behaviors: {A: {trainer_type: dqn, hyperparameters: {x: 1}}}",
             "behaviors.A.trainer_type: must be 'ppo', 'sac', 'poca' or 'bc', got 'dqn'; no "
-            "installed plug-in brings it",
+            "installed plug-in provides it",
         ),
         (
             "behaviors: {A: {trainer_type: PPO}}",
@@ -676,13 +676,13 @@ MISTAKES: dict[str, list[tuple[str, str]]] = {
         (
             "behaviors: {A: {trainer_type: sac, hyperparameters: {batch_size: 64, buffer_size: "
             "64}}}",
-            "behaviors.A.hyperparameters.buffer_size: must be above batch_size (64), to be learned "
-            "from again, got 64",
+            "behaviors.A.hyperparameters.buffer_size: must be above batch_size (64), so that "
+            "experience is reused, got 64",
         ),
         (
             "default_settings: {trainer_type: sac, hyperparameters: {batch_size: 60000}}",
-            "default_settings.hyperparameters.buffer_size: must be above batch_size (60000), to be "
-            "learned from again, got 50000",
+            "default_settings.hyperparameters.buffer_size: must be above batch_size (60000), so "
+            "that experience is reused, got 50000",
         ),
     ],
     "even_checkpoints of no checkpoints": [
@@ -764,8 +764,8 @@ MISTAKES: dict[str, list[tuple[str, str]]] = {
         ),
         (
             "environment_parameters: {p: {curriculum: [L0: {value: 1}]}}",
-            "environment_parameters.p.curriculum[0]: write `name: L0` beside value, not a lesson "
-            "below its name",
+            "environment_parameters.p.curriculum[0]: write `name: L0` beside `value`, not the "
+            "name as the key",
         ),
     ],
     "text that is none": [

@@ -61,7 +61,7 @@ def test_a_run_needs_no_environment(
 
     log = capsys.readouterr().out
     assert "environment  none: learns from demonstrations alone" in log
-    assert "Learns from expert.demo: 288 steps in 72 episodes, mean reward 4.000" in log
+    assert "Learning from expert.demo: 288 steps in 72 episodes, mean reward 4.000" in log
     assert "[INFO] Guess. Step: 1600. Time Elapsed: " in log
     assert ". Held-out Accuracy: " in log and ". Held-out Error: " in log
     status = json.loads(Path("results/first/run_logs/training_status.json").read_text())
@@ -113,19 +113,19 @@ def test_reinforcement_learning_goes_on_from_a_clone(capsys: pytest.CaptureFixtu
 @pytest.mark.parametrize(
     ("written", "says"),
     [
-        ("behaviors: {A: {trainer_type: bc}}", "behaviors.A.behavioral_cloning: is required by"),
+        ("behaviors: {A: {trainer_type: bc}}", "behaviors.A.behavioral_cloning: is required for"),
         (
             "behaviors: {A: {trainer_type: bc, behavioral_cloning: {demo_path: a, steps: 9}}}",
-            "behaviors.A.behavioral_cloning.steps: is not for trainer_type bc",
+            "behaviors.A.behavioral_cloning.steps: does not apply to trainer_type bc",
         ),
         (
             "behaviors: {A: {trainer_type: bc, behavioral_cloning: {demo_path: a}, "
             "reward_signals: {rnd: {}}}}",
-            "behaviors.A.reward_signals.rnd: is not for trainer_type bc",
+            "behaviors.A.reward_signals.rnd: does not apply to trainer_type bc",
         ),
         (
             "behaviors: {A: {trainer_type: bc, behavioral_cloning: {demo_path: a}}}",
-            "behaviors.A: demo_path: there is no file or folder a",
+            "behaviors.A: demo_path: the file or folder a",
         ),
     ],
 )

@@ -300,7 +300,7 @@ def test_a_closed_trainer_gives_up_at_its_next_gradient_step() -> None:
     trainer.learner.close()
 
     assert trainer.learner._running.done()
-    with pytest.raises(UnityTrainerException, match="was closed while it learned"):
+    with pytest.raises(UnityTrainerException, match="was closed during an update"):
         trainer.learner.settle()
 
 

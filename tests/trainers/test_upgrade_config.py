@@ -102,8 +102,11 @@ def test_a_flat_file(capsys: pytest.CaptureFixture[str]) -> None:
         reward_signal_steps_per_update=0.5,
     )
     log = capsys.readouterr().out
-    assert "[WARNING] default_settings.summary_path: dropped, results have their place" in log
-    assert "behaviors.Walker.hyperparameters.steps_per_update: is train_interval / num_up" in log
+    assert "[WARNING] default_settings.summary_path: dropped, results are stored" in log
+    assert (
+        "behaviors.Walker.hyperparameters.steps_per_update: was set to train_interval / num_up"
+        in log
+    )
 
 
 def test_flat_behaviors_below_behaviors_and_sections_of_today_stay() -> None:
@@ -198,8 +201,8 @@ def test_a_file_of_samplers() -> None:
             "Line 1: the key 'batch_size' appears again; the last one counts.",
         ),
         ("A: {trainer: ppo, buffer_sise: 9}", "it; did you mean 'buffer_size'?"),
-        ("A: {trainer: ppo, tau: 0.1}", "behaviors.A.tau: dropped, ppo has none"),
-        ("A: {batch_size: 7}", "behaviors.A: names no trainer, ppo is taken"),
+        ("A: {trainer: ppo, tau: 0.1}", "behaviors.A.tau: dropped, ppo does not have it"),
+        ("A: {batch_size: 7}", "behaviors.A: has no trainer; ppo is used"),
         (
             "A: {trainer: ppo, reward_signals: {gail: {demo_path: x, samples_per_update: 3}}}",
             "behaviors.A.reward_signals.gail.samples_per_update: dropped",
@@ -234,7 +237,7 @@ def test_what_is_not_carried_over_is_named(
         ("A: {trainer: ppo, batch_size: many}", "old.yaml: behaviors.A.hyperparameters.batch_size"),
         (
             "A: {trainer: ppo}\ncurriculum: {A: {thresholds: [1], parameters: {p: [1, 2, 3]}}}",
-            "curriculum.A.parameters.p: needs one value more than there are thresholds (1)",
+            "curriculum.A.parameters.p: expected one value more than there are thresholds (1)",
         ),
         (
             "A: {trainer: ppo}\nparameter_randomization: {p: {sampler-type: uniform}}\n"

@@ -1,7 +1,7 @@
-"""`mlagents-push-to-hf` and `mlagents-load-from-hf`: a run to the Hugging Face Hub and back.
+"""`mlagents-push-to-hf` and `mlagents-load-from-hf`: share runs on the Hugging Face Hub.
 
-Needs the extra `hub`. Which hub (`HF_ENDPOINT`) and who is asking (`HF_TOKEN`, or `hf auth login`)
-are the business of its client library.
+They need the extra `hub`. Its client library determines the address of the hub (`HF_ENDPOINT`) and
+the credentials (`HF_TOKEN`, or `hf auth login`).
 """
 
 import argparse
@@ -25,17 +25,17 @@ logger = get_logger(__name__)
 
 
 class HubError(Exception):
-    """A folder cannot be pushed or loaded; the text says why and what to do."""
+    """A run cannot be pushed or loaded. The message gives the reason and a remedy."""
 
 
 def push(argv: Sequence[str] | None = None) -> int:
-    """Run `mlagents-push-to-hf`; return its exit status, 1 when it failed."""
+    """Run `mlagents-push-to-hf`; return its exit status: 0, or 1 after an error."""
     parser = argparse.ArgumentParser(
         prog="mlagents-push-to-hf",
         description="Upload the folder of a run to the Hugging Face Hub, with a model card.",
     )
-    parser.add_argument("--run-id", required=True, help="name of the run, the card's title")
-    parser.add_argument("--repo-id", required=True, metavar="USER/NAME", help="where to put it")
+    parser.add_argument("--run-id", required=True, help="name of the run; title of the model card")
+    parser.add_argument("--repo-id", required=True, metavar="USER/NAME", help="target repository")
     parser.add_argument(
         "--local-dir", type=Path, default=Path(), help="folder of the run (default: ./)"
     )
@@ -43,7 +43,7 @@ def push(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--configfile-name",
         default="configuration.yaml",
-        help="the run's options within its folder (default: %(default)s)",
+        help="file with the run's options within its folder (default: %(default)s)",
     )
     arguments = parser.parse_args(argv)
     return _status_of(
@@ -58,14 +58,14 @@ def push(argv: Sequence[str] | None = None) -> int:
 
 
 def load(argv: Sequence[str] | None = None) -> int:
-    """Run `mlagents-load-from-hf`; return its exit status, 1 when it failed."""
+    """Run `mlagents-load-from-hf`; return its exit status: 0, or 1 after an error."""
     parser = argparse.ArgumentParser(
         prog="mlagents-load-from-hf",
-        description="Download a run from the Hugging Face Hub into a folder of its name.",
+        description="Download a run from the Hugging Face Hub into a folder with its name.",
     )
-    parser.add_argument("--repo-id", required=True, metavar="USER/NAME", help="what to download")
+    parser.add_argument("--repo-id", required=True, metavar="USER/NAME", help="source repository")
     parser.add_argument(
-        "--local-dir", type=Path, default=Path(), help="folder to put it in (default: ./)"
+        "--local-dir", type=Path, default=Path(), help="parent of the run's folder (default: ./)"
     )
     arguments = parser.parse_args(argv)
     return _status_of(lambda: load_run(arguments.repo_id, arguments.local_dir))
@@ -86,23 +86,23 @@ def _status_of(command: Callable[[], object]) -> int:
 def push_run(
     folder: Path, repo_id: str, *, run_id: str, commit_message: str, configuration: str
 ) -> str:
-    """Upload everything in a run's folder, making the repository where there is none.
+    """Upload a run's folder, creating the repository if it does not exist.
 
     Adds two files to the folder first: `config.json`, the run's options, and, unless there is one,
     a model card `README.md`.
 
     Args:
-        folder: Of the run.
-        repo_id: `<user>/<name>`.
-        run_id: The card's title.
-        commit_message: Of the upload.
-        configuration: Name of the file of options within the folder.
+        folder: Folder of the run.
+        repo_id: Repository, as `<user>/<name>`.
+        run_id: Title of the model card.
+        commit_message: Commit message of the upload.
+        configuration: Name of the file with the run's options within the folder.
 
     Returns:
         The address of the repository.
 
     Raises:
-        HubError: The folder is not one of a run, or the hub refuses or cannot be reached.
+        HubError: The folder is not the folder of a run, or the hub refuses or cannot be reached.
         TrainerConfigError: The file of options cannot be read.
     """
     _split(repo_id)
@@ -183,7 +183,7 @@ def model_card(
     if behaviors:
         tags = [behaviors[0], *tags, f"ML-Agents-{behaviors[0]}"]
     _, name = _split(repo_id)
-    # A JSON text is YAML too, whatever characters a behavior's name has.
+    # JSON text is also YAML, for any characters in a behavior's name.
     lines = ["---", "library_name: ml-agents", "tags:", *(f"- {json.dumps(tag)}" for tag in tags)]
     env = " --env ENVIRONMENT" if needs_env else ""
     own_env = (
@@ -230,10 +230,10 @@ def _api() -> "HfApi":
 
 @contextmanager
 def _hub_errors(repo_id: str) -> Iterator[None]:
-    """Say in one line what went wrong between us and the hub."""
+    """Convert errors of the hub and its client to a `HubError` of one line."""
     try:
         yield
-    except Exception as error:  # the client's HTTP library, hence its errors, vary by version
+    except Exception as error:  # error types depend on the client's version and its HTTP library
         response: Any = getattr(error, "response", None)
         status = getattr(response, "status_code", None)
         says = f"{type(error).__name__}: {' '.join(str(error).split())}"

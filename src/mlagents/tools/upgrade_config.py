@@ -1,11 +1,11 @@
-"""Turns trainer configurations from before ML-Agents 0.18 into what is read today.
+"""Converts trainer configurations from before ML-Agents 0.18 to the current form.
 
     trainer configuration   behaviors at the top level, or flat ones below `behaviors:`; `default:`
     curricula               a section, a file for all behaviors, or files or a folder of them, each
                             named after its behavior
     samplers                a section `parameter_randomization:`, or a file
 
-What is in today's form already stays as it is. What cannot be carried over is named in a warning.
+Sections in the current form are not changed. A warning names each key that cannot be converted.
 """
 
 import argparse
@@ -36,12 +36,12 @@ RENAMED_SAMPLERS = {"multirange_uniform": "multirangeuniform"}
 RENAMED_ENCODERS = {"default": "simple"}
 
 GONE = {
-    "summary_path": "results have their place below --results-dir",
-    "model_path": "results have their place below --results-dir",
-    "output_path": "results have their place below --results-dir",
-    "resampling-interval": "parameters are drawn anew for every episode",
+    "summary_path": "results are stored below --results-dir",
+    "model_path": "results are stored below --results-dir",
+    "output_path": "results are stored below --results-dir",
+    "resampling-interval": "parameters are drawn again for every episode",
 }
-"""Keys of old that nothing has replaced, and why they are not missed."""
+"""Old keys without a replacement, with the reason why none is needed."""
 
 _MEMORY = {"use_recurrent", "memory_size", "sequence_length"}
 _SIGNALS = {"gamma", "use_curiosity", "curiosity_strength", "curiosity_enc_size"}
@@ -50,7 +50,7 @@ _CURIOSITY_STRENGTH = 0.01
 """What `curiosity_strength` was unless written."""
 _INTERVALS = {"train_interval", "num_update", "reward_signal_num_update"}
 _AMONG_SIGNALS = ("reward_signal_num_update", "reward_signal_steps_per_update")
-"""Hyperparameters that stood below `reward_signals`."""
+"""Hyperparameters that were keys of `reward_signals`."""
 
 _NETWORK = NetworkSettings.model_fields.keys() - {"memory"}
 _HYPERPARAMETERS = {key for model in hyperparameter_models().values() for key in model.model_fields}
@@ -118,15 +118,15 @@ def read_curricula(path: Path) -> Written:
 
 
 def upgrade(written: Written, *, curricula: Written, samplers: Written) -> Written:
-    """Return the configuration in today's form, not checked.
+    """Return the configuration in the current form, unchecked.
 
     Args:
-        written: The old configuration; sections for curricula and samplers count as well.
-        curricula: By behavior, as `read_curricula` gives them.
-        samplers: By parameter.
+        written: The old configuration, which may include sections for curricula and samplers.
+        curricula: Curricula by behavior, from `read_curricula`.
+        samplers: Samplers by parameter.
 
     Raises:
-        TrainerConfigError: Something has a form that no version knew.
+        TrainerConfigError: A section has a form that no version accepted.
     """
     rest = dict(written)
     curricula = _take(rest, "curriculum") | curricula
@@ -145,14 +145,14 @@ def upgrade(written: Written, *, curricula: Written, samplers: Written) -> Writt
         path = f"behaviors.{name}"
         own = _mapping(path, behavior)
         own = _with_reward_signals(path, own, {**flat_default, **own})
-        # A behavior took from the default what it did not write; nested keys were not merged.
+        # A behavior inherited missing keys from the default; nested mappings were not merged.
         upgraded["behaviors"][str(name)] = _behavior(path, own, {**default, **own})
         _warn_of_inherited_signals(path, own, default)
     for name, value in (*_samplers(samplers).items(), *_lessons(curricula)):
         if name in parameters:
             raise TrainerConfigError(
                 f"environment_parameters.{name}: is set twice, by samplers, by the curricula of "
-                "behaviors, or by both. A parameter has one: remove the others."
+                "behaviors, or by both. Keep one definition and remove the others."
             )
         parameters[name] = value
     if parameters:
@@ -161,7 +161,7 @@ def upgrade(written: Written, *, curricula: Written, samplers: Written) -> Writt
 
 
 def _take(section: Written, key: str) -> Written:
-    """Remove a mapping from a section and return it; none is an empty one."""
+    """Remove a mapping from a section and return it; return an empty one if it is missing."""
     return dict(_mapping(key, section.pop(key, None)))
 
 
@@ -203,14 +203,14 @@ def _behavior(path: str, own: Written, effective: Written) -> Written:
     """Return a behavior's section.
 
     Args:
-        path: For messages.
-        own: What the section says.
-        effective: The same over what it takes from the default.
+        path: Path of the section, for messages.
+        own: Keys written in the section.
+        effective: Keys of the section, completed by those of the default.
     """
     upgraded: Written = {}
     trainer = effective.get("trainer", effective.get("trainer_type"))
     if trainer is None:
-        logger.warning("%s: names no trainer, ppo is taken.", path)
+        logger.warning("%s: has no trainer; ppo is used.", path)
         trainer = upgraded["trainer_type"] = "ppo"
     models = hyperparameter_models()
     if str(trainer) not in models:
@@ -224,7 +224,7 @@ def _behavior(path: str, own: Written, effective: Written) -> Written:
     for key, value in (own | among_signals).items():
         key = RENAMED_OF_BEHAVIORS.get(key, key)
         if key in _MEMORY or (key in _INTERVALS and trainer == "sac"):
-            continue  # below: they mean something only together
+            continue  # converted below, because they depend on each other
         elif key == "reward_signals":
             upgraded[key] = {
                 name: _reward_signal(f"{path}.{key}.{name}", signal)
@@ -244,7 +244,7 @@ def _behavior(path: str, own: Written, effective: Written) -> Written:
             _put(upgraded, "hyperparameters", {key: value})
         else:
             of_other_trainers = key in _HYPERPARAMETERS | _INTERVALS
-            _drop(path, key, why=f"{trainer} has none" if of_other_trainers else "")
+            _drop(path, key, why=f"{trainer} does not have it" if of_other_trainers else "")
     if own.keys() & _MEMORY:
         _put(upgraded, "network_settings", {"memory": _memory(effective)})
     if trainer == "sac" and (steps := _steps_per_update(path, own | signals, effective)):
@@ -255,7 +255,7 @@ def _behavior(path: str, own: Written, effective: Written) -> Written:
 
 
 def _put(section: Written, key: str, value: Any) -> None:
-    """Set a key; below it, add to what is there."""
+    """Set a key; merge with an existing mapping."""
     if isinstance(value, dict) and isinstance(section.get(key), dict):
         value = section[key] | value
     section[key] = value
@@ -268,7 +268,7 @@ def _memory(effective: Written) -> Written | None:
 
 
 def _steps_per_update(path: str, own: Written, effective: Written) -> Written:
-    """Return the hyperparameters of SAC that were an interval and a number of updates in it."""
+    """Return SAC's hyperparameters that replace an interval and a number of updates."""
     intervals = {"train_interval": 1, "num_update": 1} | effective | own
     steps: Written = {}
     for key, count in (
@@ -286,8 +286,8 @@ def _steps_per_update(path: str, own: Written, effective: Written) -> Written:
                 f"and {n_updates!r}"
             ) from None
         logger.warning(
-            "%s.hyperparameters.%s: is train_interval / %s. Steps are those of all agents now: "
-            "multiply it by their number.",
+            "%s.hyperparameters.%s: was set to train_interval / %s. Steps now count all agents: "
+            "multiply it by the number of agents.",
             *(path, key, count),
         )
     return steps
@@ -299,7 +299,7 @@ def _reward_signal(path: str, value: Any) -> Written:
         _put(signal, "network_settings", {"hidden_units": signal.pop("encoding_size")})
     if "samples_per_update" in signal:
         del signal["samples_per_update"]
-        _drop(path, "samples_per_update", why="it learns from as much as the policy does")
+        _drop(path, "samples_per_update", why="it learns from as many samples as the policy")
     return signal
 
 
@@ -315,15 +315,15 @@ def _warn_of_inherited_signals(path: str, own: Written, default: Written) -> Non
         added = inherited.keys() - own["reward_signals"].keys()
         for name in sorted(added - {*_AMONG_SIGNALS}, key=str):
             logger.warning(
-                "%s.reward_signals: default_settings now adds %r; where that is not wanted, write "
-                "reward_signals without it there.",
+                "%s.reward_signals: default_settings now adds %r. To prevent that, remove it from "
+                "reward_signals there.",
                 path,
                 name,
             )
 
 
 def _samplers(samplers: Mapping[str, Any]) -> Written:
-    """Return environment parameters that are drawn at random."""
+    """Return environment parameters that are sampled."""
     upgraded: Written = {}
     for name, value in samplers.items():
         if name == "resampling-interval":
@@ -339,7 +339,7 @@ def _samplers(samplers: Mapping[str, Any]) -> Written:
 
 
 def _lessons(curricula: Mapping[str, Any]) -> Iterable[tuple[str, Written]]:
-    """Yield environment parameters that change with what a behavior has learned."""
+    """Yield environment parameters with curricula."""
     for behavior, value in curricula.items():
         path = f"curriculum.{behavior}"
         curriculum = dict(_mapping(path, value))
@@ -347,12 +347,12 @@ def _lessons(curricula: Mapping[str, Any]) -> Iterable[tuple[str, Written]]:
         if not isinstance(thresholds, list):
             raise TrainerConfigError(f"{path}.thresholds: must be a list, got {thresholds!r:.80}")
         parameters = _mapping(f"{path}.parameters", curriculum.pop("parameters", {}))
-        # The environment was reset whenever a lesson changed.
+        # In old versions, the environment was reset at every change of lesson.
         criteria = {"behavior": behavior, **curriculum, "require_reset": True}
         for name, values in parameters.items():
             if not isinstance(values, list) or len(values) != len(thresholds) + 1:
                 raise TrainerConfigError(
-                    f"{path}.parameters.{name}: needs one value more than there are thresholds "
+                    f"{path}.parameters.{name}: expected one value more than there are thresholds "
                     f"({len(thresholds)}), got {values!r:.80}"
                 )
             lessons: list[Written] = [

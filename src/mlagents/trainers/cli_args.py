@@ -1,8 +1,8 @@
 """The command line of `mlagents-learn`.
 
-A flag is a setting that can be typed: the table below pairs each with its key in the YAML file, and
-its type, default and help come from the setting's model. What the parser returns holds only what
-the user typed; `settings.load` puts it over the file.
+The table below maps each flag to a setting: its key in the YAML file. The type, default and help
+come from the setting's model. The parser returns only flags that were given; `settings.load` merges
+them into the file's settings.
 """
 
 import argparse
@@ -54,7 +54,7 @@ FLAGS: dict[str, dict[str, str]] = {
     "PyTorch": {"--torch-device": "torch_settings.device"},
     "diagnosis": {"--debug": "debug", "--verbose": "verbose"},
 }
-"""Every flag that sets one key, with that key, in the groups of the help."""
+"""Keys of all flags that set one key, in the groups of the help."""
 
 DETERMINISTIC_HELP = (
     "Take the most likely action instead of a sampled one, for every behavior "
@@ -119,7 +119,7 @@ def parse_command_line(argv: Sequence[str] | None = None) -> CommandLine:
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """Return the parser; an argument's destination is the dotted key of its setting."""
+    """Return the parser. The destination of an argument is the dotted key of its setting."""
     parser = argparse.ArgumentParser(
         prog="mlagents-learn",
         usage="%(prog)s [CONFIG] [flags]",
@@ -169,7 +169,7 @@ def field_of(key: str) -> FieldInfo:
 
 
 def _arguments(key: str) -> dict[str, Any]:
-    """Return how argparse reads and describes the setting at `key`."""
+    """Return the arguments of `add_argument` for the setting at `key`."""
     field = field_of(key)
     sentence = " ".join((field.description or "").split()).replace("`", "").replace("%", "%%")
     kind = _not_none(field.annotation)
@@ -183,7 +183,7 @@ def _arguments(key: str) -> dict[str, Any]:
 
 
 def _not_none(annotation: Any) -> Any:
-    """Return T for `T | None`, and for anything else itself."""
+    """Return T for `T | None`, and any other annotation unchanged."""
     if get_origin(annotation) in (Union, UnionType):
         return next(option for option in get_args(annotation) if option is not type(None))
     return annotation

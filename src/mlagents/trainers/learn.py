@@ -45,15 +45,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def run(command_line: CommandLine) -> int:
-    """Train as the command line and its file say; return an exit status.
+    """Train with the settings of a command line and its file; return an exit status.
 
-    0 when the run finished or was interrupted, 1 when it failed, 130 when it was interrupted twice
-    and so ended at once.
+    The status is 0 if the run finished or was interrupted, and 1 if it failed. It is 130 if it was
+    interrupted twice and so stopped at once.
     """
     status = _status_of(command_line)
     try:
         sys.stdout.flush()
-    except OSError:  # a full disk or a closed pipe; the log has said so, and the status matters
+    except OSError:  # a full disk or a closed pipe; the log reported it, keep the status
         sys.stdout = open(os.devnull, "w")
     return status
 
@@ -114,22 +114,21 @@ def _status_of(command_line: CommandLine) -> int:
 def run_training(
     options: RunOptions, *, trainer_types: "Mapping[str, TrainerType] | None" = None
 ) -> None:
-    """Carry out one run, from its options to its results.
+    """Run training once, from options to results.
 
-    It may be called again, for another run. Of what belongs to the process it sets the log level
-    and the number of threads of torch and NumPy, which stay, and the timers of this thread, which
-    start anew. In the main thread Ctrl-C, SIGTERM and SIGHUP are its own until it
-    returns.
+    It may be called again for another run. It sets the process's log level and the threads of torch
+    and NumPy, and resets the timers of this thread. In the main thread, it handles Ctrl-C,
+    SIGTERM and SIGHUP until it returns.
 
     Args:
-        options: All settings.
-        trainer_types: Trainers beside the built-in ones, by the `trainer_type` they go by.
+        options: All settings of the run.
+        trainer_types: Additional trainers, by `trainer_type`.
 
     Raises:
-        TrainerError: The run cannot start or go on, or its results cannot be saved.
-        UnityException: Its environment cannot.
-        Interrupted: It was told to end before it began to train.
-        KeyboardInterrupt: It was told to end at once.
+        TrainerError: The run cannot start or continue, or its results cannot be saved.
+        UnityException: The environment cannot start or continue.
+        Interrupted: The run was interrupted before training began.
+        KeyboardInterrupt: The run was interrupted twice.
     """
     with Interrupt() as interrupt:
         _run(options, trainer_types or {}, interrupt)
@@ -138,7 +137,7 @@ def run_training(
 def _run(
     options: RunOptions, trainer_types: "Mapping[str, TrainerType]", interrupt: Interrupt
 ) -> None:
-    # Torch takes seconds to import; --help and mistakes in a file need not wait for it.
+    # Importing torch takes seconds. Here, --help and errors in a file do not wait for it.
     import numpy as np
     import torch
 

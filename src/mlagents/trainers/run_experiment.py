@@ -1,4 +1,4 @@
-"""`mlagents-run-experiment`: a run of which one file says everything."""
+"""`mlagents-run-experiment`: runs training from a single file of options."""
 
 from mlagents_envs.interrupts import ends_quietly
 
@@ -16,8 +16,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; return its exit status, as `mlagents-learn` does."""
     parser = argparse.ArgumentParser(
         prog="mlagents-run-experiment",
-        description="Train as one file of options says, such as the configuration.yaml of a run.",
-        epilog="What flags of mlagents-learn say stands in the file: a run is continued by "
+        description="Train with the options of one file, such as the configuration.yaml of a run.",
+        epilog="The file replaces all flags of mlagents-learn: to continue a run, set "
         "`checkpoint_settings: {resume: true}`. All settings: docs/configuration.md",
     )
     parser.add_argument(

@@ -1,1 +1,1 @@
-"""Algorithms, each a file that reads like its paper, and the pure functions they are made of."""
+"""Learning algorithms, one file each, and the pure functions they share."""

@@ -1,4 +1,4 @@
-"""`Algorithm`: what all algorithms share, so that each one's file shows only how it learns."""
+"""`Algorithm`: the parts that all algorithms share."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
@@ -29,31 +29,33 @@ FloatArray = NDArray[np.float32]
 
 
 class ClosedError(UnityTrainerException):
-    """An algorithm was closed while it learned."""
+    """An algorithm was closed during an update."""
 
 
 class Algorithm(ABC):
-    """Networks of a behavior, and everything else that learns with them.
+    """Networks of a behavior and everything else that is trained with them.
 
     A subclass makes its networks (`make_networks`) and its `optimizer`, names them for checkpoints
-    (`networks`), and learns (an `update` of the form that its learner asks for).
+    (`networks`) and provides `update`, in the form its learner calls.
 
     Args:
-        spec: What the behavior observes and does.
+        spec: Observations and actions of the behavior.
         settings: The behavior's settings.
         device: Device to learn on.
         seed: Seed of weights, minibatches and samples.
-        inference: Whether to act only, without reward signals and demonstrations.
+        inference: Whether the networks only act. Reward signals and demonstrations are then not
+            created.
 
     Attributes:
-        spec: What the behavior observes and does.
-        settings: The algorithm's own settings, `hyperparameters` in those of the behavior.
+        spec: Observations and actions of the behavior.
+        settings: The algorithm's own settings: `hyperparameters` of the behavior's settings.
         device: Device to learn on.
-        generator: Source of chance while learning, on the CPU; saved with checkpoints.
+        generator: Random generator used in learning, on the CPU. Checkpoints contain its state.
         max_steps: Step of the behavior at which schedules end.
         signals: Reward signals, in the order of the columns of `score`.
-        cloning: Learning from demonstrations beside experience, if the settings ask for it.
-        optimizer: Takes the gradient steps of the networks.
+        cloning: Behavioral cloning in addition to experience, or None if the settings do not enable
+            it.
+        optimizer: Optimizer of the networks.
 
     Raises:
         UnityTrainerException: A demonstration cannot be read or does not fit the behavior.
@@ -92,10 +94,10 @@ class Algorithm(ABC):
 
     @abstractmethod
     def make_networks(self, settings: BehaviorSettings) -> None:
-        """Make all networks, with initial weights from torch's own random numbers."""
+        """Create all networks. Initial weights come from torch's global random generator."""
 
     def make_sources(self, settings: BehaviorSettings) -> None:
-        """Make what the networks learn from besides experience: reward signals, demonstrations."""
+        """Create the other sources the networks learn from: reward signals and demonstrations."""
         self.signals = make_reward_signals(
             settings, self.spec, device=self.device, generator=self.generator
         )
@@ -109,22 +111,22 @@ class Algorithm(ABC):
         """The algorithm's own networks and optimizers, by their names in a checkpoint."""
 
     def modules(self) -> dict[str, nn.Module | Optimizer]:
-        """Everything that learns, by its name in a checkpoint."""
+        """All trained modules and optimizers, by their names in a checkpoint."""
         modules = self.networks()
         for part in (*self.signals, self.cloning):
             modules |= {} if part is None else part.modules()
         return modules
 
     def snapshot(self) -> Snapshot:
-        """Copy what acts, as it is now."""
+        """Return a copy of the policy as it is now."""
         return snapshot_of(self.actor)
 
     def score(self, segments: Segments) -> FloatArray:
-        """(N, signals) reward of every step according to every reward signal."""
+        """Return the reward of every step from every reward signal, (N, signals)."""
         return score_segments(self.signals, segments, self.device)
 
     def set_learning_rate(self, step: int) -> float:
-        """Give the optimizer its learning rate at a step of the behavior, and return it."""
+        """Set and return the optimizer's learning rate at a step of the behavior."""
         s = self.settings
         learning_rate = scheduled(
             s.learning_rate,
@@ -140,8 +142,8 @@ class Algorithm(ABC):
         """Take one gradient step down a scalar loss.
 
         Args:
-            loss: Scalar to differentiate.
-            *parts: Parameters whose gradient is clipped to `max_grad_norm`, each part by itself.
+            loss: Scalar loss to differentiate.
+            *parts: Groups of parameters. The gradient of each group is clipped to `max_grad_norm`.
 
         Raises:
             ClosedError: The algorithm was closed.
@@ -150,21 +152,21 @@ class Algorithm(ABC):
         descend(loss, self.optimizer, *parts, max_norm=self.settings.max_grad_norm)
 
     def take_step(self, *parts: Iterable[nn.Parameter]) -> None:
-        """Take one step along the gradients that are there; otherwise like `descend`."""
+        """Take one step with the gradients already computed; otherwise like `descend`."""
         self._refuse_when_closed()
         take_step(self.optimizer, *parts, max_norm=self.settings.max_grad_norm)
 
     def close(self) -> None:
-        """End an update in another thread at its next gradient step."""
+        """Stop an update that runs in another thread at its next gradient step."""
         self._is_closed = True
 
     def _refuse_when_closed(self) -> None:
         if self._is_closed:
-            raise ClosedError("the algorithm was closed while it learned")
+            raise ClosedError("the algorithm was closed during an update")
 
     @property
     def has_diverged(self) -> bool:
-        """Whether some weights are NaN or infinite."""
+        """Whether any weight is NaN or infinite."""
         networks = [m for m in self.modules().values() if isinstance(m, nn.Module)]
         weights = [weight for network in networks for weight in network.parameters()]
         return not all(bool(weight.isfinite().all()) for weight in weights)

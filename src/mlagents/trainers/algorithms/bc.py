@@ -1,4 +1,4 @@
-"""Behavioral cloning alone: an actor learned from demonstrations, and judged by others."""
+"""Behavioral cloning alone: an actor that learns from demonstrations only."""
 
 from functools import partial
 
@@ -25,12 +25,12 @@ logger = get_logger(__name__)
 
 
 class BC(Algorithm):
-    """Learns an actor from most of the demonstrated episodes and judges it by the others."""
+    """Trains an actor on most of the demonstrated episodes and evaluates it on the rest."""
 
     settings: BCSettings
 
     def make_networks(self, settings: BehaviorSettings) -> None:
-        """Make the actor."""
+        """Create the actor."""
         self._actor = Actor(self.spec, settings.network_settings).to(self.device)
         self.optimizer = adam(self.actor.parameters(), self.settings.learning_rate)
 
@@ -39,10 +39,11 @@ class BC(Algorithm):
         assert settings.behavioral_cloning is not None
         path = settings.behavioral_cloning.demo_path
         demonstrations = load_demonstrations(path, self.spec)
-        # The same ones in every run, so that one that is resumed never learned from them.
+        # The seed is fixed, so a resumed run holds out the same episodes and never trains on them.
         learned, held_out = demonstrations.split(self.settings.held_out, np.random.default_rng(0))
         logger.info(
-            f"Learns from {path}: {learned}; holds out {held_out or 'none: there is one episode'}."
+            f"Learning from {path}: {learned}. "
+            f"Held out: {held_out or 'nothing, because there is only one episode'}."
         )
         make = partial(
             DemonstrationSet, memory=settings.network_settings.memory, device=self.device
@@ -61,11 +62,11 @@ class BC(Algorithm):
         return {"Policy": self.actor, "Optimizer:BehavioralCloning": self.optimizer}
 
     def update(self, n_steps: int, *, step: int) -> dict[str, float]:
-        """Learn from about `n_steps` demonstrated steps; return what to plot, by tag.
+        """Learn from about `n_steps` demonstrated steps; return the statistics to plot, by tag.
 
         Args:
-            n_steps: The last minibatch may go beyond.
-            step: The behavior's step count, for the schedule.
+            n_steps: Number of steps to learn from. The last minibatch may exceed it.
+            step: Step count of the behavior, for the schedule.
         """
         s = self.settings
         learning_rate = self.set_learning_rate(step)
@@ -83,7 +84,7 @@ class BC(Algorithm):
 
     @torch.no_grad()
     def _judge(self) -> dict[str, float]:
-        """Compare what the actor would rather do with what was done in the episodes held out."""
+        """Compare the actor's most likely actions with the actions of the held-out episodes."""
         if self.held_out is None:
             return {}
         everything = self.held_out.n_steps * self.held_out.longest

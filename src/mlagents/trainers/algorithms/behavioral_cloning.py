@@ -24,12 +24,12 @@ DEFAULT_EPOCHS = 3
 
 
 class DemonstrationSet:
-    """Demonstrated steps on the device, dealt out for an actor to learn from.
+    """Demonstrated steps on the device, split into minibatches for an actor to learn from.
 
     Args:
-        demonstrations: The steps.
-        memory: Of the actor, if it has one.
-        device: Where to learn.
+        demonstrations: Steps to learn from.
+        memory: Memory settings of the actor, or None without memory.
+        device: Device to learn on.
     """
 
     def __init__(
@@ -40,15 +40,15 @@ class DemonstrationSet:
         self.memory = memory
         self.device = device
         self.longest = 1 if memory is None else memory.sequence_length
-        """Steps of a sequence at most."""
+        """Largest number of steps in a sequence."""
         self.lengths = torch.from_numpy(cut_into(self.longest, demonstrations.length))
 
     def minibatches(
         self, batch_size: int, generator: torch.Generator
     ) -> Iterator[tuple[Transitions, Sequences | None]]:
-        """Deal all out at random: steps or, with memory, whole sequences that begin with none.
+        """Yield random minibatches of single steps or, with memory, of whole sequences.
 
-        What does not fill a minibatch is left out.
+        Each sequence begins with an empty memory. An incomplete last minibatch is left out.
         """
         if self.memory is None:
             size = min(batch_size, self.n_steps)
@@ -70,18 +70,18 @@ def cloning_loss(
     spec: BehaviorSpec,
     generator: torch.Generator,
 ) -> Tensor:
-    """Squared error of sampled continuous actions, plus cross-entropy of discrete ones.
+    """Return the squared error of continuous actions plus the cross-entropy of discrete ones.
 
     Both are means, over steps and actions and over steps and branches. Sampled actions teach the
     deviation too: it shrinks. Actions are compared as the environment sees them. All choices count
     as allowed, so a clone also learns to avoid what was forbidden.
 
     Args:
-        actor: The network that learns.
+        actor: Network to train.
         batch: B demonstrated steps.
-        sequences: How they follow each other, for an actor with memory.
-        spec: Of its actions.
-        generator: Of the samples, on the CPU.
+        sequences: Order of the steps, for an actor with memory.
+        spec: Observations and actions of the behavior.
+        generator: Random generator of the samples, on the CPU.
     """
     actions, heads = spec.action_spec, actor.heads
     encoding = actor.body(batch.obs, sequences)
@@ -101,14 +101,14 @@ def cloning_loss(
 
 
 class BehavioralCloning:
-    """Moves an actor toward what demonstrations show, beside whatever else it learns from.
+    """Trains an actor on demonstrations, in addition to its other losses.
 
     Args:
-        actor: The network that learns.
-        spec: What the behavior observes and does.
-        settings: Of the behavior, `behavioral_cloning` among them.
-        device: Where to learn.
-        generator: Source of all chance, on the CPU.
+        actor: Network to train.
+        spec: Observations and actions of the behavior.
+        settings: Settings of the behavior, with `behavioral_cloning`.
+        device: Device to learn on.
+        generator: Random generator of minibatches and samples, on the CPU.
 
     Raises:
         UnityTrainerException: A demonstration cannot be read or does not fit the behavior.
@@ -133,14 +133,14 @@ class BehavioralCloning:
         self.optimizer = adam(actor.parameters(), self.hyperparameters.learning_rate)
 
     def modules(self) -> dict[str, nn.Module | Optimizer]:
-        """What learns besides the actor, by its name in a checkpoint."""
+        """Modules and optimizers other than the actor, by their names in a checkpoint."""
         return {"Optimizer:BehavioralCloning": self.optimizer}
 
     def update(self, *, step: int) -> dict[str, Tensor]:
-        """Learn from demonstrations unless cloning has faded out; return what to plot, by tag.
+        """Learn from demonstrations until cloning has faded out; return statistics to plot.
 
         Args:
-            step: The behavior's step count.
+            step: Step count of the behavior.
         """
         s = self.settings
         if s.steps and step >= s.steps:

@@ -1,10 +1,10 @@
-"""Curiosity: reward for transitions whose outcome a learned model predicts badly.
+"""Curiosity: reward for transitions that a learned model predicts badly.
 
     features phi(o), learned so that the action can be told from phi(o) and phi(o')
     reward = ½ |phi(o') - f(phi(o), a)|²
 
-So what no action of the agent has any effect on leaves no trace in phi, and is not rewarded
-(arXiv:1705.05363).
+So phi ignores parts of the observation that the agent's actions cannot affect, and they are not
+rewarded (arXiv:1705.05363).
 """
 
 from typing import ClassVar
@@ -21,16 +21,16 @@ from mlagents_envs.base_env import BehaviorSpec
 
 HIDDEN_UNITS = 256
 FORWARD_WEIGHT = 0.2
-"""Share of the forward loss; the rest is the inverse loss's."""
+"""Weight of the forward loss; the inverse loss has the remaining weight."""
 LOSS_SCALE = 10.0
 
 
 class CuriosityNetwork(nn.Module):
-    """Features, the model that predicts them (forward) and the one that tells actions (inverse).
+    """Feature encoder, forward model (predicts features) and inverse model (predicts actions).
 
     Args:
-        spec: What the behavior observes and does.
-        settings: Of the features' network.
+        spec: Observations and actions of the behavior.
+        settings: Settings of the feature encoder.
     """
 
     has_learned: Tensor
@@ -50,7 +50,7 @@ class CuriosityNetwork(nn.Module):
         self.register_buffer("has_learned", torch.zeros(()))
 
     def errors(self, batch: Transitions) -> tuple[Tensor, Tensor]:
-        """Return the error of the forward and that of the inverse model for each step, (B,)."""
+        """Return the errors of the forward and the inverse model for each step, both (B,)."""
         before, after = self.features(batch.obs), self.features(batch.next_obs)
         actions = batch.actions(self.spec)
         predicted = self.forward_model(torch.cat([before, actions], dim=1))
@@ -68,14 +68,15 @@ class CuriosityNetwork(nn.Module):
 
 
 class Curiosity:
-    """Reward for what the forward model did not foresee, at most 1 a step whatever the strength.
+    """Reward for the prediction error of the forward model, at most 1 per step at any strength.
 
-    Nothing is rewarded before the first update: errors of an untrained model say nothing.
+    Before the first update the reward is zero, because errors of an untrained model carry no
+    information.
 
     Args:
-        spec: What the behavior observes and does.
-        settings: Of this signal.
-        device: Where to learn.
+        spec: Observations and actions of the behavior.
+        settings: Settings of this signal.
+        device: Device to learn on.
     """
 
     name: ClassVar[str] = "curiosity"
@@ -90,17 +91,17 @@ class Curiosity:
         self.optimizer = adam(self.network.parameters(), settings.learning_rate)
 
     def modules(self) -> dict[str, nn.Module | Optimizer]:
-        """Everything that learns, by its name in a checkpoint."""
+        """All trained modules and optimizers, by their names in a checkpoint."""
         return {"Module:Curiosity": self.network, "Optimizer:Curiosity": self.optimizer}
 
     @torch.no_grad()
     def score(self, batch: Transitions) -> Tensor:
-        """(B,) reward of every step."""
+        """Return the reward of every step, (B,)."""
         forward_error, _ = self.network.errors(batch)
         return (self.strength * forward_error).clamp(max=1.0) * self.network.has_learned
 
     def update(self, batch: Transitions) -> dict[str, Tensor]:
-        """Learn from a minibatch; return what to plot, by tag."""
+        """Learn from a minibatch; return the statistics to plot, by tag."""
         forward_error, inverse_error = self.network.errors(batch)
         forward_loss, inverse_loss = forward_error.mean(), inverse_error.mean()
         loss = LOSS_SCALE * (FORWARD_WEIGHT * forward_loss + (1 - FORWARD_WEIGHT) * inverse_loss)

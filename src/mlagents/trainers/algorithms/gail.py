@@ -1,9 +1,9 @@
 """GAIL: reward for behaving as in demonstrations.
 
-A discriminator D learns to tell demonstrated steps from the policy's; the policy is rewarded with
--log(1 - D), for being taken for the expert (arXiv:1606.03476). Its gradients are kept near length 1
-(arXiv:1704.00028). With a variational bottleneck it sees little more of a step than it needs, so it
-cannot win early (VAIL, arXiv:1810.00821).
+A discriminator D learns to tell demonstrated steps from steps of the policy. The reward of the
+policy is -log(1 - D), which is high if D takes its steps for the expert's (arXiv:1606.03476). A
+penalty keeps the norm of D's gradients near 1 (arXiv:1704.00028). A variational bottleneck limits
+the information that D receives, so that it does not win early (VAIL, arXiv:1810.00821).
 """
 
 from typing import ClassVar, NamedTuple
@@ -23,16 +23,17 @@ EPSILON = 1e-7
 GRADIENT_PENALTY_WEIGHT = 10.0
 LATENT_SIZE = 128
 INFORMATION_LIMIT = 0.5
-"""Nats about a step that the bottleneck should let through."""
+"""Target information about a step that passes the bottleneck, in nats."""
 BETA_STEP = 0.0005
 
 
 class Inputs(NamedTuple):
-    """What the discriminator sees of B steps.
+    """Inputs of the discriminator for B steps.
 
     Attributes:
-        obs: One float (B, *shape) per observation.
-        actions: (B, actions and whether the task ended the episode), None if it does not see them.
+        obs: One float array (B, *shape) per observation.
+        actions: (B, actions + 1). The last column is 1 where the task ended the episode. None if
+            the discriminator does not see actions.
     """
 
     obs: list[Tensor]
@@ -40,11 +41,11 @@ class Inputs(NamedTuple):
 
 
 class Discriminator(nn.Module):
-    """Tells demonstrated steps from others.
+    """Estimates the probability that a step is demonstrated.
 
     Args:
-        spec: What the behavior observes and does.
-        settings: Of the signal.
+        spec: Observations and actions of the behavior.
+        settings: Settings of the signal.
     """
 
     beta: Tensor
@@ -68,7 +69,7 @@ class Discriminator(nn.Module):
         self.estimate = linear(size, 1)
 
     def inputs(self, batch: Transitions) -> Inputs:
-        """Return what it sees of a batch."""
+        """Return the discriminator's inputs for a batch."""
         obs = [b / 255 if b.dtype == torch.uint8 else b for b in batch.obs]
         if not self.use_actions:
             return Inputs(obs, None)
@@ -76,24 +77,24 @@ class Discriminator(nn.Module):
         return Inputs(obs, torch.cat([batch.actions(self.spec), ended], dim=1))
 
     def forward(self, inputs: Inputs) -> Tensor:
-        """Return the encoding (B, size) of steps; with a bottleneck, the mean of the latent."""
+        """Return the encoding (B, size) or, with a bottleneck, the mean of the latent."""
         hidden = self.body(inputs.obs, beside=inputs.actions)
         return hidden if self.latent_mean is None else self.latent_mean(hidden)
 
     def probability(self, encoding: Tensor) -> Tensor:
-        """(B,) probability of being demonstrated."""
+        """Return the probability that each step is demonstrated, (B,)."""
         return torch.sigmoid(self.estimate(encoding)).squeeze(1)
 
 
 class GAIL:
-    """Reward for being taken for the expert.
+    """Reward for steps that the discriminator takes for the expert's.
 
     Args:
-        spec: What the behavior observes and does.
-        settings: Of this signal.
-        demonstrations: Of the expert.
-        device: Where to learn.
-        generator: Source of all chance, on the CPU.
+        spec: Observations and actions of the behavior.
+        settings: Settings of this signal.
+        demonstrations: Demonstrations of the expert.
+        device: Device to learn on.
+        generator: Random generator of the updates, on the CPU.
     """
 
     name: ClassVar[str] = "gail"
@@ -115,20 +116,20 @@ class GAIL:
         self.network.body.observations.update_normalization(self.expert.obs)
         self.optimizer = adam(self.network.parameters(), settings.learning_rate)
         self.generator = generator
-        self.noise = torch.Generator(device)  # of each update, seeded by `generator`
+        self.noise = torch.Generator(device)  # of each update; seeded from `generator`
 
     def modules(self) -> dict[str, nn.Module | Optimizer]:
-        """Everything that learns, by its name in a checkpoint."""
+        """All trained modules and optimizers, by their names in a checkpoint."""
         return {"Module:GAIL": self.network, "Optimizer:GAIL": self.optimizer}
 
     @torch.no_grad()
     def score(self, batch: Transitions) -> Tensor:
-        """(B,) reward of every step."""
+        """Return the reward of every step, (B,)."""
         probability = self.network.probability(self.network(self.network.inputs(batch)))
         return self.strength * -torch.log(1 - probability * (1 - EPSILON))
 
     def update(self, batch: Transitions) -> dict[str, Tensor]:
-        """Learn to tell a minibatch from as many demonstrated steps; return what to plot."""
+        """Train on a minibatch and as many demonstrated steps; return statistics to plot."""
         network, size = self.network, len(batch.reward)
         self.noise.manual_seed(int(torch.randint(2**62, (), generator=self.generator)))
         rows = torch.randint(
@@ -164,18 +165,18 @@ class GAIL:
 
 
 def discriminator_loss(of_expert: Tensor, of_policy: Tensor) -> Tensor:
-    """-E[log D(expert)] - E[log(1 - D(policy))], both (B,) probabilities."""
+    """Return -E[log D(expert)] - E[log(1 - D(policy))]; both arguments are (B,) probabilities."""
     return -(torch.log(of_expert + EPSILON) + torch.log(1 - of_policy + EPSILON)).mean()
 
 
 def latent_information(mean: Tensor, std: Tensor) -> Tensor:
-    """KL divergence of the latent from N(0, 1), of an expert's and a policy's step together.
+    """Return the KL divergence of the latent from N(0, 1), summed over expert and policy steps.
 
         E[-sum(1 + log std² - ½ mean_expert² - ½ mean_policy² - std²)]
 
     Args:
-        mean: (2 B, size) of the expert's steps, then of the policy's.
-        std: (size,).
+        mean: (2 B, size) means of the latent: expert steps first, then policy steps.
+        std: (size,) deviations of the latent.
     """
     of_expert, of_policy = mean.square().chunk(2)
     variance = std.square()
@@ -184,7 +185,7 @@ def latent_information(mean: Tensor, std: Tensor) -> Tensor:
 
 
 def gradient_penalty(network: Discriminator, inputs: Inputs) -> Tensor:
-    """E[(|gradient of D by everything it sees| - 1)²], all inputs of a step as one vector."""
+    """Return E[(|gradient of D| - 1)²]; the gradient is by all inputs of a step, as one vector."""
     tensors = [t.requires_grad_() for t in _tensors(inputs)]
     probability = network.probability(network(inputs))
     gradients = torch.autograd.grad(probability.sum(), tensors, create_graph=True)
@@ -193,7 +194,7 @@ def gradient_penalty(network: Discriminator, inputs: Inputs) -> Tensor:
 
 
 def interpolated(one: Inputs, other: Inputs, generator: torch.Generator) -> Inputs:
-    """Mix two batches, every number by a share of its own."""
+    """Interpolate two batches, each number with its own random weight."""
     mixed = [
         torch.lerp(a, b, torch.empty_like(a).uniform_(generator=generator))
         for a, b in zip(_tensors(one), _tensors(other), strict=True)
@@ -202,7 +203,7 @@ def interpolated(one: Inputs, other: Inputs, generator: torch.Generator) -> Inpu
 
 
 def joined(one: Inputs, other: Inputs) -> Inputs:
-    """Put one batch behind another."""
+    """Concatenate two batches."""
     both = [torch.cat(pair) for pair in zip(_tensors(one), _tensors(other), strict=True)]
     return _inputs_like(one, both)
 

@@ -10,12 +10,12 @@ def clipped_policy_loss(
     """-E[min(ratio A, clip(ratio, 1 - epsilon, 1 + epsilon) A)] (arXiv:1707.06347, equation 7).
 
     Args:
-        log_probs: (B, components) of the policy that learns.
-        old_log_probs: (B, components) of the policy that acted.
-        advantages: (B, 1).
+        log_probs: (B, components) log-probabilities under the policy that learns.
+        old_log_probs: (B, components) log-probabilities under the policy that acted.
+        advantages: (B, 1) advantages.
         epsilon: Largest relative change of a probability that is rewarded.
-        joint: Whether the ratio is that of whole actions, as in the paper. Else every component
-            has its own, and the mean runs over rows and components.
+        joint: Whether there is one ratio for the whole action, as in the paper. Otherwise each
+            component has its own ratio, and the mean is over rows and components.
     """
     log_ratio = log_probs - old_log_probs
     if joint:
@@ -30,13 +30,13 @@ def clipped_value_loss(
 ) -> Tensor:
     """E[max((V - R)², (V_old + clip(V - V_old, -epsilon, epsilon) - R)²)].
 
-    A value that has moved further than epsilon, towards the return, is pulled no more. Epsilon is
-    in units of the return here: where returns are large, values learn slowly.
+    A value that has moved further than epsilon towards the return has no gradient. Epsilon is in
+    units of the return, so values learn slowly if returns are large.
 
     Args:
-        values: (B, signals) that learn.
-        old_values: (B, signals) when the experience was made.
-        returns: (B, signals) that they should be.
+        values: (B, signals) values predicted now.
+        old_values: (B, signals) values predicted when the experience was collected.
+        returns: (B, signals) target values.
         epsilon: Largest change of a value that is rewarded.
     """
     clipped = old_values + (values - old_values).clamp(-epsilon, epsilon)
@@ -44,13 +44,13 @@ def clipped_value_loss(
 
 
 def mean_entropy(entropies: Tensor, *, n_continuous: int, joint: bool) -> Tensor:
-    """E[H], what the entropy bonus pays for.
+    """Return E[H], the mean entropy that the entropy bonus rewards.
 
     Args:
-        entropies: (B, A + K) of every component of the action.
-        n_continuous: A; the other components are branches.
-        joint: Whether H is the entropy of the whole action, the sum over its components. Else
-            continuous actions count with their mean, branches with their sum.
+        entropies: (B, A + K) entropy of each component of the action.
+        n_continuous: Number A of continuous actions; the other components are branches.
+        joint: Whether H is the entropy of the whole action: the sum over its components.
+            Otherwise H is the mean over continuous actions plus the sum over branches.
     """
     of_components = entropies.mean(0)
     if joint or not n_continuous:

@@ -1,4 +1,4 @@
-"""Experience dealt out at random: which steps, or whole sequences of steps, make a minibatch."""
+"""Indices of random minibatches, made of single steps or of whole sequences."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 def deal(n: int, size: int, generator: torch.Generator) -> Tensor:
-    """Shuffle n things into (minibatches, size); what does not fill one is left."""
+    """Shuffle n indices into (minibatches, size); an incomplete minibatch is left out."""
     return torch.randperm(n, generator=generator)[: n // size * size].view(-1, size)
 
 
@@ -19,11 +19,11 @@ def deal_sequences(
     """Shuffle sequences into minibatches of `size` sequences.
 
     Args:
-        length: (S,) steps of the sequences, which lie one after the other.
-        size: Sequences in a minibatch.
-        longest: At least the largest of `length`.
-        generator: Source of the order.
-        device: Where the indices are wanted.
+        length: (S,) number of steps in each sequence. Sequences are stored one after the other.
+        size: Number of sequences in a minibatch.
+        longest: Upper bound of `length`.
+        generator: Random generator of the order.
+        device: Device of the returned indices.
 
     Yields:
         For each minibatch: the rows of its steps (B,), the number of each sequence (size,), and the
@@ -50,9 +50,9 @@ def in_order(
     """Split sequences, in order, into parts of about `n_rows` steps.
 
     Args:
-        length: (S,) steps of the sequences, which lie one after the other.
-        n_rows: Steps of a part, more only where one sequence is longer.
-        longest: At least the largest of `length`.
+        length: (S,) number of steps in each sequence. Sequences are stored one after the other.
+        n_rows: Number of steps in a part. A single longer sequence makes a larger part.
+        longest: Upper bound of `length`.
 
     Yields:
         For each part: its rows, its sequences, and the `Sequences.place` of each row.

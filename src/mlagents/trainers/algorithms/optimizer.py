@@ -1,4 +1,4 @@
-"""The optimizer of all algorithms."""
+"""The Adam optimizer and gradient step used by all algorithms."""
 
 import itertools
 from collections.abc import Iterable
@@ -15,56 +15,56 @@ EPSILON = 1e-8
 
 @runtime_checkable
 class Optimizer(Protocol):
-    """What is asked of an optimizer; those of torch have it."""
+    """Interface of an optimizer; those of torch satisfy it."""
 
     param_groups: list[dict[str, Any]]
 
     def step(self) -> None:
-        """Take a step by the gradients that are there."""
+        """Take a step with the gradients already computed."""
 
     def zero_grad(self) -> None:
-        """Forget all gradients."""
+        """Clear all gradients."""
 
     def state_dict(self) -> dict[str, Any]:
-        """What `load_state_dict` goes on from."""
+        """Return the state that `load_state_dict` restores."""
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on from what `state_dict` returned."""
+        """Restore the state that `state_dict` returned."""
 
 
 class Adam:
     """Adam (arXiv:1412.6980) in one call for all parameters.
 
-    `torch.optim.Adam` computes the same, and either goes on from what the other saved. But what it
-    gathers for every step takes longer for small networks than the arithmetic, and its first use
-    imports the compiler of PyTorch, a second of every start.
+    `torch.optim.Adam` computes the same, and each can load the state of the other. For small
+    networks, its bookkeeping in each step takes longer than the arithmetic. Its first use also
+    imports the compiler of PyTorch, which adds one second to every start.
 
     Args:
-        parameters: All on one device that has the fused form.
-        learning_rate: May be changed later, in `param_groups`.
+        parameters: Parameters to train, all on one device that supports the fused form.
+        learning_rate: Initial learning rate. It can be changed later in `param_groups`.
 
     Attributes:
-        param_groups: One, with "params" and "lr".
+        param_groups: One group, with "params" and "lr".
     """
 
     def __init__(self, parameters: Iterable[nn.Parameter], learning_rate: float) -> None:
         self._held = list(parameters)
         self.param_groups: list[dict[str, Any]] = [{"params": self._held, "lr": learning_rate}]
         self._state: dict[int, dict[str, Tensor]] = {}
-        """By index, of the parameters that ever had a gradient."""
+        """State by parameter index, for parameters that have had a gradient."""
         self._learns: list[bool] | None = None
-        """Which parameters had gradients when the following were gathered."""
+        """Which parameters had gradients when the following lists were gathered."""
         self._parameters: list[Tensor] = []
         self._means: list[Tensor] = []
         self._squares: list[Tensor] = []
         self._steps = torch.zeros(0)
-        """How many steps each has taken."""
+        """Number of steps taken, for each parameter."""
         self._step_of_each: tuple[Tensor, ...] = ()
-        """Views of it, as the state holds them."""
+        """Views of `_steps`, one for each parameter, as the state holds them."""
 
     @torch.no_grad()
     def step(self) -> None:
-        """Take a step by the gradients that are there."""
+        """Take a step with the gradients already computed."""
         learns = [parameter.grad is not None for parameter in self._held]
         if learns != self._learns:
             self._gather(learns)
@@ -83,12 +83,12 @@ class Adam:
         )
 
     def zero_grad(self) -> None:
-        """Forget all gradients."""
+        """Clear all gradients."""
         for parameter in self._held:
             parameter.grad = None
 
     def state_dict(self) -> dict[str, Any]:
-        """What `load_state_dict` goes on from, here or in `torch.optim.Adam`."""
+        """Return the state that `load_state_dict` restores, here or in `torch.optim.Adam`."""
         group = {
             "lr": self.param_groups[0]["lr"],
             "betas": BETAS,
@@ -101,10 +101,10 @@ class Adam:
         return {"state": state, "param_groups": [group]}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on from what `state_dict` returned, here or in `torch.optim.Adam`.
+        """Restore the state that `state_dict` returned, here or in `torch.optim.Adam`.
 
         Raises:
-            ValueError: It is of another number of parameters.
+            ValueError: The number of saved parameters differs.
         """
         (saved,) = state_dict["param_groups"]
         if len(saved["params"]) != len(self._held):
@@ -147,7 +147,7 @@ class Adam:
 
 
 def adam(parameters: Iterable[nn.Parameter], learning_rate: float) -> Optimizer:
-    """Make an Adam optimizer, in its fastest form on the device of the parameters."""
+    """Return an Adam optimizer, in the fastest form that the parameters' device supports."""
     held = list(parameters)
     if all(parameter.device.type in ("cpu", "cuda") for parameter in held):
         return Adam(held, learning_rate)
@@ -163,10 +163,10 @@ def descend(
     """Take one gradient step down a scalar loss.
 
     Args:
-        loss: Scalar to differentiate.
-        optimizer: Optimizer of every parameter that the loss depends on and that is to learn.
-        *parts: Parameters whose gradient is clipped, each part by itself.
-        max_norm: Largest norm of the gradient of a part, None for any.
+        loss: Scalar loss to differentiate.
+        optimizer: Optimizer of all parameters to train.
+        *parts: Groups of parameters. The gradient of each group is clipped separately.
+        max_norm: Largest gradient norm of a group, or None for no limit.
     """
     optimizer.zero_grad()
     loss.backward()
@@ -176,7 +176,7 @@ def descend(
 def take_step(
     optimizer: Optimizer, *parts: Iterable[nn.Parameter], max_norm: float | None = None
 ) -> None:
-    """Take one step along the gradients that are there; arguments as those of `descend`."""
+    """Take one step with the gradients already computed; the arguments are those of `descend`."""
     if max_norm is not None:
         for part in parts:
             nn.utils.clip_grad_norm_(part, max_norm)

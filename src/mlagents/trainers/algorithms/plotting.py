@@ -1,4 +1,4 @@
-"""From what minibatches plot to what an update plots."""
+"""Statistics of minibatches, reduced to statistics of an update."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def means(plots: Sequence[dict[str, Tensor]]) -> dict[str, float]:
-    """Return the mean of every scalar that was plotted, by tag; all leave the device at once."""
+    """Return the mean of every plotted scalar, by tag, in one transfer from the device."""
     values: dict[str, list[Tensor]] = {}
     for plotted in plots:
         for tag, value in plotted.items():

@@ -36,14 +36,14 @@ class Batch(NamedTuple):
     """Everything one update learns from, on the device; N rows.
 
     Attributes:
-        obs: One (N, *shape) per observation.
-        continuous: (N, A).
-        discrete: (N, K) int64.
-        action_mask: (N, sum of branches).
-        old_log_probs: (N, A + K).
-        old_values: (N, signals).
-        advantages: (N, 1), normalized.
-        returns: (N, signals).
+        obs: One array (N, *shape) per observation.
+        continuous: (N, A) continuous actions.
+        discrete: (N, K) int64 discrete actions.
+        action_mask: (N, sum of branches) bool, True where an action is not allowed.
+        old_log_probs: (N, A + K) log-probabilities under the policy that acted.
+        old_values: (N, signals) values before the update.
+        advantages: (N, 1) normalized advantages.
+        returns: (N, signals) returns.
     """
 
     obs: list[Tensor]
@@ -56,23 +56,23 @@ class Batch(NamedTuple):
     returns: Tensor
 
     def take(self, rows: Tensor) -> "Batch":
-        """Return some of the rows."""
+        """Return a batch of the given rows."""
         others = [field.index_select(0, rows) for field in self[1:]]
         return Batch([batch.index_select(0, rows) for batch in self.obs], *others)
 
 
 class PPO(Algorithm):
-    """Learns a policy and its values from the policy's own recent experience.
+    """Learns a policy and a value function from recent experience of that policy.
 
     Attributes:
-        losses: Loss of the policy, loss of the values, and entropy, see `_losses`; may be replaced
-            by a faster form.
+        losses: Function that returns policy loss, value loss and entropy; see `_losses`. A faster
+            form may replace it.
     """
 
     settings: PPOSettings
 
     def make_networks(self, settings: BehaviorSettings) -> None:
-        """Make actor and critic."""
+        """Create actor and critic."""
         memory = settings.network_settings.memory
         self.sequence_length = memory.sequence_length if memory else None
         self.network = ActorCritic(
@@ -90,7 +90,7 @@ class PPO(Algorithm):
         return self.network.actor
 
     def networks(self) -> dict[str, nn.Module | Optimizer]:
-        """Actor, critic and their optimizer, by their names in a checkpoint."""
+        """Return actor, critic and optimizer, by their names in a checkpoint."""
         return {
             "Policy": self.network.actor,
             "Optimizer:critic": self.network.critic,
@@ -98,16 +98,16 @@ class PPO(Algorithm):
         }
 
     def snapshot(self) -> Snapshot:
-        """Copy the actor, and the part of the critic that agents remember for."""
+        """Return a copy of the actor and of a critic body with memory of its own."""
         return snapshot_of(self.actor, self.network.remembering_critic)
 
     def update(self, segments: Segments, rewards: FloatArray, *, step: int) -> dict[str, float]:
-        """Learn from experience of the present policy; return what to plot, by tag.
+        """Learn from experience of the current policy; return the statistics to plot, by tag.
 
         Args:
-            segments: Fresh experience.
-            rewards: (N, signals) from `score`.
-            step: The behavior's step count, for the schedules.
+            segments: Experience of the current policy.
+            rewards: (N, signals) rewards from `score`.
+            step: Step count of the behavior, for the schedules.
         """
         s = self.settings
         batch, estimates = self._prepare(segments, rewards)
@@ -132,7 +132,7 @@ class PPO(Algorithm):
         if self.cloning is not None:
             plots.append(self.cloning.update(step=step))
 
-        # Last, so that the policy that acts and the policy that learns see the same observations.
+        # Normalization comes last, so the acting and the learning policy see the same observations.
         self.network.update_normalization(batch.obs)
         mean_policy_loss, mean_value_loss = torch.stack(losses).view(-1, 2).mean(0).tolist()
         return (
@@ -150,7 +150,7 @@ class PPO(Algorithm):
     def _losses(
         self, batch: Batch, sequences: Sequences | None, epsilon: float
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the policy's loss, that of the values and the mean entropy, all scalars."""
+        """Return policy loss, value loss and mean entropy, all scalars."""
         s = self.settings
         log_probs, entropies, values = self.network.evaluate(
             batch.obs, batch.continuous, batch.discrete, batch.action_mask, sequences
@@ -169,9 +169,9 @@ class PPO(Algorithm):
         return policy_loss, value_loss, entropy
 
     def _minibatches(self, segments: Segments) -> Iterator[tuple[Tensor, Sequences | None]]:
-        """Deal the rows of experience out at random, steps or, with memory, whole sequences.
+        """Yield random minibatches of single steps or, with memory, of whole sequences.
 
-        What does not fill a minibatch is left out of this pass.
+        An incomplete last minibatch is left out of this epoch.
         """
         if self.sequence_length is None:
             size = min(self.settings.batch_size, segments.n_steps)
@@ -189,7 +189,7 @@ class PPO(Algorithm):
 
     @torch.no_grad()
     def _prepare(self, segments: Segments, rewards: FloatArray) -> tuple[Batch, dict[str, float]]:
-        """Add values, advantages and returns to experience and bring it to the device."""
+        """Move experience to the device, with values, advantages and returns added."""
         to_device = partial(torch.as_tensor, device=self.device)
         obs = [to_device(o) for o in segments.obs]
         last_obs = [to_device(o) for o in segments.last_obs]
@@ -222,12 +222,12 @@ class PPO(Algorithm):
         return batch, estimates
 
     def _values(self, obs: list[Tensor], memory: Tensor) -> FloatArray:
-        """(N, signals) value of N steps, each with the memory before it."""
+        """Return the values of N steps (N, signals), each with the memory before it."""
         parts = zip(*(batch.split(ROWS_AT_ONCE) for batch in (memory, *obs)), strict=True)
         return torch.cat([self.network.values(part, m) for m, *part in parts]).cpu().numpy()
 
     def _values_along(self, obs: list[Tensor], segments: Segments, longest: int) -> FloatArray:
-        """(N, signals) value of N steps, with memory carried along each sequence."""
+        """Return the values of N steps (N, signals), with memory carried along each sequence."""
         memory = torch.as_tensor(segments.memory, device=self.device)
         lengths = cut_into(longest, segments.length)
         values = [

@@ -1,4 +1,4 @@
-"""Advantages: pure functions over (S, T) columns, then over N steps."""
+"""Advantages: pure functions over (S, T) columns and over N steps."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -20,7 +20,7 @@ def gae(
     gamma: float,
     lambd: float,
 ) -> FloatArray:
-    """Advantage of every step of S segments (arXiv:1506.02438).
+    """Return the advantage of every step of S segments (arXiv:1506.02438).
 
         delta[t] = r[t] + gamma * V[t+1] - V[t]
         A[t]     = delta[t] + gamma * lambd * A[t+1]
@@ -28,9 +28,10 @@ def gae(
     Args:
         rewards: (S, T) reward that followed the action taken at each step.
         values: (S, T) value predicted for the state acted in.
-        bootstrap: (S,) value of the state after the last step: 0 where the task ended the
-            episode there, a prediction where a clock interrupted it or the segment was cut.
-        length: (S,) steps that are real; the rest of the row is padding and must be zero.
+        bootstrap: (S,) value of the state after the last step. It is 0 if the task ended the
+            episode there, and a prediction if the episode was interrupted or the segment was cut.
+        length: (S,) number of steps in each segment. The rest of the row is padding and must be
+            zero.
         gamma: Discount per step.
         lambd: 0 trusts the values, 1 trusts the rewards.
 
@@ -50,14 +51,14 @@ def gae(
 
 
 class Stream(Protocol):
-    """What matters of a reward signal here."""
+    """The properties of a reward signal that advantages depend on."""
 
     gamma: float
     """Discount per step."""
 
     @property
     def respects_end(self) -> bool:
-        """Whether nothing can be gained once the task has ended an episode."""
+        """Whether the value is zero after the task has ended an episode."""
 
 
 def advantages_of(
@@ -69,10 +70,10 @@ def advantages_of(
     *,
     lambd: float,
 ) -> FloatArray:
-    """Advantages of the N steps of S segments in every stream of reward; see `gae`.
+    """Return the advantages of N steps of S segments for every reward signal; see `gae`.
 
     Args:
-        segments: Experience, for its lengths and ends.
+        segments: Experience; only its lengths and ends are used.
         rewards: (N, streams) reward that followed each step.
         values: (N, streams) value predicted for the state acted in.
         bootstrap: (S, streams) value predicted for the state after the last step.
@@ -100,22 +101,22 @@ def advantages_of(
 def joined_advantages(
     advantages: FloatArray, strengths: Sequence[float] | None = None
 ) -> FloatArray:
-    """One advantage of every step, of those in the eyes of each reward signal.
+    """Return one advantage per step, combined from the advantages of all reward signals.
 
         A = normal(sum over signals of A_s),    normal(x) = (x - mean(x)) / deviation(x)
 
-    or, with strengths, of what each signal prefers, however large its rewards are:
+    With strengths, each signal is normalized first, so the scale of its rewards has no effect:
 
         A = normal(sum over signals of strength_s * normal(A_s))
 
     A mean in place of the sum would give the same numbers.
 
     Args:
-        advantages: (N, signals).
-        strengths: The signals'.
+        advantages: (N, signals) advantages of each signal.
+        strengths: Strength of each signal, or None to sum the advantages unnormalized.
 
     Returns:
-        (N, 1) with mean 0 and deviation 1.
+        (N, 1) advantages with mean 0 and deviation 1.
     """
     if strengths is not None:
         advantages = _normal(advantages) * np.asarray(strengths, np.float32)

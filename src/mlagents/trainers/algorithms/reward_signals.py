@@ -1,6 +1,7 @@
-"""Reward signals: each scores steps in a stream of its own, and may learn to.
+"""Reward signals: each one scores steps, and some learn how.
 
-A stream has its own discount, values and advantages; the policy learns from all of them together.
+Each signal has its own discount, values and advantages. The policy learns from all of them
+together.
 """
 
 from collections.abc import Sequence
@@ -33,36 +34,37 @@ logger = get_logger(__name__)
 FloatArray = NDArray[np.float32]
 
 ROWS_AT_ONCE = 2048
-"""Steps that are scored at once: many enough to be fast, few enough for images to fit."""
+"""Number of steps scored at once: large enough to be fast, small enough for images to fit in
+memory."""
 
 
 class RewardSignal(Protocol):
-    """One stream of reward."""
+    """One source of reward."""
 
     name: ClassVar[str]
-    """Its key below `reward_signals`."""
+    """Key of the signal in `reward_signals`."""
     respects_end: ClassVar[bool]
-    """Whether nothing can be gained once the task has ended an episode. What is new stays so: those
-    who seek it must not learn to avoid, or to seek, the end."""
+    """Whether the value is zero after the task has ended an episode. False for novelty
+    rewards, because agents would otherwise learn to seek or to avoid the end of an episode."""
     needs_next_obs: ClassVar[bool]
-    """Whether it looks at `Transitions.next_obs`."""
+    """Whether the signal uses `Transitions.next_obs`."""
     gamma: float
     """Discount per step."""
     strength: float
     """Factor on the reward."""
 
     def score(self, batch: Transitions) -> Tensor:
-        """(B,) reward of every step, `strength` included."""
+        """Return the reward of every step (B,), `strength` included."""
 
     def update(self, batch: Transitions) -> dict[str, Tensor]:
-        """Learn from a minibatch; return what to plot, by tag, without waiting for the device."""
+        """Learn from a minibatch; return statistics to plot, still on the device."""
 
     def modules(self) -> dict[str, nn.Module | Optimizer]:
-        """Everything that learns, by its name in a checkpoint."""
+        """Return all trained modules and optimizers, by their names in a checkpoint."""
 
 
 class ExtrinsicReward:
-    """What the task pays: the agent's own reward and its group's.
+    """Reward of the task: the agent's own reward plus its group's.
 
     Args:
         gamma: Discount per step.
@@ -77,15 +79,15 @@ class ExtrinsicReward:
         self.gamma, self.strength = gamma, strength
 
     def modules(self) -> dict[str, nn.Module | Optimizer]:
-        """Nothing learns."""
+        """Return no modules: the signal is not trained."""
         return {}
 
     def score(self, batch: Transitions) -> Tensor:
-        """(B,) reward of every step."""
+        """Return the reward of every step, (B,)."""
         return self.strength * batch.reward
 
     def update(self, batch: Transitions) -> dict[str, Tensor]:
-        """There is nothing to learn."""
+        """Do nothing: the signal is not trained."""
         return {}
 
 
@@ -96,13 +98,14 @@ def make_reward_signals(
     device: torch.device,
     generator: torch.Generator,
 ) -> list[RewardSignal]:
-    """Make the reward signals of a behavior, in the order of its settings.
+    """Return the reward signals of a behavior, in the order of its settings.
 
     Args:
-        settings: Of the behavior.
-        spec: What it observes and does.
-        device: Where to learn.
-        generator: Source of chance while learning, on the CPU; initial weights follow torch's own.
+        settings: Settings of the behavior.
+        spec: Observations and actions of the behavior.
+        device: Device to learn on.
+        generator: Random generator used in learning, on the CPU. Initial weights come from torch's
+            global one.
 
     Raises:
         UnityTrainerException: A demonstration cannot be read or does not fit the behavior.
@@ -127,7 +130,7 @@ def make_reward_signals(
 def steps_for(
     signals: Sequence[RewardSignal], segments: Segments, device: torch.device
 ) -> Transitions | None:
-    """Bring experience to the device as `signals` look at it; None if only the task's is there."""
+    """Move experience to the device for `signals`. Return None if all rewards are extrinsic."""
     if all(isinstance(signal, ExtrinsicReward) for signal in signals):
         return None
     needs_next_obs = any(signal.needs_next_obs for signal in signals)
@@ -137,7 +140,7 @@ def steps_for(
 def score_segments(
     signals: Sequence[RewardSignal], segments: Segments, device: torch.device
 ) -> FloatArray:
-    """(N, signals) reward of every step in the eyes of every signal."""
+    """Return the reward of every step from every signal, (N, signals)."""
     rewards = np.empty((segments.n_steps, len(signals)), np.float32)
     steps = steps_for(signals, segments, device)
     for column, signal in enumerate(signals):

@@ -2,8 +2,8 @@
 
     reward = |predictor(o) - target(o)|²
 
-The target is a random network that never changes. The predictor learns to give the same, and
-succeeds for what it has seen often (arXiv:1810.12894).
+The target is a random network that never changes. The predictor learns to match its output, and
+does so for observations it has seen often (arXiv:1810.12894).
 """
 
 from typing import ClassVar
@@ -19,17 +19,17 @@ from mlagents.trainers.settings.behavior import RNDSettings
 from mlagents_envs.base_env import BehaviorSpec
 
 NORMALIZED_BY = 10_000
-"""Observations that statistics are taken of, with `normalize`. Then they stay: if they went on, the
-target would change with them, and everything would be new again."""
+"""Number of observations after which `normalize` stops updating its statistics. Further updates
+would change the target's output, and all observations would seem new again."""
 
 
 class RND:
-    """Reward for what the predictor has not learned yet.
+    """Reward for observations that the predictor has not learned yet.
 
     Args:
-        spec: What the behavior observes.
-        settings: Of this signal.
-        device: Where to learn.
+        spec: Observations of the behavior.
+        settings: Settings of this signal.
+        device: Device to learn on.
     """
 
     name: ClassVar[str] = "rnd"
@@ -49,7 +49,7 @@ class RND:
         self.optimizer = adam(self.predictor.parameters(), settings.learning_rate)
 
     def modules(self) -> dict[str, nn.Module | Optimizer]:
-        """Everything that learns, by its name in a checkpoint."""
+        """All trained modules and optimizers, by their names in a checkpoint."""
         return {
             "Module:RND-pred": self.predictor,
             "Module:RND-target": self.target,
@@ -58,11 +58,11 @@ class RND:
 
     @torch.no_grad()
     def score(self, batch: Transitions) -> Tensor:
-        """(B,) reward of every step."""
+        """Return the reward of every step, (B,)."""
         return self.strength * self._errors(batch)
 
     def update(self, batch: Transitions) -> dict[str, Tensor]:
-        """Learn from a minibatch; return what to plot, by tag."""
+        """Learn from a minibatch; return the statistics to plot, by tag."""
         loss = self._errors(batch).mean()
 
         descend(loss, self.optimizer)
@@ -72,8 +72,8 @@ class RND:
         return {"Losses/RND Loss": loss.detach()}
 
     def _errors(self, batch: Transitions) -> Tensor:
-        # `step` is float32 whatever else is not: lower precision would leave nothing of a
-        # difference as small as this one becomes.
+        # `step` always computes in float32. In lower precision, rounding would exceed the
+        # difference, which becomes very small.
         no_memory = batch.reward.new_empty(0)
         predicted, _ = self.predictor.step(batch.obs, no_memory)
         wanted, _ = self.target.step(batch.obs, no_memory)

@@ -1,7 +1,7 @@
-"""Soft actor-critic, in its first form with a network for state values (arXiv:1801.01290).
+"""Soft actor-critic in its original form, with a state-value network (arXiv:1801.01290).
 
-It learns from all experience in a replay buffer. Entropy is worth `alpha` to it: one coefficient
-for all continuous actions together and one for each discrete branch, found as in arXiv:1812.05905.
+It learns from all experience in a replay buffer. `alpha` is the weight of entropy: one coefficient
+for all continuous actions together and one for each discrete branch, tuned as in arXiv:1812.05905.
 """
 
 import copy
@@ -30,29 +30,29 @@ from mlagents.trainers.settings.behavior import BehaviorSettings
 from mlagents.trainers.settings.hyperparameters import SACSettings
 
 MINIBATCHES_AT_ONCE = 8
-"""Minibatches that are gathered, and brought to the device, in one go."""
+"""Number of minibatches that are gathered and moved to the device together."""
 
 
 class SAC(Algorithm):
-    """Learns a policy, and values of states and of actions, from experience of any policy.
+    """Learns a policy, state values and action values from experience of any policy.
 
-    All networks see vector observations through the normalizers of the actor. Those with memory
-    begin a sequence with what the actor remembered: it is all that the policy can act on, and the
-    only memory that is stored.
+    All networks receive vector observations from the actor's normalizers. Networks with memory
+    begin a sequence with the actor's memory. It is the only memory that is stored, and all that
+    the policy can act on.
 
     Attributes:
-        losses: Losses of a minibatch and its rewards (B, signals); may be replaced by a faster
-            form.
-        differentiate: Computes the losses of a minibatch and its rewards, and leaves their
-            gradients in `grad`; may be replaced by a faster form.
-        signal_updates_due: Updates of the reward signals that the next gradient steps bring, as a
-            fraction; saved with checkpoints.
+        losses: Function of a minibatch and its rewards (B, signals) that returns the losses. A
+            faster form may replace it.
+        differentiate: Function with the same arguments that also stores gradients in `grad`. A
+            faster form may replace it.
+        signal_updates_due: Number of pending reward signal updates, a fraction. Checkpoints contain
+            it.
     """
 
     settings: SACSettings
 
     def make_networks(self, settings: BehaviorSettings) -> None:
-        """Make actor, values of actions, values of states, and their targets."""
+        """Create the actor, the Q networks, the value network and its target."""
         memory = settings.network_settings.memory
         self.sequence_length = memory.sequence_length if memory else 1
         self.has_memory = memory is not None
@@ -74,19 +74,19 @@ class SAC(Algorithm):
             self.settings.learning_rate,
         )
         self.signal_updates_due = 0.0
-        # A choice of every branch is one of all their outputs, which lie one after the other.
+        # Outputs of all branches are concatenated; a choice is an index into its branch's part.
         branches = self.action_spec.discrete_branches
         starts = np.cumsum((0, *branches))[: len(branches)]
         self._branch_starts = torch.tensor(starts, dtype=torch.int64, device=self.device)
 
     @cached_property
     def gamma(self) -> Tensor:
-        """(signals,) discount per step."""
+        """Discount per step of each signal, (signals,)."""
         return torch.tensor([signal.gamma for signal in self.signals], device=self.device)
 
     @cached_property
     def respects_end(self) -> Tensor:
-        """(signals,) whether nothing can be gained after an end that the task chose."""
+        """Whether the value is zero after the task has ended an episode, (signals,)."""
         return torch.tensor([signal.respects_end for signal in self.signals], device=self.device)
 
     @property
@@ -95,7 +95,7 @@ class SAC(Algorithm):
         return self._actor
 
     def networks(self) -> dict[str, nn.Module | Optimizer]:
-        """All networks and their optimizer, by their names in a checkpoint."""
+        """Return all networks and the optimizer, by their names in a checkpoint."""
         return {
             "Policy": self.actor,
             "Optimizer:q_network": self.q,
@@ -107,22 +107,22 @@ class SAC(Algorithm):
 
     @torch.no_grad()
     def see(self, segments: Segments) -> None:
-        """Count new observations into the normalizers."""
+        """Update the normalizers with new observations."""
         obs = [torch.as_tensor(o, device=self.device) for o in segments.obs]
         self.actor.body.observations.update_normalization(obs)
 
     def score(self, segments: Segments) -> FloatArray:
-        """(N, signals) reward of every step in the eyes of every reward signal."""
-        # Signals take actions for samples that an environment sees a share of.
+        """Return the reward of every step from every reward signal, (N, signals)."""
+        # Signals expect unsquashed samples, which they divide by this limit.
         return super().score(replace(segments, continuous=segments.continuous * CONTINUOUS_LIMIT))
 
     def update(self, replay: Replay, *, n_updates: int, step: int) -> dict[str, float]:
-        """Take gradient steps on experience; return what to plot, by tag.
+        """Take gradient steps on experience; return the statistics to plot, by tag.
 
         Args:
-            replay: The experience.
-            n_updates: How many steps to take.
-            step: The behavior's step count, for the schedule.
+            replay: Replay buffer to draw from.
+            n_updates: Number of gradient steps.
+            step: Step count of the behavior, for the schedule.
         """
         s = self.settings
         learning_rate = self.set_learning_rate(step)
@@ -157,28 +157,28 @@ class SAC(Algorithm):
         }
 
     def _by_autograd(self, batch: Minibatch, rewards: Tensor) -> Losses:
-        """Compute the losses of one gradient step and, in `grad`, their gradients."""
+        """Return the losses of one gradient step and store their gradients in `grad`."""
         losses = self.losses(batch, rewards)
         self.optimizer.zero_grad()
         (losses.policy + losses.q.sum() + losses.value + losses.entropy).backward()
         return losses
 
     def _losses(self, batch: Minibatch, rewards: Tensor) -> Losses:
-        """Compute the losses of one gradient step.
+        """Return the losses of one gradient step.
 
         Args:
-            batch: What to learn from.
-            rewards: (B, signals) of its steps.
+            batch: Minibatch to learn from.
+            rewards: (B, signals) rewards of its steps.
         """
         obs = self.actor.body.observations.normalized(batch.obs)
         log_alpha, weight = self.coefficients.log_alpha, self.coefficients.weight
 
-        # What the policy would do now: its actions, and an estimate of its entropy by parts.
+        # Actions of the current policy, and an estimate of its entropy by parts.
         encoding = self.actor.body(batch.obs, batch.sequences)
         actions, probabilities, entropy = self._act(encoding, batch)
 
-        # Q of the actions taken, from which Q learns, and of those the policy would take, from
-        # which the policy does: by the first network alone.
+        # Q learns from the actions that were taken. The policy learns from Q of its own actions, by
+        # the first network alone.
         encoded = self.q.encode(obs)
         q = self.q(encoded, batch.continuous, batch.sequences)
         q_taken = q_of_choices(q, batch.discrete + self._branch_starts)  # (2, B, signals)
@@ -208,11 +208,12 @@ class SAC(Algorithm):
         )
 
     def _act(self, encoding: Tensor, batch: Minibatch) -> tuple[Tensor, list[Tensor], Tensor]:
-        """Let the policy act where the experience was made.
+        """Return actions of the current policy for the steps of a minibatch.
 
         Returns:
-            Continuous actions (B, A), the chances (B, choices) of every branch, and the entropy
-            (B, parts): of all continuous actions by this one sample, and of every branch.
+            Continuous actions (B, A), probabilities (B, choices) of every branch, and entropies
+            (B, parts). The first part is a one-sample estimate for all continuous actions; the
+            others belong to the branches.
         """
         heads, actions = self.actor.heads, batch.continuous
         entropies: list[Tensor] = []
@@ -227,11 +228,11 @@ class SAC(Algorithm):
         return actions, probabilities, torch.stack(entropies, dim=1)
 
     def _rewards(self, batch: Minibatch) -> Tensor:
-        """(B, signals) reward in the eyes of every reward signal."""
+        """Return the reward of every step from every reward signal, (B, signals)."""
         return torch.stack([signal.score(batch.steps) for signal in self.signals], dim=1)
 
     def _update_signals(self, batch: Minibatch) -> list[dict[str, Tensor]]:
-        """Let reward signals learn as often as their setting says; return what to plot."""
+        """Update the reward signals if due; return statistics to plot."""
         s, plots = self.settings, []
         self.signal_updates_due += s.steps_per_update / s.reward_signal_steps_per_update
         while self.signal_updates_due >= 1:
@@ -240,11 +241,11 @@ class SAC(Algorithm):
         return plots
 
     def _next_values(self, batch: Minibatch, obs: list[Tensor]) -> Tensor:
-        """(B, signals) what the target network thinks of where each step led.
+        """Return the target network's values of the next states, (B, signals).
 
         Args:
-            batch: The steps.
-            obs: What they acted on, normalized.
+            batch: Steps whose next states are valued.
+            obs: Normalized observations of the steps.
         """
         sequences = batch.sequences
         if sequences is not None:
@@ -264,7 +265,7 @@ class SAC(Algorithm):
         return plotted
 
     def _minibatches(self, replay: Replay, n: int) -> Iterator[Minibatch]:
-        """Draw n minibatches of sequences, with replacement."""
+        """Yield n minibatches of sequences, drawn with replacement."""
         longest = self.sequence_length
         n_sequences = max(1, self.settings.batch_size // longest)
         to_device = partial(torch.as_tensor, device=self.device)
@@ -273,7 +274,7 @@ class SAC(Algorithm):
             drawn = torch.randint(replay.n_sequences, (n_drawn,), generator=self.generator)
             replayed = replay.take(drawn.numpy())
             noise = torch.randn(replayed.continuous.shape, generator=self.generator)
-            # The sequences lie one after the other; each has its place in its minibatch.
+            # Sequences are stored one after the other; `place` is the position in the minibatch.
             length = replayed.length
             starts = np.cumsum(length) - length
             sequence = np.repeat(np.arange(n_drawn), length)
@@ -316,11 +317,11 @@ class SAC(Algorithm):
 
 
 def q_of_choices(q: Tensor, choices: Tensor) -> Tensor:
-    """Q of actions that were taken: the mean over branches.
+    """Return Q of the actions that were taken: the mean over branches.
 
     Args:
-        q: (2, B, signals, sum of branches or 1).
-        choices: (B, K) which of these outputs belong to the actions; K may be 0.
+        q: (2, B, signals, sum of branches or 1) outputs of the Q networks.
+        choices: (B, K) indices of the actions' outputs; K may be 0.
 
     Returns:
         (2, B, signals).
@@ -331,11 +332,11 @@ def q_of_choices(q: Tensor, choices: Tensor) -> Tensor:
 
 
 def expected_q(q: Tensor, probabilities: list[Tensor]) -> Tensor:
-    """Q of what a policy would take: the mean over branches of each one's expectation.
+    """Return the expected Q of a policy: the mean over branches of each branch's expectation.
 
     Args:
-        q: (B, signals, sum of branches or 1).
-        probabilities: Of every branch, (B, choices); there may be none.
+        q: (B, signals, sum of branches or 1) outputs of one Q network.
+        probabilities: Action probabilities of each branch, (B, choices); may be empty.
 
     Returns:
         (B, signals).

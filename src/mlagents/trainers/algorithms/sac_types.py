@@ -1,4 +1,4 @@
-"""What a gradient step of SAC learns from, what it computes, and what entropy is worth to it."""
+"""Data types of SAC: minibatch, losses and entropy coefficients."""
 
 import math
 from typing import NamedTuple
@@ -15,16 +15,16 @@ class Minibatch(NamedTuple):
     """Everything one gradient step learns from, on the device; B rows.
 
     Attributes:
-        obs: One (B, *shape) per observation.
-        next_obs: The same of what followed.
-        continuous: (B, A) as the environment was sent them.
-        discrete: (B, K) int32.
-        action_mask: (B, sum of branches).
-        reward: (B,).
-        terminated: (B,).
-        noise: (B, A) that new actions are sampled with.
-        sequences: How the rows follow each other, for networks with memory.
-        first: (S,) the row that each sequence begins with.
+        obs: One array (B, *shape) per observation.
+        next_obs: Observations after the step, in the same form.
+        continuous: (B, A) continuous actions as sent to the environment.
+        discrete: (B, K) int32 discrete actions.
+        action_mask: (B, sum of branches) bool, True where an action is not allowed.
+        reward: (B,) rewards.
+        terminated: (B,) bool, True where the task ended the episode after the step.
+        noise: (B, A) noise to sample new actions with.
+        sequences: Order of the rows, for networks with memory.
+        first: (S,) first row of each sequence.
     """
 
     obs: list[Tensor]
@@ -40,7 +40,7 @@ class Minibatch(NamedTuple):
 
     @property
     def steps(self) -> Transitions:
-        """The steps as reward signals see them."""
+        """The steps in the form that reward signals expect."""
         choices = self.discrete.long()
         return Transitions(
             self.obs, self.next_obs, self.continuous, choices, self.reward, self.terminated
@@ -48,14 +48,14 @@ class Minibatch(NamedTuple):
 
 
 class Losses(NamedTuple):
-    """What one minibatch says about every network, as far as gradients should go.
+    """Losses of one minibatch, one for each kind of network.
 
     Attributes:
-        policy: Scalar, for the actor.
-        q: (2,), for the Q networks.
-        value: Scalar, for the network of values.
-        entropy: Scalar, for the coefficients.
-        estimate: (signals,) mean value of the states, to be plotted.
+        policy: Scalar loss of the actor.
+        q: (2,) losses of the Q networks.
+        value: Scalar loss of the value network.
+        entropy: Scalar loss of the entropy coefficients.
+        estimate: (signals,) mean value of the states, for plotting.
     """
 
     policy: Tensor
@@ -66,16 +66,18 @@ class Losses(NamedTuple):
 
 
 class EntropyCoefficients(nn.Module):
-    """What entropy is worth: of all continuous actions, if there are any, then of every branch.
+    """Weights of entropy: one for all continuous actions, if any, then one per branch.
 
     Args:
-        spec: The actions.
-        initial: Every coefficient at the start.
+        spec: Actions of the behavior.
+        initial: Initial value of every coefficient.
 
     Attributes:
-        log_alpha: (parts,) logarithms.
-        target: (parts,) entropy that the policy is kept at: -A, and a fifth of the largest.
-        weight: (parts,) share in the value of a state; branches count in the mean.
+        log_alpha: (parts,) logarithms of the coefficients.
+        target: (parts,) target entropy: -A for continuous actions, a fifth of the maximum for a
+            branch.
+        weight: (parts,) weight in the value of a state: 1 for continuous actions, 1 / K for a
+            branch.
     """
 
     target: Tensor

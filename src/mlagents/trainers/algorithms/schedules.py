@@ -1,4 +1,4 @@
-"""How a hyperparameter changes over a run."""
+"""Schedules of hyperparameters over a run."""
 
 from mlagents.trainers.settings.hyperparameters import Schedule
 
@@ -10,7 +10,7 @@ def scheduled(
 ) -> float:
     """Return the value at `step`: constant, or falling linearly to `floor` at `max_steps`.
 
-    A value that begins below its floor stays.
+    A value that begins at or below its floor stays constant.
     """
     if schedule == "constant" or initial <= floor:
         return initial

@@ -1,7 +1,7 @@
-"""Steps as reward signals and demonstrations see them: on the device, and as the environment did.
+"""Steps for reward signals and cloning: on the device, with actions as the environment sees them.
 
-What a policy samples and what an environment sees differ in scale; here continuous actions are
-always the latter, in [-1, 1], so that an expert's and a policy's mean the same.
+Samples of a policy and actions of an environment differ in scale. Here continuous actions are
+always those of the environment, in [-1, 1], so expert and policy actions are comparable.
 """
 
 from collections.abc import Iterator
@@ -21,12 +21,12 @@ class Transitions(NamedTuple):
     """B steps in any order.
 
     Attributes:
-        obs: One (B, *shape) per observation: what was acted on. Images may be uint8.
-        next_obs: The same of what followed; empty where nobody asked for it.
-        continuous: (B, A) as the environment sees them, in [-1, 1].
-        discrete: (B, K) int64.
-        reward: (B,) the agent's own and its group's.
-        terminated: (B,) bool, the task ended the episode after the step.
+        obs: One array (B, *shape) per observation, before the action. Images may be uint8.
+        next_obs: Observations after the step, in the same form; empty if not requested.
+        continuous: (B, A) continuous actions as the environment sees them, in [-1, 1].
+        discrete: (B, K) int64 discrete actions.
+        reward: (B,) the agent's own reward plus its group's.
+        terminated: (B,) bool, True where the task ended the episode after the step.
     """
 
     obs: list[Tensor]
@@ -37,7 +37,7 @@ class Transitions(NamedTuple):
     terminated: Tensor
 
     def take(self, rows: Tensor) -> "Transitions":
-        """Return some of the steps."""
+        """Return the given steps."""
         return Transitions(
             [batch.index_select(0, rows) for batch in self.obs],
             [batch.index_select(0, rows) for batch in self.next_obs],
@@ -55,7 +55,7 @@ class Transitions(NamedTuple):
             )
 
     def actions(self, spec: ActionSpec) -> Tensor:
-        """(B, A + sum of branches) continuous actions, then a one of each branch's choice."""
+        """Return continuous actions and one-hot discrete actions, (B, A + sum of branches)."""
         chosen = [
             nn.functional.one_hot(self.discrete[:, branch], size).to(self.continuous.dtype)
             for branch, size in enumerate(spec.discrete_branches)
@@ -66,7 +66,7 @@ class Transitions(NamedTuple):
 def transitions_of(
     segments: Segments, device: torch.device, *, with_next_obs: bool = False
 ) -> Transitions:
-    """Bring the steps of segments, of a policy with Gaussian actions, to the device."""
+    """Move steps of segments with unsquashed Gaussian actions to the device."""
     obs = [torch.as_tensor(batch, device=device) for batch in segments.obs]
     next_obs = []
     if with_next_obs:
@@ -87,7 +87,7 @@ def transitions_of(
 
 
 def transitions_of_experts(demonstrations: Demonstrations, device: torch.device) -> Transitions:
-    """Bring demonstrated steps to the device; what followed each is left out."""
+    """Move demonstrated steps to the device, without `next_obs`."""
     return Transitions(
         [torch.as_tensor(batch, device=device) for batch in demonstrations.obs],
         [],
@@ -99,7 +99,7 @@ def transitions_of_experts(demonstrations: Demonstrations, device: torch.device)
 
 
 def _next_rows(length: np.ndarray) -> np.ndarray:
-    """Return where what follows each of N steps lies in [observations, last observations]."""
+    """Return the index of each step's next observation in [observations, last observations]."""
     n_steps = int(length.sum())
     rows = np.arange(1, n_steps + 1)
     rows[np.cumsum(length) - 1] = n_steps + np.arange(len(length))

@@ -1,1 +1,1 @@
-"""Experience on its way from rollout to learning, and the ids it is filed under."""
+"""Experience: decisions, segments, replay buffer, demonstrations and snapshots."""

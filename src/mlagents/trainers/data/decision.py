@@ -1,4 +1,4 @@
-"""What a policy decided for a batch of agents."""
+"""Decisions of a policy for a batch of agents."""
 
 from typing import NamedTuple
 
@@ -8,28 +8,28 @@ from numpy.typing import NDArray
 from mlagents_envs.base_env import ActionTuple
 
 CONTINUOUS_LIMIT = 3.0
-"""Samples that are not squashed are clamped to plus and minus this and divided by it before an
-environment sees them."""
+"""Unsquashed samples are clamped to plus and minus this limit and divided by it before they are
+sent to the environment."""
 
 LOG_STD_LIMITS = -20.0, 2.0
-"""Least and largest log-deviation of an action that is squashed."""
+"""Least and largest log-deviation of a squashed action."""
 
 MASKED_LOGIT = -1e8
-"""Logit of an action that is not allowed."""
+"""Logit of a masked action."""
 
 
 class Decision(NamedTuple):
-    """Actions of N agents and what learning needs to know of how they were chosen.
+    """Actions of N agents, with the quantities that learning needs.
 
     Attributes:
-        action: What the environment is sent.
-        continuous: (N, A) as learning is to see them: the sample itself before it was limited for
-            the environment, or, of squashed actions, what the environment is sent.
-        discrete: (N, K) chosen index of every branch.
-        log_probs: (N, A + K) log-probability of each component: every continuous action, then
-            every branch.
+        action: Actions to send to the environment.
+        continuous: (N, A) continuous actions for learning: the samples before they are clamped or,
+            if squashed, the actions sent to the environment.
+        discrete: (N, K) chosen index of each branch.
+        log_probs: (N, A + K) log-probability of each component: each continuous action, then each
+            branch.
         entropy: Mean entropy of the distributions, in nats.
-        memory: (N, memory size) what the agents remember from here on.
+        memory: (N, memory size) memory of the agents after the decision.
     """
 
     action: ActionTuple
@@ -40,7 +40,7 @@ class Decision(NamedTuple):
     memory: NDArray[np.float32]
 
     def of(self, rows: slice) -> "Decision":
-        """Return what was decided for some of the agents; the entropy stays that of all."""
+        """Return the decisions for some of the agents; the entropy remains that of all agents."""
         action = ActionTuple(self.action.continuous[rows], self.action.discrete[rows])
         return Decision(
             action,

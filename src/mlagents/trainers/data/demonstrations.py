@@ -1,4 +1,4 @@
-"""Demonstrations to learn from: `.demo` files as steps of experience, checked to fit the behavior.
+"""Demonstrations: loads `.demo` files as steps of experience and checks that they fit the behavior.
 
 A file holds records; its reader puts every action beside the observation at which it was taken. The
 step of experience t is observation t and action t, with the reward and the end of record t + 1. The
@@ -28,15 +28,15 @@ FloatArray = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class Demonstrations:
-    """N steps of S episodes, which lie one after the other; the last of a file may be unfinished.
+    """N steps of S episodes, one after the other. The last episode of a file may be unfinished.
 
     Attributes:
-        obs: One array per observation, (N, *shape): what was acted on.
+        obs: One array per observation, (N, *shape), before the action.
         continuous: (N, A) actions in [-1, 1].
-        discrete: (N, K) int32.
+        discrete: (N, K) int32 discrete actions.
         reward: (N,) reward that followed the action, the group's included.
-        terminated: (N,) bool, the task ended the episode after the action.
-        length: (S,) int, steps of each episode.
+        terminated: (N,) bool, True where the task ended the episode after the action.
+        length: (S,) int, number of steps in each episode.
     """
 
     obs: list[NDArray[Any]]
@@ -48,7 +48,7 @@ class Demonstrations:
 
     @property
     def n_steps(self) -> int:
-        """N."""
+        """Number N of steps."""
         return len(self.reward)
 
     def __str__(self) -> str:
@@ -58,11 +58,15 @@ class Demonstrations:
     def split(
         self, share: float, rng: np.random.Generator
     ) -> "tuple[Demonstrations, Demonstrations | None]":
-        """Draw whole episodes to hold out, at least one and not all; None if there is one alone.
+        """Split off whole random episodes, at least one but not all.
 
         Args:
-            share: Of the episodes; 0 holds none out.
-            rng: Draws them.
+            share: Share of the episodes to hold out; 0 holds none out.
+            rng: Random generator that selects the episodes.
+
+        Returns:
+            The episodes to learn from, and the held-out ones. The latter are None if `share` is 0
+            or there is only one episode.
         """
         n_episodes = len(self.length)
         if n_episodes == 1 or share == 0.0:
@@ -85,17 +89,17 @@ class Demonstrations:
 
 
 def load_demonstrations(path: str | Path, spec: BehaviorSpec) -> Demonstrations:
-    """Read what agents of a behavior can learn from.
+    """Read the demonstrations of a behavior.
 
-    Compressed images stay bytes.
+    Compressed images keep 8 bits per channel.
 
     Args:
-        path: A `.demo` file, or a folder: then of all such files in it.
-        spec: What the behavior observes and does.
+        path: A `.demo` file, or a folder whose `.demo` files are all read.
+        spec: Observations and actions of the behavior.
 
     Raises:
-        UnityTrainerException: There is no file, one cannot be read, was recorded of agents that
-            observe or do something else, or shows no step.
+        UnityTrainerException: There is no file, or a file cannot be read, has other observations
+            or actions, or contains no step.
     """
     parts = []
     for file in _files(Path(path)):
@@ -104,14 +108,15 @@ def load_demonstrations(path: str | Path, spec: BehaviorSpec) -> Demonstrations:
         steps = _steps(demonstration.records)
         if not steps.n_steps:
             raise UnityTrainerException(
-                f"{file}: shows no step; expected an observation and another after it. Record more."
+                f"{file}: the demonstration has no step; expected at least two consecutive "
+                "observations. Record a longer one."
             )
         parts.append(steps)
     return _concatenated(parts)
 
 
 def demonstrated_spec(path: str | Path) -> BehaviorSpec:
-    """Return what the agents of a `.demo` file, or of the first in a folder, observe and do.
+    """Return the observations and actions in a `.demo` file, or in the first one of a folder.
 
     Raises:
         UnityTrainerException: There is no file, or it cannot be read.
@@ -124,13 +129,14 @@ def _files(path: Path) -> list[Path]:
         files = sorted(path.glob(f"*{SUFFIX}"))
         if not files:
             raise UnityTrainerException(
-                f"demo_path: the folder {path} holds no {SUFFIX} file. Record one, or name another."
+                f"demo_path: the folder {path} contains no {SUFFIX} file. Record a demonstration "
+                "there, or set another path."
             )
         return files
     if not path.is_file():
         raise UnityTrainerException(
-            f"demo_path: there is no file or folder {path}, seen from {Path.cwd()}. Put a "
-            "demonstration there: one recorded in Unity, or by DemonstrationRecorder "
+            f"demo_path: the file or folder {path} does not exist, relative to {Path.cwd()}. Put a "
+            "demonstration there that was recorded in Unity or by DemonstrationRecorder "
             "(docs/demonstrations.md)."
         )
     return [path]
@@ -144,24 +150,24 @@ def _read(file: Path) -> Demonstration:
 
 
 def _check_fit(file: Path, found: BehaviorSpec, expected: BehaviorSpec) -> None:
-    """Raise unless agents of both specs observe and do the same."""
-    advice = "Record it anew, with the sensors and actions that the behavior has now."
+    """Raise unless both specs have the same observations and actions."""
+    advice = "Record it again, with the current sensors and actions of the behavior."
     if len(found.observation_specs) != len(expected.observation_specs):
         raise UnityTrainerException(
             f"{file}: expected {len(expected.observation_specs)} observations, "
-            f"{[o.name for o in expected.observation_specs]}, the demonstration has "
-            f"{len(found.observation_specs)}, {[o.name for o in found.observation_specs]}. {advice}"
+            f"{[o.name for o in expected.observation_specs]}, but the demonstration has "
+            f"{len(found.observation_specs)}: {[o.name for o in found.observation_specs]}. {advice}"
         )
     pairs = zip(found.observation_specs, expected.observation_specs, strict=True)
     for number, (of_file, of_behavior) in enumerate(pairs):
         if of_file.shape != of_behavior.shape:
             raise UnityTrainerException(
                 f"{file}: observation {number}, {of_behavior.name!r}: expected the shape "
-                f"{of_behavior.shape}, the demonstration has {of_file.shape}. {advice}"
+                f"{of_behavior.shape}, but the demonstration has {of_file.shape}. {advice}"
             )
     if found.action_spec != expected.action_spec:
         raise UnityTrainerException(
-            f"{file}: expected actions {expected.action_spec}, the demonstration has "
+            f"{file}: expected actions {expected.action_spec}, but the demonstration has "
             f"{found.action_spec}. {advice}"
         )
 
@@ -175,7 +181,7 @@ def _steps(records: DemonstrationRecords) -> Demonstrations:
     length = np.array([len(episode) - 1 for episode in episodes], np.int64)
     return Demonstrations(
         obs=[batch[rows] for batch in records.obs],
-        # No policy can act beyond these limits.
+        # A policy cannot act beyond these limits.
         continuous=records.action.continuous[rows].clip(-1.0, 1.0),
         discrete=records.action.discrete[rows],
         reward=records.reward[after] + records.group_reward[after],

@@ -1,4 +1,4 @@
-"""Past experience to learn from again: a ring of arrays."""
+"""Replay buffer: ring buffers of past experience."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,20 +15,20 @@ from mlagents_envs.base_env import BehaviorSpec
 Rows = NDArray[np.int64]
 
 FIRST_ROWS = 1024
-"""Rows that a new ring has room for."""
+"""Initial number of rows of a ring buffer."""
 
 
 class Ring:
-    """Rows of several arrays, numbered as they come; the newest replace the oldest.
+    """Ring buffer of rows over several arrays. Rows are numbered, and new ones replace the oldest.
 
-    The arrays double until they have room for `capacity` rows: what never fills costs little.
+    The arrays start small and double up to `capacity` rows, so unused capacity takes no memory.
 
     Args:
-        capacity: Rows that are kept.
-        columns: Shape of one row, and type, of each array.
+        capacity: Number of rows to keep.
+        columns: Shape of one row and data type, for each array.
 
     Attributes:
-        end: Number that the next row will have.
+        end: Number of the next row.
     """
 
     def __init__(self, capacity: int, columns: Mapping[str, tuple[tuple[int, ...], Any]]) -> None:
@@ -41,7 +41,7 @@ class Ring:
 
     @property
     def start(self) -> int:
-        """Number of the oldest row that is kept."""
+        """Number of the oldest row kept."""
         return max(0, self.end - self.capacity)
 
     def append(self, rows: Mapping[str, NDArray[Any]]) -> None:
@@ -55,24 +55,24 @@ class Ring:
             column[numbers % self.capacity] = rows[name][len(rows[name]) - len(numbers) :]
 
     def column(self, name: str) -> NDArray[Any]:
-        """One array, rows in the order of the ring."""
+        """Return one array, with rows in storage order."""
         return self._columns[name]
 
     def take(self, name: str, numbers: Rows) -> NDArray[Any]:
-        """Return some of the rows of one array, in a new one."""
+        """Return a copy of the given rows of one array."""
         return self._columns[name].take(numbers % self.capacity, axis=0)
 
     def saved(self) -> dict[str, NDArray[Any]]:
-        """Return all that is kept, for `restore`; the arrays are not copied."""
+        """Return the state for `restore`; the arrays are not copied."""
         n_rows = self.end - self.start
         columns = {name: column[:n_rows] for name, column in self._columns.items()}
         return {**columns, "end": np.array(self.end)}
 
     def restore(self, saved: Mapping[str, NDArray[Any]]) -> None:
-        """Begin with what another ring kept, oldest first; its capacity may have been another.
+        """Append the rows that `saved` returned, oldest first; its capacity may differ.
 
         Raises:
-            ValueError: It kept something else.
+            ValueError: The saved rows have another shape or type.
         """
         rows: dict[str, NDArray[Any]] = {}
         end = int(saved["end"])
@@ -94,18 +94,18 @@ class Ring:
 
 
 class Replayed(NamedTuple):
-    """B steps drawn from a replay buffer, in S sequences that lie one after the other.
+    """B steps drawn from a replay buffer, in S sequences stored one after the other.
 
     Attributes:
-        obs: One (B, *shape) per observation: what was acted on.
-        next_obs: The same of what followed.
-        continuous: (B, A) as the environment was sent them.
-        discrete: (B, K).
+        obs: One array (B, *shape) per observation, before the action.
+        next_obs: Observations after the step, in the same form.
+        continuous: (B, A) continuous actions as sent to the environment.
+        discrete: (B, K) discrete actions.
         action_mask: (B, sum of branches) True where an action was not allowed.
-        reward: (B,) of the agent and its group.
-        terminated: (B,) whether the task ended the episode after the step.
-        memory: (S, memory size) before the first step of each sequence.
-        length: (S,), adding up to B.
+        reward: (B,) reward of the agent plus its group's.
+        terminated: (B,) True where the task ended the episode after the step.
+        memory: (S, memory size) memory before the first step of each sequence.
+        length: (S,) number of steps in each sequence; the sum is B.
     """
 
     obs: list[NDArray[Any]]
@@ -120,16 +120,16 @@ class Replayed(NamedTuple):
 
 
 class Replay:
-    """The newest experience of a behavior, to be drawn in sequences.
+    """Replay buffer with the newest experience of a behavior, drawn in sequences.
 
-    What was observed lies in order, so that what followed a step is found in the next row, and is
-    held once. Behind the last step of a segment a row holds only what followed.
+    Rows are in order of time, so the next observations of a step are in the next row and are stored
+    once. After the last step of a segment, one more row holds only the observations that followed.
 
     Args:
-        spec: What the behavior observes and does.
-        capacity: Rows that are held. Of `capacity` the rows behind segments are no steps.
-        longest: Steps of a sequence; the last of a segment may be shorter.
-        memory_size: Numbers that an agent remembers.
+        spec: Observations and actions of the behavior.
+        capacity: Number of rows to keep, including the additional row of each segment.
+        longest: Number of steps in a sequence; the last one of a segment may be shorter.
+        memory_size: Size of the memory of each agent.
     """
 
     def __init__(
@@ -160,22 +160,22 @@ class Replay:
                 "memory": ((memory_size,), np.float32),
             },
         )
-        self._oldest = 0  # sequence whose rows are all held
+        self._oldest = 0  # oldest sequence whose rows are all kept
 
     @property
     def n_rows(self) -> int:
-        """Rows that are held."""
+        """Number of rows kept."""
         return self._rows.end - self._rows.start
 
     @property
     def n_sequences(self) -> int:
-        """Sequences to draw from."""
+        """Number of sequences to draw from."""
         return self._sequences.end - self._oldest
 
     def add(self, segments: Segments) -> None:
-        """Append finished segments; the oldest experience makes room for them."""
+        """Append finished segments, replacing the oldest experience."""
         n_segments = len(segments.length)
-        # Every segment moves on by the rows behind the segments before it.
+        # Each earlier segment shifts the rows by one, for its additional row.
         steps = np.arange(segments.n_steps) + np.repeat(np.arange(n_segments), segments.length)
         behind = np.cumsum(segments.length) + np.arange(n_segments)
 
@@ -188,7 +188,7 @@ class Replay:
         terminated = np.zeros(segments.n_steps, np.bool_)
         terminated[np.cumsum(segments.length) - 1] = segments.terminated
         length = cut_into(self._longest, segments.length)
-        first = np.cumsum(length) - length  # step that each sequence begins with
+        first = np.cumsum(length) - length  # first step of each sequence
         self._sequences.append(
             {
                 "row": self._rows.end + steps[first],
@@ -214,9 +214,9 @@ class Replay:
         self._forget_overwritten()
 
     def _forget_overwritten(self) -> None:
-        """Leave out the sequences whose first rows have made room for newer ones."""
+        """Drop the sequences whose first rows were overwritten."""
         self._oldest = max(self._oldest, self._sequences.start)
-        # The rows are in the order of the sequences: it is enough to look until one is held.
+        # Rows are in the order of sequences, so the search stops at the first one kept.
         while self._oldest < self._sequences.end:
             numbers = np.arange(self._oldest, min(self._oldest + 256, self._sequences.end))
             is_gone = self._sequences.take("row", numbers) < self._rows.start
@@ -225,7 +225,7 @@ class Replay:
                 return
 
     def take(self, sequences: Rows) -> Replayed:
-        """Return sequences by their place from the oldest, 0, to the newest."""
+        """Return sequences by index; 0 is the oldest."""
         numbers = self._oldest + sequences
         length = self._sequences.take("length", numbers)
         row = self._sequences.take("row", numbers)
@@ -245,19 +245,19 @@ class Replay:
         )
 
     def save(self, file: BinaryIO) -> None:
-        """Write everything to an `.npz` file."""
+        """Write the buffer to an `.npz` file."""
         arrays = {
             f"{kind}.{name}": array
             for kind, ring in self._rings.items()
             for name, array in ring.saved().items()
         }
-        np.savez(file, **arrays)  # type: ignore[arg-type]  # of an option that is not given
+        np.savez(file, **arrays)  # type: ignore[arg-type]  # names an option that is not used
 
     def load(self, path: Path) -> None:
-        """Begin with what `save` wrote; the capacity may have been another.
+        """Load a buffer that `save` wrote; its capacity may differ.
 
         Raises:
-            UnityTrainerException: It cannot be read, or is of another behavior.
+            UnityTrainerException: The file cannot be read or belongs to another behavior.
         """
         try:
             with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
@@ -267,9 +267,9 @@ class Replay:
                 renumbered = int(file["rows.end"]) - self._rows.end
         except (OSError, EOFError, KeyError, ValueError, BadZipFile) as error:
             raise UnityTrainerException(
-                f"replay buffer {path} cannot be loaded: {error}. It must be of a behavior with "
-                "the same observations, actions and memory. Without the file, the run resumes "
-                "with an empty buffer."
+                f"replay buffer {path} cannot be loaded: {error}. Expected a buffer of a behavior "
+                "with the same observations, actions and memory. If you remove the file, the run "
+                "resumes with an empty buffer."
             ) from error
         self._sequences.column("row")[:] -= renumbered
         self._forget_overwritten()

@@ -1,9 +1,8 @@
-"""Pieces of episodes, stacked.
+"""Segments: parts of episodes, stored in stacked arrays.
 
-A *segment* is a run of consecutive steps of one agent: a whole episode, or the part of it that
-fits the time horizon. The steps of S segments lie one after the other in arrays of N rows, so no
-row is padding; `to_columns` spreads numbers (not images) out to (S, T) where a sum over time needs
-it.
+A *segment* is a series of consecutive steps of one agent: a whole episode, or the part of it that
+fits the time horizon. The steps of S segments are stored one after the other in arrays of N rows,
+without padding. `to_columns` pads numbers (not images) to (S, T) for sums over time.
 """
 
 from collections.abc import Sequence
@@ -18,24 +17,24 @@ FloatArray = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """S segments of N steps in all.
+    """S segments with N steps in total.
 
     Attributes:
-        obs: One array per observation, (N, *shape): what was acted on.
+        obs: One array per observation, (N, *shape), before the action.
         continuous: (N, A) actions as sampled.
-        discrete: (N, K) int32.
-        log_probs: (N, A + K) of the policy that acted.
+        discrete: (N, K) int32 discrete actions.
+        log_probs: (N, A + K) log-probabilities under the policy that acted.
         action_mask: (N, sum of branches) bool, True where an action is *not* allowed.
-        memory: (Q, memory size) what the agent remembered before the first step of each sequence;
-            `cut_into` cuts segments into Q sequences.
+        memory: (Q, memory size) memory before the first step of each sequence. `cut_into` cuts
+            segments into Q sequences.
         reward: (N,) reward that followed the action.
-        group_reward: (N,) the same of the agent's group.
-        length: (S,) int, adding up to N.
-        last_obs: One array per observation, (S, *shape): what followed the last step.
-        last_memory: (S, memory size) what the agent remembered after it.
-        terminated: (S,) bool, the episode ended there because the task said so.
-        interrupted: (S,) bool, the episode ended there because a clock ran out.
-        episode: (S,) int, the same number for all segments of one episode.
+        group_reward: (N,) reward of the agent's group that followed the action.
+        length: (S,) int, number of steps in each segment; the sum is N.
+        last_obs: One array per observation, (S, *shape), after the last step.
+        last_memory: (S, memory size) memory after the last step.
+        terminated: (S,) bool, True where the task ended the episode after the last step.
+        interrupted: (S,) bool, True where a time limit ended the episode after the last step.
+        episode: (S,) int, number of the episode; its segments share it.
     """
 
     obs: list[NDArray[Any]]
@@ -55,17 +54,17 @@ class Segments:
 
     @property
     def n_steps(self) -> int:
-        """N."""
+        """Number N of steps."""
         return len(self.reward)
 
     @property
     def ended(self) -> NDArray[np.bool_]:
-        """(S,) whether the segment is the last of its episode."""
+        """Whether each segment is the last of its episode, (S,)."""
         return self.terminated | self.interrupted
 
     @staticmethod
     def concatenate(parts: Sequence["Segments"]) -> "Segments":
-        """Put the segments of several batches one after the other."""
+        """Concatenate the segments of several batches."""
         if len(parts) == 1:
             return parts[0]
         joined: dict[str, Any] = {}
@@ -81,26 +80,26 @@ class Segments:
 
 
 def to_columns(rows: FloatArray, length: NDArray[np.int64]) -> FloatArray:
-    """Spread (N, ...) rows of S segments out to (S, T, ...), T the longest; zeros fill the rest."""
+    """Pad rows (N, ...) of S segments with zeros to (S, T, ...); T is the longest length."""
     columns = np.zeros((len(length), int(length.max()), *rows.shape[1:]), rows.dtype)
     columns[is_step(length)] = rows
     return columns
 
 
 def is_step(length: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """(S, T) True at real steps; `columns[is_step(length)]` is the inverse of `to_columns`."""
+    """Return (S, T) bool, True at real steps; `columns[is_step(length)]` inverts `to_columns`."""
     return np.arange(int(length.max())) < length[:, None]
 
 
 def cut_into(longest: int, length: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Cut segments into sequences of `longest` steps, the last of each maybe shorter.
+    """Cut segments into sequences of `longest` steps; the last of each segment may be shorter.
 
     Args:
-        longest: Steps of a sequence.
-        length: (S,) of the segments, all positive.
+        longest: Number of steps in a sequence.
+        length: (S,) lengths of the segments, all positive.
 
     Returns:
-        (sequences,) their lengths, segment by segment, with the same sum.
+        (sequences,) lengths of the sequences, segment by segment; the sum is the same.
     """
     per_segment = -(-length // longest)
     cut = np.full(per_segment.sum(), longest)

@@ -1,9 +1,9 @@
-"""`Snapshot`: a policy as it was at one moment, to act by while learning changes the original.
+"""`Snapshot`: a copy of a policy to act with, while learning changes the original.
 
-It is one of the two values that cross from learning to acting and back; the other is `Segments`.
-Most policies are dense layers over vectors. Their snapshot is NumPy arrays alone, needs no torch
-and can be sent to another process. Matrix products of a few rows cost less in NumPy, too: torch
-takes about as long for its calls as for the arithmetic.
+Two values cross the border between learning and acting: `Snapshot` and, in the other direction,
+`Segments`. Most policies are dense layers over vectors. Their snapshot consists of NumPy arrays,
+needs no torch and can be sent to another process. NumPy is also faster for matrix products of a few
+rows: in torch, the calls take about as long as the arithmetic.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ FloatArray = NDArray[np.float32]
 
 
 class Outputs(NamedTuple):
-    """Outputs of the heads of an actor, None where there are no such actions, and its memory.
+    """Outputs of an actor's heads, None for actions that do not exist, and its memory.
 
     Attributes:
         mean: (N, A) means of the Gaussians.
@@ -34,7 +34,7 @@ class Outputs(NamedTuple):
 
 
 class Snapshot(Protocol):
-    """A policy as it was at one moment; can be pickled."""
+    """A copy of a policy at one moment. It can be pickled."""
 
     @property
     def squashed(self) -> bool:
@@ -42,10 +42,10 @@ class Snapshot(Protocol):
 
     @property
     def memory_size(self) -> int:
-        """Numbers that every agent remembers."""
+        """Size of the memory of each agent."""
 
     def forward(self, obs: Sequence[NDArray[Any]], memory: FloatArray) -> Outputs:
-        """One (N, *shape) per observation and (N, memory size) to what the heads give."""
+        """Map one (N, *shape) per observation and (N, memory size) to outputs of the heads."""
 
 
 Weights = tuple[FloatArray, FloatArray]
@@ -59,7 +59,8 @@ class DenseSnapshot(NamedTuple):
         normalizers: (shift, scale, limit) for each observation, or None.
         layers: Weights of the dense block.
         mean: Weights of the Gaussian means, or None without continuous actions.
-        log_std: (A,) or, if actions are squashed, weights; None without continuous actions.
+        log_std: (A,) log-deviations or, if actions are squashed, their weights. None without
+            continuous actions.
         logits: Weights of all branches, or None without discrete actions.
     """
 
@@ -76,11 +77,11 @@ class DenseSnapshot(NamedTuple):
 
     @property
     def memory_size(self) -> int:
-        """Dense layers remember nothing."""
+        """Zero: dense layers have no memory."""
         return 0
 
     def forward(self, obs: Sequence[NDArray[Any]], memory: FloatArray) -> Outputs:
-        """One (N, size) per observation to what the heads give; the memory stays as it is."""
+        """Map one (N, size) per observation to outputs of the heads; memory is unchanged."""
         encoded = [
             batch
             if normalizer is None
@@ -88,7 +89,7 @@ class DenseSnapshot(NamedTuple):
             for batch, normalizer in zip(obs, self.normalizers, strict=True)
         ]
         hidden = encoded[0] if len(encoded) == 1 else np.concatenate(encoded, axis=1)
-        with np.errstate(over="ignore"):  # far below zero exp is infinite and swish, rightly, zero
+        with np.errstate(over="ignore"):  # far below 0, exp overflows and swish is 0
             for weights, bias in self.layers:
                 hidden = hidden @ weights
                 hidden += bias

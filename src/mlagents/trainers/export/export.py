@@ -1,8 +1,9 @@
-"""Actor to ONNX, the form in which the engine runs a policy (wire protocol, section 6).
+"""Exports an actor to ONNX, the engine's format of policies (wire protocol, section 6).
 
-The graph is written node by node from the weights, so that it holds just what the engine knows and
-no release of torch can change it. Every kind of module has its own form of `_add`: it is handed the
-graph and the names of the tensors that go in, adds its nodes and names the tensor that comes out.
+The graph is written node by node from the weights. So it contains only operators that the engine
+supports, and it does not depend on the version of torch. `_add` has one implementation for each
+type of module: it takes the graph and the names of the input tensors, adds nodes, and returns the
+name of the output tensor.
 """
 
 import math
@@ -31,21 +32,22 @@ from mlagents.trainers.networks.layers import GoalLayer, Memory, Normalizer
 from mlagents_envs.base_env import BehaviorSpec
 
 MODEL_API_VERSION = 3
-"""What the engine calls the present names and meanings of inputs and outputs."""
+"""The engine's version number for these names and meanings of inputs and outputs."""
 
 
 def export_onnx(actor: Actor, spec: BehaviorSpec) -> bytes:
-    """Write an actor as an ONNX model that a Unity player, or any ONNX runtime, can act with.
+    """Return an actor as an ONNX model for Unity players and any other ONNX runtime.
 
     The first axis of every input and of every action is `batch` and may have any length; all other
     axes are fixed. Inputs:
 
     - `obs_<i>`: (batch, *shape), every observation in the order of the specification.
-    - `action_masks`: (batch, sum of branches), 1 where an action is allowed and 0 where it is not;
-      only with discrete actions.
-    - `recurrent_in`: (batch, 1, memory size), zeros where an episode begins; only with memory.
+    - `action_masks`: (batch, sum of branches), 1 where an action is allowed, otherwise 0; only with
+    discrete actions.
+    - `recurrent_in`: (batch, 1, memory size), zeros at the beginning of an episode; only with
+    memory.
 
-    Outputs, in this order; those of a kind of action only where the behavior has it:
+    Outputs, in this order. Outputs of a kind of action exist only if the behavior has such actions:
 
     - `version_number` and `memory_size`: (1,).
     - `continuous_actions`: (batch, A), sampled; `continuous_action_output_shape`: (1,), which is A;
@@ -53,16 +55,16 @@ def export_onnx(actor: Actor, spec: BehaviorSpec) -> bytes:
       in training: clamped and divided, or squashed by tanh.
     - `discrete_actions`: (batch, K) int64, sampled; `discrete_action_output_shape`: (1, K), the
       sizes of the branches; `deterministic_discrete_actions`: (batch, K) int64, the likeliest.
-    - `recurrent_out`: (batch, 1, memory size), to go in at the agent's next step.
+    - `recurrent_out`: (batch, 1, memory size), the input at the agent's next step.
 
-    Images are floats in [0, 1], whatever type they have in training.
+    Images are floats in [0, 1], even if they are uint8 in training.
 
     Args:
-        actor: On any device; it is only read.
-        spec: The behavior that the actor was made for.
+        actor: Actor on any device. It is not changed.
+        spec: Specification of the actor's behavior.
 
     Returns:
-        The content of an `.onnx` file: opset 9, IR version 4.
+        Content of an `.onnx` file: opset 9, IR version 4.
     """
     graph = Graph(actor)
     body = actor.body
@@ -86,13 +88,13 @@ def export_onnx(actor: Actor, spec: BehaviorSpec) -> bytes:
 
 @singledispatch
 def _add(module: nn.Module, graph: Graph, *inputs: str) -> str:
-    """Add the nodes of a module; return the name of the tensor that comes out of it."""
+    """Add the nodes of a module; return the name of its output tensor."""
     raise NotImplementedError(f"{type(module).__name__} has no ONNX form yet")
 
 
 @_add.register
 def _(body: NetworkBody, graph: Graph, *obs: str) -> str:
-    """All of the body but its memory."""
+    """Add the body without its memory."""
     encoding, goal = _add_observations(body.observations, graph, obs)
     hidden = _add(body.dense, graph, encoding)
     return hidden if body.goal_layer is None else _add(body.goal_layer, graph, hidden, goal)
@@ -168,7 +170,7 @@ def _(encoder: EntityEncoder, graph: Graph, entities: str, *x_self: str) -> str:
 def _add_attention(
     attention: SelfAttention, graph: Graph, embedded: str, is_there: str, n_entities: int
 ) -> str:
-    """(batch, N, size) and (batch, N), 1 where an entity is there, to (batch, size)."""
+    """Map embeddings (batch, N, size) and validity (batch, N), 1 or 0, to (batch, size)."""
     size = attention.size
     embedded = _add_norm(attention.norm, graph, embedded, axis=2)
     joint = _add(attention.queries_keys_values, graph, graph.reshape(embedded, -1, size))
@@ -226,11 +228,11 @@ def _(layer: GoalLayer, graph: Graph, x: str, goal: str) -> str:
 
 @_add.register
 def _(memory: Memory, graph: Graph, x: str) -> str:
-    """One step, which takes `recurrent_in` to `recurrent_out`."""
+    """Add one step, from `recurrent_in` to `recurrent_out`."""
     lstm, size = memory.lstm, memory.output_size
 
     def gates(attribute: str) -> Tensor:
-        """Bring the gates of torch, i f g o, into the order of ONNX: i o f g."""
+        """Reorder the gates from torch's order, i f g o, to ONNX's order, i o f g."""
         i, f, g, o = getattr(lstm, attribute).detach().chunk(4)
         return torch.cat([i, o, f, g]).unsqueeze(0)
 
@@ -242,7 +244,7 @@ def _(memory: Memory, graph: Graph, x: str) -> str:
             ("bias", torch.cat([gates("bias_ih_l0"), gates("bias_hh_l0")], dim=1)),
         )
     ]
-    # The engine's axes are (batch, 1, size), those of the operator (1, batch, size).
+    # The engine's axes are (batch, 1, size); the operator's axes are (1, batch, size).
     states = [
         graph.node(
             "Transpose",
@@ -253,7 +255,7 @@ def _(memory: Memory, graph: Graph, x: str) -> str:
     ]
     steps = graph.reshape(x, 1, -1, lstm.input_size)  # one step
     outputs = ["lstm_steps", "lstm_hidden", "lstm_cell"]
-    # The empty name is that of the lengths, which all are 1.
+    # The empty name stands for the sequence lengths, which are all 1.
     graph.node_of_many("LSTM", [steps, *weights, "", *states], outputs, hidden_size=size)
     after = [graph.node("Transpose", state, perm=(1, 0, 2)) for state in outputs[1:]]
     graph.node("Concat", *after, axis=2, output="recurrent_out")

@@ -1,4 +1,4 @@
-"""An ONNX graph that grows node by node."""
+"""`Graph`: builds an ONNX graph node by node."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,13 +15,13 @@ IR_VERSION = 4
 
 
 class Graph:
-    """An ONNX graph that grows. Tensors are known by their names.
+    """Builder of an ONNX graph. Tensors are identified by name.
 
     Args:
-        module: Whose weights the graph will hold, under the names they have in its `state_dict`.
+        module: Module whose weights the graph contains, under their names in its `state_dict`.
 
     Attributes:
-        input_shapes: Of one agent's observations, by name.
+        input_shapes: Shapes of one agent's observations, by input name.
     """
 
     def __init__(self, module: nn.Module) -> None:
@@ -41,21 +41,21 @@ class Graph:
         return name
 
     def weight(self, module: nn.Module, attribute: str) -> str:
-        """Add a parameter or a buffer of one of the modules."""
+        """Add a parameter or buffer of a submodule; return its name."""
         return self.constant(self.name_of(module, attribute), getattr(module, attribute))
 
     def name_of(self, module: nn.Module, attribute: str) -> str:
-        """Return the name that something of one of the modules goes by."""
+        """Return the name of a submodule's attribute in the `state_dict`."""
         return f"{self._module_names[module]}.{attribute}"
 
     def constant(self, name: str, value: ArrayLike | Tensor, dtype: type = np.float32) -> str:
-        """Add a constant."""
+        """Add a constant; return its name."""
         array = value.detach().cpu().numpy() if isinstance(value, Tensor) else value
         self._initializers[name] = numpy_helper.from_array(np.asarray(array, dtype), name)
         return name
 
     def node(self, operator: str, *inputs: str, output: str = "", **attributes: Any) -> str:
-        """Add a node with one output, which gets a name of its own if it is given none."""
+        """Add a node with one output; return the output's name, which is unique by default."""
         output = output or f"{operator}_{len(self._nodes)}"
         self.node_of_many(operator, inputs, [output], **attributes)
         return output
@@ -67,7 +67,7 @@ class Graph:
         self._nodes.append(helper.make_node(operator, inputs, outputs, **attributes))
 
     def reshape(self, tensor: str, *shape: int) -> str:
-        """Add a change of shape; -1 stands for what is left, the batch."""
+        """Add a reshape; -1 stands for the remaining size, the batch."""
         sizes = self.constant(f"shape_{'_'.join(map(str, shape))}", shape, np.int64)
         return self.node("Reshape", tensor, sizes)
 
@@ -80,11 +80,11 @@ class Graph:
         return self.node("Concat", *tensors, axis=axis) if len(tensors) > 1 else tensors[0]
 
     def output(self, name: str, shape: Sequence[int | str], *, dtype: int) -> None:
-        """Make the tensor `name` an output."""
+        """Declare the tensor `name` as an output."""
         self._outputs.append(helper.make_tensor_value_info(name, dtype, shape))
 
     def constant_output(self, name: str, value: ArrayLike) -> None:
-        """Add an output that always has the same value, as float32: the engine reads no other."""
+        """Add a constant output, as float32 because the engine reads no other type."""
         self.node("Identity", self.constant(f"{name}.value", value), output=name)
         self.output(name, np.shape(value), dtype=TensorProto.FLOAT)
 

@@ -1,1 +1,1 @@
-"""What is fast by a trick. The readable form stands elsewhere, and is the tested reference."""
+"""Optimized code. Its readable form is elsewhere and serves as the reference in tests."""

@@ -1,4 +1,4 @@
-"""Ways to learn faster that not every machine has: lower precision and a compiler."""
+"""Optional acceleration of learning: lower precision, compilation, and SAC without autograd."""
 
 from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
@@ -18,18 +18,18 @@ logger = get_logger(__name__)
 
 @runtime_checkable
 class Compilable(Protocol):
-    """An algorithm whose losses are one function, without side effects and without chance."""
+    """An algorithm whose losses are one deterministic function without side effects."""
 
     losses: Callable[..., Any]
 
 
 def accelerate(algorithm: Algorithm, settings: TorchSettings, *, name: str) -> None:
-    """Let an algorithm learn in the ways that the settings ask for, as far as the machine can.
+    """Enable the acceleration that the settings request and the machine supports.
 
     Args:
-        algorithm: The algorithm, before its first update.
-        settings: `mixed_precision` and `compile`.
-        name: Name of the behavior, for messages.
+        algorithm: Algorithm to accelerate, before its first update.
+        settings: Settings with `mixed_precision` and `compile`.
+        name: Name of the behavior, for log messages.
     """
     if settings.mixed_precision and _computes_in_bfloat16(algorithm.device):
         networks = [m for m in algorithm.modules().values() if isinstance(m, nn.Module)]
@@ -44,11 +44,12 @@ def accelerate(algorithm: Algorithm, settings: TorchSettings, *, name: str) -> N
 
 
 class Compiled:
-    """Calls a function through `torch.compile`; if that fails, says so once and does without.
+    """Calls a function through `torch.compile`, or directly after compilation has failed.
 
     Args:
-        function: Without side effects: what fails in the compiler is called again without it.
-        backend: Of `torch.compile`.
+        function: Function to compile. It must have no side effects, because it is called again if
+            compilation fails.
+        backend: Backend of `torch.compile`.
     """
 
     def __init__(self, function: Callable[..., Any], *, backend: str = "inductor") -> None:
@@ -57,7 +58,7 @@ class Compiled:
         self._call: Callable[..., Any] | None = None
 
     def __call__(self, *arguments: Any) -> Any:
-        """Call the function; the first call takes as long as compiling it does."""
+        """Call the function. The first call includes compilation."""
         try:
             if self._call is None:
                 self._call = torch.compile(self._function, backend=self._backend)
@@ -65,13 +66,13 @@ class Compiled:
         except Exception as error:
             if self._call is self._function:
                 raise
-            result = self._function(*arguments)  # raises what compiling has no part in
+            result = self._function(*arguments)  # raises errors that compilation did not cause
             self._call = self._function
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
             logger.warning(
-                f"torch_settings.compile: {reason}. Learning goes on without compiling. PyTorch "
-                "needs a C++ compiler, g++ or the one that the variable CXX names, and on a GPU "
-                "Triton; or set torch_settings.compile to false."
+                f"torch_settings.compile: {reason}. Learning continues without compilation. "
+                "PyTorch needs a C++ compiler (g++, or the one in the variable CXX) and, on a GPU, "
+                "Triton. Install them, or set torch_settings.compile to false."
             )
             return result
 
@@ -80,7 +81,7 @@ def _computes_in_bfloat16(device: torch.device) -> bool:
     if device.type != "cuda" or torch.cuda.is_bf16_supported(including_emulation=False):
         return True
     logger.warning(
-        f"torch_settings.mixed_precision: {torch.cuda.get_device_name(device)} cannot compute in "
-        "bfloat16; everything is computed in float32."
+        f"torch_settings.mixed_precision: {torch.cuda.get_device_name(device)} does not support "
+        "bfloat16. All computation uses float32."
     )
     return False

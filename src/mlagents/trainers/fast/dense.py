@@ -1,8 +1,8 @@
-"""Dense layers, forward and back, without automatic differentiation.
+"""Forward and backward passes of dense layers without automatic differentiation.
 
-A small network costs torch more in calls, and in remembering what to differentiate, than in
-arithmetic. Here everything that can be is prepared once, for one number of rows: a pass is nothing
-but products into arrays that are there already, and the gradient by an array takes its place.
+For a small network, torch spends more time on calls and on recording the graph than on arithmetic.
+Here all arrays are allocated once, for a fixed number of rows. A pass only multiplies into existing
+arrays, and the gradient by an array overwrites the array.
 """
 
 from collections.abc import Sequence
@@ -16,13 +16,13 @@ from mlagents.trainers.fast.torch_internals import copy_each, swish, swish_backw
 
 
 class Weights(NamedTuple):
-    """Of a linear layer, seen so that x @ weight + bias comes out, and where gradients belong.
+    """Views of a linear layer's weights and gradients, such that y = x @ weight + bias.
 
     Attributes:
-        weight: (n_in, n_out).
-        bias: (n_out,).
-        by_weight: (n_in, n_out) gradient, None if the layer does not learn.
-        by_bias: (n_out,).
+        weight: (n_in, n_out) weight.
+        bias: (n_out,) bias.
+        by_weight: (n_in, n_out) gradient by the weight, or None if the layer is not trained.
+        by_bias: (n_out,) gradient by the bias, or None if the layer is not trained.
     """
 
     weight: Tensor
@@ -32,7 +32,7 @@ class Weights(NamedTuple):
 
 
 def weights_of(layer: nn.Linear) -> Weights:
-    """View the weights of a layer, and their gradients, if it has some."""
+    """Return views of a layer's weights and of their gradients, if it has any."""
     by_weight, by_bias = layer.weight.grad, layer.bias.grad
     return Weights(
         layer.weight.detach().t(),
@@ -43,10 +43,10 @@ def weights_of(layer: nn.Linear) -> Weights:
 
 
 class Copies:
-    """Weights in the precision of products, where that is not the one they are kept and learn in.
+    """Copies of weights in the precision of products, if it differs from the precision of weights.
 
     Args:
-        precision: That of products.
+        precision: Precision of products.
     """
 
     def __init__(self, precision: torch.dtype) -> None:
@@ -57,7 +57,7 @@ class Copies:
         self._copied_gradients: list[Tensor] = []
 
     def of(self, kept: Weights) -> Weights:
-        """Return the weights to multiply with, which are the same if the precision is."""
+        """Return weights in the precision of products; `kept` itself if it has that precision."""
         if kept.weight.dtype is self._precision:
             return kept
         weight = self._copy(kept.weight, self._weights, self._copied_weights)
@@ -69,12 +69,12 @@ class Copies:
         return Weights(weight, bias, by_weight, by_bias)
 
     def take_weights(self) -> None:
-        """Look at what has been learned."""
+        """Update the copies from the current weights."""
         if self._weights:
             copy_each(self._copied_weights, self._weights)
 
     def give_gradients(self) -> None:
-        """Bring gradients to where they belong."""
+        """Copy the gradients back to the trained weights."""
         if self._gradients:
             copy_each(self._gradients, self._copied_gradients)
 
@@ -85,17 +85,17 @@ class Copies:
 
 
 class Workspace:
-    """Room for what a stack of layers makes of a minibatch.
+    """Preallocated outputs of a stack of layers for a minibatch.
 
     Args:
-        n_rows: Of the minibatch.
-        widths: Of every layer.
-        precision: Of products.
-        like: What has the device and precision of everything else.
+        n_rows: Number of rows in the minibatch.
+        widths: Width of each layer.
+        precision: Precision of products.
+        like: Tensor with the device and the precision of all other computation.
 
     Attributes:
-        layers: What every layer makes before and after swish, (B, width) each.
-        out: (B, width) what comes out, for those who are not of the stack.
+        layers: Output of each layer before and after swish, both (B, width).
+        out: (B, width) output of the stack, in the precision of `like`.
     """
 
     def __init__(
@@ -113,12 +113,12 @@ class Workspace:
 
 
 class Layer:
-    """y = x W + b. Of a gradient g by y the share of W is x' g, that of b the sum of g, of x g W'.
+    """y = x W + b. For a gradient g by y, the gradients are x' g by W, sum of g by b, g W' by x.
 
     Args:
-        weights: W and b.
-        x: (B, n_in) read by `forward` and `learn`, and overwritten by `back`.
-        y: (B, n_out) written by `forward`; the others find the gradient there.
+        weights: Weights W and b.
+        x: (B, n_in) input. `forward` and `learn` read it. `back` overwrites it with its gradient.
+        y: (B, n_out) output of `forward`. `learn` and `back` expect its gradient there.
     """
 
     def __init__(self, weights: Weights, x: Tensor, y: Tensor) -> None:
@@ -137,12 +137,12 @@ class Layer:
 
 
 class Stack:
-    """Dense layers with swish behind each.
+    """Dense layers, each followed by swish.
 
     Args:
-        layers: From the first to the last.
-        x: (B, n_in) what comes in, in the precision of the layers; is only read.
-        space: May be shared by stacks that do not need it at the same time.
+        layers: Weights of the layers, from first to last.
+        x: (B, n_in) input, in the precision of the layers. It is not changed.
+        space: Workspace for the outputs. Stacks that are not used at the same time may share it.
     """
 
     def __init__(self, layers: Sequence[Weights], x: Tensor, space: Workspace) -> None:
@@ -154,7 +154,7 @@ class Stack:
         self._last, self._out = inputs[-1], space.out
 
     def forward(self) -> None:
-        """Fill the space."""
+        """Compute the outputs in the workspace."""
         for layer, before, after in self._layers:
             layer.forward()
             swish(before, out=after)
@@ -162,10 +162,10 @@ class Stack:
             self._out.copy_(self._last)
 
     def back(self, *, learn: bool = True) -> None:
-        """Go from the gradient by the output, in its place, to that before the first swish.
+        """Replace the gradient by the output with the gradient before the first swish.
 
         Args:
-            learn: Whether weights are given gradients.
+            learn: Whether to compute gradients of the weights.
         """
         if self._out is not self._last:
             self._last.copy_(self._out)

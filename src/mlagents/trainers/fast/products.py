@@ -1,9 +1,8 @@
-"""Products of matrices, on processors that others know better than MKL.
+"""Matrix products with the fastest library: MKL, oneDNN or OpenBLAS.
 
-PyTorch multiplies float32 matrices with MKL. On an AMD EPYC with AVX-512, oneDNN, which comes with
-PyTorch too, takes less than half of MKL's time, once a product is large enough to be worth its
-longer call. OpenBLAS, which comes with NumPy, is as fast and called in less time than either, but
-knows nothing of gradients.
+PyTorch multiplies float32 matrices with MKL. It also contains oneDNN, whose calls are slower. For
+large products on an AMD EPYC with AVX-512, oneDNN takes less than half the time of MKL. OpenBLAS,
+the library of NumPy, is as fast as oneDNN and has the fastest call, but does not support gradients.
 """
 
 from collections.abc import Callable
@@ -18,24 +17,24 @@ from torch import Tensor
 from mlagents.trainers.fast.torch_internals import one_dnn_linear
 
 LARGE = 2**21
-"""Multiplications of numbers in a product from which on oneDNN takes less time."""
+"""Number of scalar multiplications in a product above which oneDNN is faster."""
 
 OF_NUMPY = torch.float32, torch.float64
 
 
 @cache
 def _one_dnn() -> Any:
-    """Return oneDNN's x @ weight.T + bias, None where it would not be faster."""
+    """Return oneDNN's x @ weight.T + bias, or None if it is not faster on this processor."""
     has_avx512 = torch.backends.cpu.get_cpu_capability() == "AVX512"
     return one_dnn_linear() if has_avx512 else None
 
 
 def is_large(x: Tensor, weight: Tensor) -> bool:
-    """Tell whether `product` is the faster way to multiply rows by a matrix.
+    """Return whether `product` is faster than torch's own matrix product.
 
     Args:
-        x: (..., B, n_in).
-        weight: (..., n_in, n_out).
+        x: (..., B, n_in) rows.
+        weight: (..., n_in, n_out) matrix.
     """
     return (
         x.shape[-2] * weight.shape[-2] * weight.shape[-1] > LARGE
@@ -48,7 +47,7 @@ def is_large(x: Tensor, weight: Tensor) -> bool:
 
 
 def product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """(B, n_in) @ (n_in, n_out) + (n_out,), in the faster way; its gradients have gradients too."""
+    """Return (B, n_in) @ (n_in, n_out) + (n_out,) by the faster library; twice differentiable."""
     if is_large(x, weight):
         return _Product.apply(x, weight, bias)
     return x @ weight if bias is None else torch.addmm(bias, x, weight)
@@ -57,19 +56,19 @@ def product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 def prepared_product(
     x: Tensor, weight: Tensor, out: Tensor, bias: Tensor | None = None
 ) -> Callable[[], object]:
-    """Prepare (B, n_in) @ (n_in, n_out) + (n_out,), in the fastest way, of what they will hold.
+    """Return a function that computes x @ weight + bias into `out`, by the fastest library.
 
     Args:
-        x: (B, n_in), any of these may be a view.
-        weight: (n_in, n_out).
-        out: (B, n_out), to be written.
-        bias: (n_out,).
+        x: (B, n_in) rows. This and the other arrays may be views.
+        weight: (n_in, n_out) matrix.
+        out: (B, n_out) result.
+        bias: (n_out,) bias, or None.
     """
     if bias is None and not out.is_contiguous() and out.t().is_contiguous():
         x, weight, out = weight.t(), x.t(), out.t()
     n_in, n_out = weight.shape
     is_cheap = len(x) * n_in * n_out <= LARGE
-    # OpenBLAS uses one thread, see `torch_utils`, and is slow where sums have one term.
+    # OpenBLAS uses one thread (see `torch_utils`) and is slow if n_in is 1.
     suits_numpy = is_cheap or (torch.get_num_threads() == 1 and _numpy_has_avx512())
     if x.device.type == "cpu" and x.dtype in OF_NUMPY and suits_numpy and n_in > 1:
         multiply = partial(np.matmul, x.numpy(), weight.numpy(), out=out.numpy())
@@ -81,7 +80,7 @@ def prepared_product(
             out.add_(bias)
 
         return multiply_and_add
-    # oneDNN is very slow with parts of the columns of a matrix.
+    # oneDNN is very slow for views of some columns of a matrix.
     if is_large(x, weight) and all(
         each.is_contiguous() or each.t().is_contiguous() for each in (x, weight)
     ):

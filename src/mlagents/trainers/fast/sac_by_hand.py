@@ -1,7 +1,7 @@
-"""A gradient step of SAC for networks of vectors and dense layers, differentiated by hand.
+"""A gradient step of SAC with hand-written gradients, for dense layers over vectors.
 
-The losses are those of `sac`, which is to be read first. Here are their gradients, with B rows, S
-signals, K branches, and of the entropy's parts c = alpha * weight:
+The losses are those of `sac`; read that module first. These are their gradients, with B rows,
+S signals, K branches, and c = alpha * weight for each part of the entropy:
 
     Q of what was done      (Q - target) / (B S)
     V of the states         (V - target) / (B S)
@@ -32,15 +32,15 @@ HALF_LOG_TAU = 0.5 * math.log(2 * math.pi)
 
 
 class Acting(NamedTuple):
-    """What a policy would do in B states.
+    """Actions of a policy in B states.
 
     Attributes:
-        entropy: (B, parts).
-        actions: (B, A).
-        deviation: (B, A) by which a sample is off its mean.
-        is_free: (B, A) whether the deviation is not clamped.
-        chances: (B, sum of branches).
-        log_chances: Their logarithms.
+        entropy: (B, parts) entropies.
+        actions: (B, A) continuous actions.
+        deviation: (B, A) difference of a sample from its mean.
+        is_free: (B, A) bool, True where the log-deviation is not clamped.
+        chances: (B, sum of branches) probabilities of discrete actions.
+        log_chances: (B, sum of branches) logarithms of `chances`.
     """
 
     entropy: Tensor
@@ -52,10 +52,10 @@ class Acting(NamedTuple):
 
 
 class ByHand:
-    """Differentiates the losses of a SAC whose networks are dense layers over vectors.
+    """Computes the gradients of a SAC whose networks are dense layers over vectors.
 
     Args:
-        sac: Learns; its `differentiate` may be this object.
+        sac: Algorithm to compute gradients for. Its `differentiate` may be this object.
     """
 
     def __init__(self, sac: SAC) -> None:
@@ -63,7 +63,7 @@ class ByHand:
         self._step: DenseStep | None = None
 
     def __call__(self, batch: Minibatch, rewards: Tensor) -> Losses:
-        """Compute the losses of one gradient step and, in `grad`, their gradients."""
+        """Return the losses of one gradient step and store their gradients in `grad`."""
         if self._step is None or self._step.n_rows != len(rewards):
             sac = self._sac
             self._step = DenseStep(
@@ -81,18 +81,18 @@ class ByHand:
 
 
 class DenseStep:
-    """Computes the losses of minibatches of one size, and the gradients of all parameters.
+    """Computes losses and gradients of all parameters, for minibatches of a fixed size.
 
     Args:
-        actor: Of vectors and dense layers, like all networks.
+        actor: Actor; like all networks here, it has dense layers over vectors.
         q: Both Q networks.
-        value: The network of values.
-        target_value: The one that follows it.
-        coefficients: What entropy is worth.
-        gamma: (signals,) discount per step.
-        respects_end: (signals,) whether nothing can be gained after an end.
-        n_rows: Of a minibatch.
-        precision: Of dense layers that are large enough to gain by it; None is that of weights.
+        value: Value network.
+        target_value: Target of the value network.
+        coefficients: Entropy coefficients.
+        gamma: (signals,) discounts per step.
+        respects_end: (signals,) bool, True if the value is zero after the task ended an episode.
+        n_rows: Number of rows in a minibatch.
+        precision: Precision of large dense layers; None for the precision of the weights.
     """
 
     def __init__(
@@ -133,14 +133,15 @@ class DenseStep:
         def stack(layers: Iterable[Weights], x: Tensor, space: Workspace) -> Stack:
             return Stack([self._copies.of(weights) for weights in layers], x, space)
 
-        # All networks have layers of the same widths; all but the actor take turns in one space.
+        # All networks have layers of the same widths. All but the actor share one workspace in
+        # turn.
         widths = [len(weights.bias) for weights in layers]
         of_actor, shared = (Workspace(n_rows, widths, precision, log_alpha) for _ in range(2))
         n_observed, n_signals = self._observations.output_size, len(gamma)
         actions = actor.heads.spec
         self._n_actions, self._branches = actions.continuous_size, actions.discrete_branches
 
-        # Observations beside actions, those that were taken and those that are tried.
+        # Observations joined with actions: those taken, and those the policy tries.
         self._taken = space(n_observed + self._n_actions, dtype=precision)
         self._tried = torch.zeros_like(self._taken) if self._n_actions else self._taken
         self._obs, self._next_obs = (space(n_observed, dtype=precision) for _ in range(2))
@@ -171,11 +172,11 @@ class DenseStep:
 
     @torch.inference_mode()
     def __call__(self, batch: Minibatch, rewards: Tensor) -> Losses:
-        """Return the losses, as `SAC.losses` does, and leave the gradients in `grad`.
+        """Return the losses like `SAC.losses`, and store the gradients in `grad`.
 
         Args:
-            batch: What to learn from.
-            rewards: (B, signals) of its steps.
+            batch: Minibatch to learn from.
+            rewards: (B, signals) rewards of its steps.
         """
         for parameter, gradient in zip(self._parameters, self._gradients, strict=True):
             parameter.grad = gradient
@@ -214,7 +215,7 @@ class DenseStep:
         sizes = (self._n_actions, self._n_actions, sum(self._branches))
         mean, log_std, logits = self._actor_head.y.split(sizes, 1)
         entropies = []
-        actions = deviation = is_free = mean  # empty, as the next, where there are no such actions
+        actions = deviation = is_free = mean  # empty without such actions; likewise below
         chances = log_chances = logits
         if self._n_actions:
             clamped = log_std.clamp(*LOG_STD_LIMITS)
@@ -242,11 +243,12 @@ class DenseStep:
     def _learn_q(
         self, discrete: Tensor, target: Tensor, chances: Tensor
     ) -> tuple[list[Tensor], list[Tensor], Tensor]:
-        """Let both networks learn from the actions taken, and look at those that are tried.
+        """Compute the gradients of both Q networks, and Q of the actions that the policy tries.
 
         Returns:
-            Errors (B, signals) and Q of what the policy would do (B, signals), of each network, and
-            of the first Q of everything, (B, outputs), in the mean over signals.
+            Three values. Errors (B, signals) of each network. Q of the policy's actions (B,
+            signals) from each network. Outputs (B, outputs) of the first network, as the mean over
+            signals.
         """
         n_branches, n_mean = len(self._branches), target.numel()
         chosen = wanted = None
@@ -277,7 +279,7 @@ class DenseStep:
         return errors, q_policy, q_mean
 
     def _learn_values(self, target: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the errors (B, signals), and the mean (signals,) of what was thought."""
+        """Compute gradients of the values; return errors (B, signals) and means (signals,)."""
         self._value.forward()
         head = self._value_head
         head.forward()
@@ -289,12 +291,12 @@ class DenseStep:
         return error, estimate
 
     def _learn_policy(self, acting: Acting, q_mean: Tensor, worth: Tensor) -> None:
-        """Let the actor learn.
+        """Compute the gradients of the actor.
 
         Args:
-            acting: What it would do.
-            q_mean: (B, outputs) what the first Q network says of it.
-            worth: (parts,) of entropy, as a share of the loss.
+            acting: Actions of the actor.
+            q_mean: (B, outputs) outputs of the first Q network, as the mean over signals.
+            worth: (parts,) weight of entropy in the loss.
         """
         sizes = (self._n_actions, self._n_actions, sum(self._branches))
         by_mean, by_log_std, by_logits = self._actor_head.y.split(sizes, 1)
@@ -314,7 +316,7 @@ class DenseStep:
 
 
 class _Heads:
-    """The heads of an actor as one layer, whose gradients are those of the heads, side by side."""
+    """The heads of an actor as one layer; the heads' gradients are views of its gradients."""
 
     def __init__(self, heads: ActionHeads) -> None:
         layers = (*(() if heads.mean is None else (heads.mean, heads.log_std)), heads.logits)
@@ -331,7 +333,7 @@ class _Heads:
             layer.weight.grad, layer.bias.grad = of_weight, of_bias
 
     def join(self) -> None:
-        """Look at what has been learned."""
+        """Update the joined layer from the heads' current weights."""
         torch.cat([layer.weight for layer in self._layers], out=self._weight)
         torch.cat([layer.bias for layer in self._layers], out=self.bias)
 
@@ -341,7 +343,7 @@ def _dense_layers(network: Actor | Critic) -> list[Weights]:
 
 
 def _one_of(layer: nn.Module, i: int) -> Weights:
-    """View one of two layers that lie side by side."""
+    """Return views of one of two stacked layers."""
     assert isinstance(layer, StackedLinear)
     weight, bias = layer.weight, layer.bias
     assert weight.grad is not None and bias.grad is not None
@@ -349,11 +351,11 @@ def _one_of(layer: nn.Module, i: int) -> Weights:
 
 
 def _valued(q: Tensor, shares: Tensor | None) -> Tensor:
-    """(B, signals) of the outputs (B, signals, outputs), each of which counts by its share."""
+    """Return the sum (B, signals) of the outputs (B, signals, outputs), weighted by `shares`."""
     return (q if shares is None else q * shares.unsqueeze(1)).sum(2)
 
 
 def _spread(gradient: Tensor, shares: Tensor | None) -> Tensor:
-    """Return the gradient by the outputs of `_valued`, (B, signals, outputs), from that by it."""
+    """Return the gradient by the inputs of `_valued` from the gradient by its result."""
     spread = gradient.unsqueeze(2)
     return spread if shares is None else spread * shares.unsqueeze(1)

@@ -1,4 +1,4 @@
-"""Functions that PyTorch has and does not document: all that are used here, one test for each."""
+"""All undocumented PyTorch functions in use. Each has a test."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -25,10 +25,10 @@ def fused_adam(
         gradients: Gradient of each.
         means: Running mean of each gradient, changed in place.
         squares: Running mean of each squared gradient, changed in place.
-        steps: Steps of each, this one included, as scalars.
+        steps: Number of steps of each parameter, this one included, as scalars.
         learning_rate: Step size.
-        betas: Decay of the means, and of the squares.
-        epsilon: Added to the root of the squares.
+        betas: Decay of the means and decay of the squares.
+        epsilon: Number added to the root of the squares.
     """
     torch._fused_adam_(
         list(parameters),
@@ -53,7 +53,7 @@ def copy_each(targets: list[Tensor], sources: list[Tensor]) -> None:
 
 
 def move_each(targets: list[Tensor], sources: list[Tensor], share: float) -> None:
-    """Move every target by a share of the way to its source."""
+    """Move every target towards its source by a share of the difference."""
     torch._foreach_lerp_(targets, sources, share)
 
 
@@ -63,20 +63,20 @@ def swish(x: Tensor, *, out: Tensor) -> None:
 
 
 def swish_backward(gradient: Tensor, x: Tensor, *, out: Tensor) -> None:
-    """Write the gradient by x of swish, times the gradient by its result, to `out`."""
+    """Write the gradient by `x` of swish to `out`, given the gradient by its result."""
     torch.ops.aten.silu_backward.grad_input(gradient, x, grad_input=out)
 
 
 def lstm_cell(
     x: Tensor, states: Sequence[Tensor], parameters: Sequence[Tensor]
 ) -> tuple[Tensor, Tensor]:
-    """Take one step of an LSTM; return hidden state and cell state."""
+    """Return hidden state and cell state after one step of an LSTM."""
     hidden, cell = torch.lstm_cell(x, tuple(states), *parameters)
     return hidden, cell
 
 
 def one_dnn_linear() -> Any:
-    """Return oneDNN's x @ weight.T + bias, None if this build of PyTorch does not have it."""
+    """Return oneDNN's x @ weight.T + bias, or None if this build of PyTorch lacks it."""
     if not torch.backends.mkldnn.is_available():
         return None
     return getattr(torch.ops.mkldnn, "_linear_pointwise", None)

@@ -1,1 +1,1 @@
-"""Networks: observations to encodings to distributions of actions and to values."""
+"""Networks: map observations to encodings, action distributions and values."""

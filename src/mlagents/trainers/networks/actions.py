@@ -1,8 +1,8 @@
-"""An encoding to distributions of actions, their log-probabilities and entropies.
+"""Action distributions from an encoding, with log-probabilities and entropies.
 
-Continuous actions are independent Gaussians: with a deviation that does not depend on the state, or
-*squashed* into [-1, 1] by tanh, with one that does. Each discrete branch is a categorical
-distribution without its masked actions.
+Continuous actions are independent Gaussians. Their deviation does not depend on the state, unless
+they are *squashed* into [-1, 1] by tanh. Each discrete branch is a categorical distribution over
+the actions that are not masked.
 """
 
 import math
@@ -17,15 +17,15 @@ from mlagents_envs.base_env import ActionSpec
 
 
 class ActionHeads(nn.Module):
-    """The last layers of an actor.
+    """Output layers of an actor.
 
     Args:
         n_in: Width of the encoding.
-        spec: The behavior's A continuous actions and K branches.
-        squashed: Whether continuous actions are.
+        spec: Actions of the behavior: A continuous actions and K branches.
+        squashed: Whether tanh squashes continuous actions into [-1, 1].
 
     Raises:
-        UnityTrainerException: There are neither.
+        UnityTrainerException: The behavior has no actions.
     """
 
     log_std: nn.Parameter | nn.Linear
@@ -34,7 +34,7 @@ class ActionHeads(nn.Module):
         super().__init__()
         if not (spec.continuous_size or spec.discrete_size):
             raise UnityTrainerException(
-                "the behavior has no action; add continuous or discrete actions to its agents."
+                "the behavior has no actions. Add continuous or discrete actions to its agents."
             )
         self.spec = spec
         self.squashed = squashed
@@ -51,14 +51,14 @@ class ActionHeads(nn.Module):
             self.logits = linear(n_in, sum(spec.discrete_branches), gain=0.1)
 
     def gaussian(self, encoding: Tensor) -> tuple[Tensor, Tensor]:
-        """(B, n_in) to means (B, A) and log-deviations, (A,) or, of squashed actions, (B, A)."""
+        """Map (B, n_in) to means (B, A) and log-deviations: (A,), or (B, A) if squashed."""
         assert self.mean is not None
         if isinstance(self.log_std, nn.Linear):
             return self.mean(encoding), self.log_std(encoding).clamp(*LOG_STD_LIMITS)
         return self.mean(encoding), self.log_std
 
     def branch_log_probs(self, encoding: Tensor, action_mask: Tensor) -> list[Tensor]:
-        """(B, n_in) and (B, sum of branches) to the (B, choices) of every branch."""
+        """Return log-probabilities (B, choices) of each branch from (B, n_in) and the mask."""
         assert self.logits is not None
         logits = self.logits(encoding).masked_fill(action_mask, MASKED_LOGIT)
         return [
@@ -67,11 +67,11 @@ class ActionHeads(nn.Module):
         ]
 
     def environment_actions(self, encoding: Tensor, noise: Tensor | None = None) -> Tensor:
-        """Continuous actions (B, A) as an environment sees them, but for the limit of samples.
+        """Return continuous actions (B, A) in the environment's scale, not clamped.
 
         Args:
-            encoding: (B, n_in).
-            noise: (B, A) of N(0, 1) to sample by; without it the means.
+            encoding: (B, n_in) encoding.
+            noise: (B, A) noise from N(0, 1) to sample with. If None, the means are returned.
         """
         mean, log_std = self.gaussian(encoding)
         sample = mean if noise is None else mean + log_std.exp() * noise
@@ -80,12 +80,12 @@ class ActionHeads(nn.Module):
     def evaluate(
         self, encoding: Tensor, continuous: Tensor, discrete: Tensor, action_mask: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Look at actions taken, not squashed, with the eyes of the present policy.
+        """Evaluate past, unsquashed actions under the current policy.
 
         Args:
-            encoding: (B, n_in).
-            continuous: (B, A) as sampled.
-            discrete: (B, K) int64.
+            encoding: (B, n_in) encoding.
+            continuous: (B, A) continuous actions as sampled.
+            discrete: (B, K) int64 discrete actions.
             action_mask: (B, sum of branches) True where an action was not allowed.
 
         Returns:
@@ -109,22 +109,22 @@ def _joined(columns: list[Tensor]) -> Tensor:
 
 
 def gaussian_log_prob(sample: Tensor, mean: Tensor, log_std: Tensor) -> Tensor:
-    """Log of N(sample; mean, exp(log_std)) of every component, no sum over them."""
+    """Return log N(sample; mean, exp(log_std)) of each component, not summed."""
     z = (sample - mean) * torch.exp(-log_std)
     return -0.5 * z * z - (log_std + 0.5 * math.log(2 * math.pi))
 
 
 def gaussian_entropy(log_std: Tensor) -> Tensor:
-    """½ log(2πe σ²) of every component."""
+    """Return the entropy of each component, ½ log(2πe σ²)."""
     return log_std + 0.5 * math.log(2 * math.pi * math.e)
 
 
 def squashed_sample(mean: Tensor, log_std: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-    """Return tanh(a), a = mean + exp(log_std) * noise, and the log-probability of every component.
+    """Return tanh(a), a = mean + exp(log_std) * noise, and the log-probability of each component.
 
         log p(tanh(a)) = log N(a; mean, exp(log_std)) - log(1 - tanh(a)²)
 
-    Both can be differentiated by `mean` and `log_std`.
+    Both results are differentiable with respect to `mean` and `log_std`.
     """
     before = mean + log_std.exp() * noise
     log_probs = -0.5 * noise * noise - (log_std + 0.5 * math.log(2 * math.pi))
@@ -132,5 +132,5 @@ def squashed_sample(mean: Tensor, log_std: Tensor, noise: Tensor) -> tuple[Tenso
 
 
 def log_slope_of_tanh(x: Tensor) -> Tensor:
-    """log(1 - tanh(x)²), in the form that stays exact where tanh is 1 to the last digit."""
+    """Return log(1 - tanh(x)²), in a form that stays exact if tanh rounds to 1."""
     return 2 * (math.log(2) - x - nn.functional.softplus(-2 * x))

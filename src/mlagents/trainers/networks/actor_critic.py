@@ -1,4 +1,4 @@
-"""Actor, critic, and the two side by side."""
+"""Actor, critic, and a network that contains both."""
 
 from collections.abc import Sequence
 
@@ -13,12 +13,12 @@ from mlagents_envs.base_env import BehaviorSpec
 
 
 class Actor(nn.Module):
-    """Observations to distributions of actions.
+    """Maps observations to action distributions.
 
     Args:
-        spec: The behavior to act for.
-        settings: Of the network.
-        squashed: Whether continuous actions are, see `actions`.
+        spec: Observations and actions of the behavior.
+        settings: Settings of the network.
+        squashed: Whether tanh squashes continuous actions into [-1, 1].
     """
 
     def __init__(
@@ -30,11 +30,11 @@ class Actor(nn.Module):
 
 
 class Critic(nn.Module):
-    """Observations to one value for each reward signal.
+    """Maps observations to one value per reward signal.
 
     Args:
-        body: Its own, or the actor's where the two share one.
-        n_signals: Number of reward signals, one column each.
+        body: Body of the critic, or of the actor if they share one.
+        n_signals: Number of reward signals. Each has one output column.
     """
 
     def __init__(self, body: NetworkBody, n_signals: int) -> None:
@@ -45,21 +45,21 @@ class Critic(nn.Module):
         nn.init.zeros_(self.values.bias)
 
     def forward(self, obs: Sequence[Tensor], sequences: Sequences | None = None) -> Tensor:
-        """One (B, *shape) per observation to (B, n_signals)."""
+        """Map one array (B, *shape) per observation to values (B, n_signals)."""
         return self.values(self.body(obs, sequences))
 
 
 class ActorCritic(nn.Module):
-    """An actor and a critic that learn together.
+    """An actor and a critic that are trained together.
 
-    An agent remembers for both: its memory is the actor's and, behind it, the critic's; where the
-    two share a body it is the body's.
+    The memory of an agent is the actor's memory followed by the critic's. If they share a body, it
+    is the memory of that body.
 
     Args:
-        spec: The behavior to act for.
-        settings: The networks' settings; both have the same.
+        spec: Observations and actions of the behavior.
+        settings: Settings of both networks.
         n_signals: Number of reward signals.
-        shared: Whether the critic looks through the actor's body.
+        shared: Whether the critic shares the actor's body.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class ActorCritic(nn.Module):
 
     @property
     def remembering_critic(self) -> NetworkBody | None:
-        """The critic's body, if agents carry a memory for it alone."""
+        """The critic's body if it has a memory of its own, otherwise None."""
         return None if self.shared or self.critic.body.memory is None else self.critic.body
 
     def evaluate(
@@ -86,8 +86,8 @@ class ActorCritic(nn.Module):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return log-probabilities and entropies (B, A + K) and values (B, n_signals).
 
-        Arguments and the first two results as in `ActionHeads.evaluate`; `sequences` say how the
-        steps follow each other, for networks with memory.
+        Arguments and the first two results are those of `ActionHeads.evaluate`. `sequences` is the
+        order of the steps, for networks with memory.
         """
         of_actor = of_critic = sequences
         if sequences is not None and not self.shared:
@@ -101,20 +101,20 @@ class ActorCritic(nn.Module):
         return log_probs, entropies, values
 
     def values(self, obs: Sequence[Tensor], memory: Tensor) -> Tensor:
-        """Value (N, n_signals) of each of N steps, seen with what was remembered before it."""
+        """Return the values of N steps (N, n_signals), each with the memory before it."""
         body = self.critic.body
         encoding, _ = body.step(obs, memory[:, memory.shape[1] - body.memory_size :])
         return self.critic.values(encoding)
 
     def values_along(self, obs: Sequence[Tensor], sequences: Sequences) -> Tensor:
-        """Value (N, n_signals) of each of N steps, with memory carried along each sequence."""
+        """Return the values of N steps (N, n_signals), with memory carried along each sequence."""
         body = self.critic.body
         memory = sequences.memory[:, sequences.memory.shape[1] - body.memory_size :]
         return self.critic.values(body.along(obs, sequences._replace(memory=memory)))
 
     @torch.no_grad()
     def update_normalization(self, obs: Sequence[Tensor]) -> None:
-        """Count observations into every normalizer, each once."""
+        """Update every normalizer once with the observations."""
         self.actor.body.observations.update_normalization(obs)
         if not self.shared:
             self.critic.body.observations.update_normalization(obs)

@@ -1,4 +1,4 @@
-"""Entities of varying number to one vector, by attention of each to all (arXiv:1706.03762)."""
+"""Self-attention that maps a variable number of entities to one vector (arXiv:1706.03762)."""
 
 import math
 
@@ -8,30 +8,30 @@ from torch import Tensor, nn
 from mlagents.trainers.networks.layers import layer_norm, linear
 
 N_HEADS = 4
-"""Parts of an embedding that attend on their own."""
+"""Number of attention heads."""
 
 PADDING_SCORE = -1e6
-"""The score of an entity that is not there; no chance is left of it."""
+"""Attention score of padding; its weight becomes zero."""
 
 
 def is_entity(entities: Tensor) -> Tensor:
-    """(B, N, features) to (B, N), False where all features are zero: there the list has ended."""
+    """Map (B, N, features) to (B, N) bool: False for padding, whose features are all zero."""
     return entities.square().sum(2) > 0
 
 
 def without_padding(entities: Tensor) -> Tensor:
-    """(B, N, features) to (B, n, features), n the length of the longest list, at least 1."""
+    """Cut (B, N, features) to (B, n, features); n is the length of the longest list, at least 1."""
     is_used = is_entity(entities).any(0)
     n_used = int(is_used.nonzero().max()) + 1 if is_used.any() else 1
     return entities[:, :n_used]
 
 
 class EntityEncoder(nn.Module):
-    """The entities of one observation, each with what the agent knows besides, embedded.
+    """Embeds the entities of one observation, each combined with the agent's other observations.
 
     Args:
-        n_features: Of an entity.
-        n_self: Width of what the agent knows besides; 0 if that is nothing.
+        n_features: Number of features of an entity.
+        n_self: Width of the encoded other observations; 0 if there are none.
         output_size: Width of an embedding.
     """
 
@@ -41,9 +41,9 @@ class EntityEncoder(nn.Module):
         self.dense = _linear(n_features + n_self, output_size, embedding=output_size)
 
     def forward(self, entities: Tensor, x_self: Tensor | None) -> Tensor:
-        """(B, N, n_features) and (B, n_self) to (B, N, output_size)."""
+        """Map (B, N, n_features) and (B, n_self) to (B, N, output_size)."""
         weight, bias = self.dense.weight, self.dense.bias
-        # The layer of [entity | x_self], without writing x_self out for every entity.
+        # Equals the layer on [entity | x_self], without a copy of x_self for every entity.
         embedded = nn.functional.linear(entities, weight[:, : self.n_features], bias)
         if x_self is not None:
             of_self = nn.functional.linear(x_self, weight[:, self.n_features :])
@@ -66,7 +66,7 @@ class SelfAttention(nn.Module):
         self.output = _linear(size, size, embedding=size)
 
     def forward(self, embedded: Tensor, is_there: Tensor) -> Tensor:
-        """(B, N, size) and (B, N), which of them count, to (B, size); zeros where none does."""
+        """Map embeddings (B, N, size) and validity (B, N) to (B, size); zeros if none is valid."""
         batch, n_entities, size = embedded.shape
         embedded = self.norm(embedded)
         queries, keys, values = (
@@ -74,7 +74,7 @@ class SelfAttention(nn.Module):
             .view(batch, n_entities, 3, N_HEADS, size // N_HEADS)
             .permute(2, 0, 3, 1, 4)
         )  # each (B, heads, N, size of a head)
-        # Divided by the root of the whole size, not of a head's: published models were trained so.
+        # The divisor is the root of the full size, not of the head's size, as in published models.
         scores = queries @ keys.transpose(2, 3) / math.sqrt(size)
         scores = scores.masked_fill(~is_there[:, None, None, :], PADDING_SCORE)
         attended = (scores.softmax(dim=3) @ values).transpose(1, 2).reshape(embedded.shape)
@@ -84,10 +84,10 @@ class SelfAttention(nn.Module):
 
 
 class EntityAttention(nn.Module):
-    """One attention over the entities of all observations that hold such lists.
+    """One attention layer over the entities of all entity observations.
 
     Args:
-        n_features: Of an entity of each observation.
+        n_features: Number of features of an entity, for each observation.
         n_self: Width of the encodings of all other observations; 0 if there are none.
     """
 
@@ -105,8 +105,8 @@ class EntityAttention(nn.Module):
         self.attention = SelfAttention(size)
 
     def forward(self, entities: list[Tensor], others: Tensor | None) -> Tensor:
-        """One (B, N, features) per observation and (B, n_self) to (B, output_size)."""
-        # Nobody attends to padding, and most lists are much shorter than they may be.
+        """Map one array (B, N, features) per observation and (B, n_self) to (B, output_size)."""
+        # No entity attends to padding, and most lists are much shorter than their maximum.
         entities = [without_padding(batch) for batch in entities]
         x_self = None if self.encode_self is None else self.encode_self(others)
         embedded = [
@@ -117,5 +117,5 @@ class EntityAttention(nn.Module):
 
 
 def _linear(n_in: int, n_out: int, *, embedding: int) -> nn.Linear:
-    """Make a linear layer with weights N(0, 0.125 / width of an embedding) and zero bias."""
+    """Return a linear layer with weights N(0, 0.125 / width of an embedding) and zero bias."""
     return linear(n_in, n_out, gain=math.sqrt(0.125 * n_in / embedding))

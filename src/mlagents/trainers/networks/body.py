@@ -1,4 +1,4 @@
-"""Observations to one encoding."""
+"""Network body: maps all observations to one encoding."""
 
 import math
 from collections.abc import Sequence
@@ -21,16 +21,16 @@ from mlagents_envs.base_env import ObservationSpec, ObservationType
 
 
 class ObservationEncoder(nn.Module):
-    """Every observation through its encoder, side by side; lists of entities last.
+    """Encodes every observation and concatenates the results; entity lists come last.
 
-    A list of entities is always an input like others, even where it is called a goal.
+    A list of entities is always an ordinary input, even if its observation type is goal.
 
     Args:
-        observation_specs: In the order in which observations arrive.
-        settings: Normalization, encoder and width of images.
+        observation_specs: Specs of the observations, in their order of arrival.
+        settings: Settings of normalization and of the image encoder.
 
     Raises:
-        UnityTrainerException: An observation cannot be learned from, or there is none.
+        UnityTrainerException: An observation is not supported, or there is none.
     """
 
     def __init__(
@@ -39,18 +39,18 @@ class ObservationEncoder(nn.Module):
         super().__init__()
         if not observation_specs:
             raise UnityTrainerException(
-                "the behavior has no observation; add at least one sensor to its agents."
+                "the behavior has no observations. Add at least one sensor to its agents."
             )
         is_all_empty = not any(math.prod(spec.shape) for spec in observation_specs)
         for spec in observation_specs:
             _require_learnable_size(spec, is_needed=is_all_empty)
         encoders: list[VectorEncoder | ImageEncoder] = []
         self.fixed: list[int] = []
-        """Index of the observation of every encoder."""
+        """Observation index of each encoder."""
         self.entities: list[int] = []
-        """Indices of the lists of entities, which share one attention."""
+        """Observation indices of the entity lists, which share one attention layer."""
         self.goals: list[int] = []
-        """Indices of the encoders of goals."""
+        """Encoder indices of goal observations."""
         self.goal_size = 0
         for index, spec in enumerate(observation_specs):
             kind = kind_of(spec)
@@ -80,7 +80,7 @@ class ObservationEncoder(nn.Module):
             self.output_size += self.attention.output_size
 
     def forward(self, obs: Sequence[Tensor]) -> tuple[Tensor, Tensor | None]:
-        """One (B, *shape) per observation to (B, output_size), and (B, goal_size) of the goals."""
+        """Map one (B, *shape) per observation to (B, output_size) and (B, goal_size) of goals."""
         encoded = [
             encoder(obs[index]) for index, encoder in zip(self.fixed, self.encoders, strict=True)
         ]
@@ -91,7 +91,7 @@ class ObservationEncoder(nn.Module):
         return _joined(encoded), goal
 
     def normalized(self, obs: Sequence[Tensor]) -> list[Tensor]:
-        """Return the observations as the encoders make them, before anything that learns."""
+        """Return the observations after normalization, before any trained layer."""
         normalized = list(obs)
         for index, encoder in zip(self.fixed, self.encoders, strict=True):
             if isinstance(encoder, VectorEncoder):
@@ -99,7 +99,7 @@ class ObservationEncoder(nn.Module):
         return normalized
 
     def update_normalization(self, obs: Sequence[Tensor]) -> None:
-        """Count observations into the running statistics of every normalizer."""
+        """Update the running statistics of every normalizer with the observations."""
         for index, encoder in zip(self.fixed, self.encoders, strict=True):
             if isinstance(encoder, VectorEncoder) and encoder.normalizer is not None:
                 encoder.normalizer.update(obs[index])
@@ -118,15 +118,15 @@ def _require_learnable_size(spec: ObservationSpec, *, is_needed: bool) -> None:
 
 
 class NetworkBody(MixedPrecision):
-    """Encoded observations through a dense block, goal conditioning and memory.
+    """Observation encoders, followed by a dense block, goal conditioning and memory.
 
     Args:
-        observation_specs: In the order in which observations arrive.
-        settings: Of the network.
-        n_beside: Numbers that the dense block is given beside encoded observations.
+        observation_specs: Specs of the observations, in their order of arrival.
+        settings: Settings of the network.
+        n_beside: Number of additional inputs of the dense block, besides encoded observations.
 
     Raises:
-        UnityTrainerException: An observation cannot be learned from, or there is none.
+        UnityTrainerException: An observation is not supported, or there is none.
     """
 
     def __init__(
@@ -156,7 +156,7 @@ class NetworkBody(MixedPrecision):
 
     @property
     def is_dense(self) -> bool:
-        """Whether there is nothing but vectors and dense layers."""
+        """Whether the body consists of vector encoders and dense layers alone."""
         return (
             all(isinstance(encoder, VectorEncoder) for encoder in self.observations.encoders)
             and self.observations.attention is None
@@ -171,12 +171,12 @@ class NetworkBody(MixedPrecision):
         *,
         beside: Tensor | None = None,
     ) -> Tensor:
-        """One (B, *shape) per observation to (B, output_size).
+        """Map one array (B, *shape) per observation to (B, output_size).
 
         Args:
-            obs: Of B steps.
-            sequences: How the steps follow each other; only looked at by a memory.
-            beside: (B, n_beside).
+            obs: Observations of B steps.
+            sequences: Order of the steps; only used by a memory.
+            beside: (B, n_beside) additional inputs.
         """
         with self.computing(obs[0].device):
             hidden = self._encode(obs, beside)
@@ -184,15 +184,15 @@ class NetworkBody(MixedPrecision):
         return hidden if self.memory is None else self.memory(hidden, sequences)
 
     def step(self, obs: Sequence[Tensor], memory: Tensor) -> tuple[Tensor, Tensor]:
-        """One step of N agents: encoding (N, output_size) and memory (N, memory size) after it.
+        """Return encodings (N, output_size) and next memories (N, memory size) of N agents.
 
-        Always in the precision of the weights.
+        The computation always uses the precision of the weights.
         """
         hidden = self._encode(obs)
         return (hidden, memory) if self.memory is None else self.memory.step(hidden, memory)
 
     def along(self, obs: Sequence[Tensor], sequences: Sequences) -> Tensor:
-        """Whole sequences like `forward`, always in the precision of the weights."""
+        """Encode whole sequences like `forward`, but always in the precision of the weights."""
         hidden = self._encode(obs)
         return hidden if self.memory is None else self.memory(hidden, sequences)
 

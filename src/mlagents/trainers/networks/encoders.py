@@ -1,4 +1,4 @@
-"""One encoder per kind of observation."""
+"""Encoders, one for each kind of observation."""
 
 import math
 from collections.abc import Callable
@@ -12,14 +12,15 @@ from mlagents.trainers.networks.layers import Normalizer, linear
 from mlagents_envs.base_env import DimensionProperty, ObservationSpec
 
 MIN_SIDE = {"simple": 20, "nature_cnn": 36, "resnet": 15, "match3": 5, "fully_connected": 1}
-"""Pixels that the shorter side of an image must have, by `vis_encode_type`."""
+"""Least pixels of the shorter side of an image, by `vis_encode_type`."""
 
 CONTRAST_GAIN = 4.0
-"""How much larger the first layer's filters begin than they would for inputs that deviate by 1."""
+"""Factor on the initial filters of the first layer, compared with filters for inputs of deviation
+1."""
 
 
 class Kind(Enum):
-    """What an observation is, as its dimension properties say."""
+    """Kind of an observation, from its dimension properties."""
 
     VECTOR = (DimensionProperty.NONE,)
     IMAGE = (
@@ -31,10 +32,10 @@ class Kind(Enum):
 
 
 def kind_of(spec: ObservationSpec) -> Kind:
-    """Return what an observation is.
+    """Return the kind of an observation.
 
     Raises:
-        UnityTrainerException: Nothing that can be learned from.
+        UnityTrainerException: The observation is not supported.
     """
     for kind in Kind:
         if spec.dimension_property == kind.value:
@@ -50,11 +51,11 @@ def kind_of(spec: ObservationSpec) -> Kind:
 
 
 class VectorEncoder(nn.Module):
-    """A vector as it is, or normalized.
+    """Passes a vector through, normalized if requested.
 
     Args:
         size: Length of the vector.
-        normalize: Whether to keep running statistics and normalize by them.
+        normalize: Whether to normalize with running statistics.
     """
 
     def __init__(self, size: int, *, normalize: bool) -> None:
@@ -63,16 +64,16 @@ class VectorEncoder(nn.Module):
         self.output_size = size
 
     def forward(self, vector: Tensor) -> Tensor:
-        """(B, size) to (B, output_size)."""
+        """Map (B, size) to (B, output_size)."""
         return vector if self.normalizer is None else self.normalizer(vector)
 
 
 class ImageEncoder(nn.Module):
-    """Convolutions, then one dense layer.
+    """Encodes an image with convolutions and one dense layer.
 
     Args:
-        spec: Of the image.
-        encode_type: One of the setting `vis_encode_type`.
+        spec: Spec of the image.
+        encode_type: Value of the setting `vis_encode_type`.
         output_size: Width of the encoding.
 
     Raises:
@@ -102,19 +103,19 @@ class ImageEncoder(nn.Module):
         self.output_size = output_size
 
     def forward(self, image: Tensor) -> Tensor:
-        """(B, C, H, W), float in [0, 1] or uint8, to (B, output_size)."""
+        """Map images (B, C, H, W), float in [0, 1] or uint8, to (B, output_size)."""
         if image.dtype == torch.uint8:
             image = image.float().div_(255)
         return self.dense(self.convolutions(image).flatten(1))
 
 
 def _look_at_contrast(convolutions: nn.Sequential) -> None:
-    """Take from each filter of the first layer its mean in each channel; amplify what is left.
+    """Subtract the mean from each first-layer filter in each channel, and amplify the rest.
 
-    Images of a task share most of their light. Passed on, it outweighs what differs between them,
-    and a policy settles on an action for all before it can tell one from another. What is left of
-    a patch without its mean deviates by a small part of the range from 0 to 1, but weights are
-    made for inputs that deviate by 1.
+    Images of a task share most of their brightness. This common part would outweigh the differences
+    between images, and a policy would settle on one action for all of them. Patches without their
+    mean deviate by a small part of the range from 0 to 1, but initial weights are meant for inputs
+    of deviation 1.
     """
     first = next(iter(convolutions), None)
     if isinstance(first, nn.Conv2d):
@@ -124,7 +125,7 @@ def _look_at_contrast(convolutions: nn.Sequential) -> None:
 
 
 def _rectified(n_in: int, n_out: int, size: int, *, stride: int = 1) -> list[nn.Module]:
-    """Make a convolution, zero bias and weights that keep the deviation (arXiv:1502.01852)."""
+    """Return a convolution that preserves the deviation and an activation (arXiv:1502.01852)."""
     layer = nn.Conv2d(n_in, n_out, size, stride)
     nn.init.normal_(layer.weight, std=math.sqrt(2 / (n_in * size**2)))
     assert layer.bias is not None
@@ -166,7 +167,7 @@ def _resnet(channels: int) -> nn.Sequential:
 
 
 class Residual(nn.Module):
-    """Two convolutions whose result is added to what came in."""
+    """Two convolutions with a skip connection."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -176,7 +177,7 @@ class Residual(nn.Module):
         )
 
     def forward(self, image: Tensor) -> Tensor:
-        """(B, C, H, W) to the same shape."""
+        """Map (B, C, H, W) to the same shape."""
         return image + self.layers(image)
 
 

@@ -12,10 +12,10 @@ from mlagents.trainers.fast.torch_internals import lstm_cell
 
 
 class Linear(nn.Linear):
-    """A linear layer that multiplies in the fastest way there is."""
+    """A linear layer with the fastest available matrix product."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """(..., n_in) to (..., n_out)."""
+        """Map (..., n_in) to (..., n_out)."""
         weight = self.weight.t()
         if x.dim() == 2 and is_large(x, weight):
             return product(x, weight, self.bias)
@@ -23,7 +23,7 @@ class Linear(nn.Linear):
 
 
 def linear(n_in: int, n_out: int, *, gain: float = 1.0) -> nn.Linear:
-    """Make a linear layer with weights N(0, gain² / n_in) and zero bias (arXiv:1502.01852)."""
+    """Return a linear layer with weights N(0, gain² / n_in) and zero bias (arXiv:1502.01852)."""
     layer = Linear(n_in, n_out)
     nn.init.normal_(layer.weight, std=gain / math.sqrt(n_in))
     nn.init.zeros_(layer.bias)
@@ -31,7 +31,7 @@ def linear(n_in: int, n_out: int, *, gain: float = 1.0) -> nn.Linear:
 
 
 def dense_block(n_in: int, hidden_units: int, num_layers: int) -> nn.Sequential:
-    """Make `num_layers` of linear and swish, (B, n_in) to (B, hidden_units)."""
+    """Return `num_layers` linear layers with swish, (B, n_in) to (B, hidden_units)."""
     layers: list[nn.Module] = []
     for layer in range(num_layers):
         layers += [linear(hidden_units if layer else n_in, hidden_units), nn.SiLU()]
@@ -39,45 +39,45 @@ def dense_block(n_in: int, hidden_units: int, num_layers: int) -> nn.Sequential:
 
 
 def layer_norm(size: int) -> nn.LayerNorm:
-    """Make a normalization of `size` numbers by their own mean and deviation, not learned."""
+    """Return a layer normalization of `size` numbers without trained parameters."""
     return nn.LayerNorm(size, elementwise_affine=False)
 
 
 class MixedPrecision(nn.Module):
-    """A network that may compute its `forward` in less than float32.
+    """A network whose `forward` may compute in lower precision than float32.
 
-    Its weights stay float32, and so do its memory and what comes out: losses and distributions lose
-    nothing.
+    Weights, memory and outputs stay float32, so losses and distributions keep full precision.
 
     Attributes:
-        precision: Of matrix products and convolutions; None is that of the weights.
+        precision: Precision of matrix products and convolutions; None for the precision of the
+            weights.
     """
 
     precision: torch.dtype | None = None
 
     def computing(self, device: torch.device) -> AbstractContextManager[object]:
-        """Return the context to compute in on `device`."""
+        """Return the autocast context for `device`."""
         if self.precision is None:
             return nullcontext()
         return torch.autocast(device.type, self.precision)
 
     def computed(self, x: Tensor) -> Tensor:
-        """Bring what was computed in that context back to float32."""
+        """Convert a result computed in that context to float32."""
         return x if self.precision is None else x.float()
 
 
 class Normalizer(nn.Module):
-    """Running mean and variance of a vector; brings observations to mean 0, deviation 1.
+    """Normalizes a vector to mean 0 and deviation 1, with running statistics.
 
-    The statistics start as one observation of mean 0 and variance 1, so that early outputs stay
-    tame, and are buffers: they are saved with the network and no optimiser touches them.
+    The statistics start as one observation of mean 0 and variance 1, so early outputs stay small.
+    They are buffers: they are saved with the network, and the optimizer does not change them.
 
     Args:
         size: Length of the vector.
     """
 
     limit = 5.0
-    """Normalized values are clamped to plus and minus this."""
+    """Normalized values are clamped to [-limit, limit]."""
 
     count: Tensor
     mean: Tensor
@@ -90,7 +90,7 @@ class Normalizer(nn.Module):
         self.register_buffer("count", torch.ones((), dtype=torch.float64))
         self.register_buffer("mean", torch.zeros(size, dtype=torch.float64))
         self.register_buffer("squares", torch.ones(size, dtype=torch.float64))
-        # What `forward` needs of the above, in its own precision: (x - shift) * scale.
+        # The statistics in the precision of `forward`: (x - shift) * scale.
         self.register_buffer("shift", torch.zeros(size))
         self.register_buffer("scale", torch.ones(size))
 
@@ -100,7 +100,7 @@ class Normalizer(nn.Module):
 
     @torch.no_grad()
     def update(self, vectors: Tensor) -> None:
-        """Count (B, size) in, all rows at once (Welford's method)."""
+        """Update the statistics with (B, size), all rows at once (Welford's method)."""
         vectors = vectors.to(torch.float64)
         before = vectors - self.mean
         self.count += len(vectors)
@@ -111,12 +111,12 @@ class Normalizer(nn.Module):
 
 
 class GoalLayer(nn.Module):
-    """A dense layer whose weights another network makes of the goal (arXiv:1609.09106).
+    """A dense layer whose weights another network computes from the goal (arXiv:1609.09106).
 
     Args:
-        n_in: Width of what comes in.
-        n_out: Width of what goes out.
-        n_goal: Width of the goal's encoding.
+        n_in: Width of the input.
+        n_out: Width of the output.
+        n_goal: Width of the encoded goal.
     """
 
     def __init__(self, n_in: int, n_out: int, n_goal: int) -> None:
@@ -131,8 +131,8 @@ class GoalLayer(nn.Module):
         self.n_in, self.n_out = n_in, n_out
 
     def forward(self, x: Tensor, goal: Tensor) -> Tensor:
-        """(B, n_in) and (B, n_goal) to (B, n_out)."""
-        # Most agents share a few goals, and weights are dear: they are made once for each goal.
+        """Map (B, n_in) and (B, n_goal) to (B, n_out)."""
+        # Many agents share few goals and weights are costly, so they are computed once per goal.
         _, which, counts = torch.unique(
             goal.detach(), dim=0, return_inverse=True, return_counts=True
         )
@@ -146,15 +146,15 @@ class GoalLayer(nn.Module):
 
 
 class Sequences(NamedTuple):
-    """Which rows of a batch follow each other: B steps in S sequences.
+    """Order of the rows of a batch: B steps in S sequences.
 
-    A batch never holds padding. Only the LSTM needs sequences of equal length, and spreads its
-    rows over S times `longest` places for as long as it runs.
+    A batch never contains padding. Only the LSTM needs sequences of equal length; it pads its rows
+    to S times `longest` places while it runs.
 
     Attributes:
-        memory: (S, memory size) before the first step of each sequence.
-        place: (B,) of each row among the S times `longest`, sequence by sequence.
-        longest: Steps that a sequence has room for.
+        memory: (S, memory size) memory before the first step of each sequence.
+        place: (B,) place of each row among the S times `longest` places, sequence by sequence.
+        longest: Largest number of steps in a sequence.
     """
 
     memory: Tensor
@@ -163,11 +163,11 @@ class Sequences(NamedTuple):
 
 
 class Memory(nn.Module):
-    """One LSTM layer. What an agent remembers is its hidden state and, behind it, its cell state.
+    """One LSTM layer. An agent's memory is the hidden state followed by the cell state.
 
     Args:
-        n_in: Width of what comes in.
-        memory_size: Of both states together.
+        n_in: Width of the input.
+        memory_size: Size of both states together.
     """
 
     def __init__(self, n_in: int, memory_size: int) -> None:
@@ -181,10 +181,10 @@ class Memory(nn.Module):
                     nn.init.xavier_uniform_(gate)
             else:
                 nn.init.zeros_(parameter)
-                nn.init.ones_(gates[1])  # in both biases: it starts out remembering
+                nn.init.ones_(gates[1])  # in both biases, so the LSTM initially keeps its memory
 
     def forward(self, rows: Tensor, sequences: Sequences) -> Tensor:
-        """Run through whole sequences, (B, n_in) to (B, output_size)."""
+        """Map whole sequences (B, n_in) to (B, output_size)."""
         memory, place, longest = sequences
         spread = rows.new_zeros(len(memory) * longest, rows.shape[1]).index_copy(0, place, rows)
         states = memory.unsqueeze(0).chunk(2, dim=2)
@@ -194,7 +194,7 @@ class Memory(nn.Module):
         return hidden.flatten(0, 1)[place]
 
     def step(self, rows: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """Take one step of N agents: (N, n_in) and their memory to (N, output_size) and memory."""
-        # One step of `lstm` in a third of the time.
+        """Map one step of N agents, (N, n_in) and memory, to (N, output_size) and next memory."""
+        # The cell takes one step in a third of the time that `lstm` needs.
         states = lstm_cell(rows, memory.chunk(2, dim=1), list(self.lstm.parameters()))
         return states[0], torch.cat(states, dim=1)

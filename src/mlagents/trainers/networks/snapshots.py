@@ -1,4 +1,4 @@
-"""Snapshots of actors: NumPy arrays of dense ones, a copy of the network of any other."""
+"""Snapshots of actors: NumPy arrays for dense actors, a copy of the network for others."""
 
 import copy
 from collections.abc import Sequence
@@ -23,17 +23,17 @@ class TorchSnapshot:
 
     Args:
         actor: Network to copy.
-        critic_body: Body of the critic, copied too, if it remembers something of its own. The
-            memory of an agent is then the actor's and, behind it, the critic's.
+        critic_body: Body of the critic to copy too, if it has a memory of its own. The memory of an
+            agent is then the actor's memory followed by the critic's.
 
     Attributes:
         squashed: Whether tanh squashes continuous actions into [-1, 1].
-        memory_size: Numbers that every agent remembers.
+        memory_size: Size of the memory of each agent.
     """
 
     def __init__(self, actor: Actor, critic_body: NetworkBody | None) -> None:
         self._device = next(actor.parameters()).device
-        # `to` lays the weights of an LSTM out as CUDA wants them, which the copy alone does not.
+        # `to` arranges the weights of an LSTM in the layout CUDA needs; `deepcopy` does not.
         self._actor = copy.deepcopy(actor).to(self._device)
         self._bodies = [self._actor.body]
         if critic_body is not None:
@@ -42,7 +42,7 @@ class TorchSnapshot:
         self.memory_size = sum(body.memory_size for body in self._bodies)
 
     def forward(self, obs: Sequence[NDArray[Any]], memory: FloatArray) -> Outputs:
-        """One (N, *shape) per observation and (N, memory size) to what the heads give."""
+        """Map one (N, *shape) per observation and (N, memory size) to outputs of the heads."""
         heads = self._actor.heads
         with torch.inference_mode():
             tensors = [self._tensor(batch) for batch in obs]
@@ -58,7 +58,7 @@ class TorchSnapshot:
             )
 
     def _tensor(self, batch: NDArray[Any]) -> Tensor:
-        # Torch warns of arrays that may not be written to, as a message's may be.
+        # Torch warns about read-only arrays, such as those of a received message.
         return torch.as_tensor(np.require(batch, requirements="W"), device=self._device)
 
 
@@ -67,11 +67,11 @@ def _to_numpy(output: Tensor | None) -> FloatArray | None:
 
 
 def snapshot_of(actor: Actor, critic_body: NetworkBody | None = None) -> Snapshot:
-    """Copy an actor as it is now.
+    """Return a copy of an actor as it is now.
 
     Args:
-        actor: Network that learns; it is only read.
-        critic_body: Body of the critic, if agents carry a memory for it beside the actor's.
+        actor: Network to copy; it is not changed.
+        critic_body: Body of the critic, if it has a memory of its own.
     """
     if not actor.body.is_dense:
         return TorchSnapshot(actor, critic_body)

@@ -1,4 +1,4 @@
-"""Two Q networks of one form, computed side by side."""
+"""Two Q networks of the same form, computed in one batched product."""
 
 import itertools
 import math
@@ -16,14 +16,14 @@ from mlagents_envs.base_env import BehaviorSpec
 
 
 class StackedLinear(nn.Module):
-    """Two linear layers of one size in one batched product: half the calls, the same numbers.
+    """Two linear layers of the same size, computed in one batched product.
 
-    Weights begin uniform within 1 / sqrt(n_in), small enough that what Q says of an action before
-    it has learned anything is soon forgotten: bootstrapping feeds on it.
+    Initial weights are uniform within 1 / sqrt(n_in). They are small because bootstrapping would
+    otherwise reinforce the arbitrary initial Q values.
 
     Args:
-        n_in: Width of what comes in.
-        n_out: Width of what goes out.
+        n_in: Width of the input.
+        n_out: Width of the output.
     """
 
     def __init__(self, n_in: int, n_out: int) -> None:
@@ -33,43 +33,44 @@ class StackedLinear(nn.Module):
         self.bias = nn.Parameter(torch.zeros(2, 1, n_out))
 
     def forward(self, x: Tensor) -> Tensor:
-        """(2, B, n_in) to (2, B, n_out)."""
+        """Map (2, B, n_in) to (2, B, n_out)."""
         if is_large(x, self.weight):
             both = zip(x, self.weight, self.bias.squeeze(1), strict=True)
             return torch.stack([product(*of_one) for of_one in both])
         return torch.baddbmm(self.bias, x, self.weight)
 
     def fixed(self, i: int, x: Tensor) -> Tensor:
-        """(B, n_in) to (B, n_out) by one of the two, whose weights gradients do not reach."""
+        """Map (B, n_in) to (B, n_out) with layer `i`, without gradients for its weights."""
         return product(x, self.weight.detach()[i], self.bias.detach()[i, 0])
 
 
 class EncodedObservations(NamedTuple):
-    """What the Q networks make of observations before an action comes in.
+    """Encoded observations of the Q networks, without actions.
 
     Attributes:
-        encoding: (1 or 2, B, width); one for both networks where nothing in it is learned.
-        goals: Of each network, (B, goal size), or None without goals.
+        encoding: (1 or 2, B, width) encodings. One serves both networks if the encoders have no
+            trained weights.
+        goals: (B, goal size) encoded goals of each network, or None without goals.
     """
 
     encoding: Tensor
     goals: list[Tensor | None]
 
     def detach(self) -> "EncodedObservations":
-        """Return the same, for a loss that teaches the encoders nothing."""
+        """Return a copy without gradients, for a loss that does not train the encoders."""
         goals = [None if goal is None else goal.detach() for goal in self.goals]
         return EncodedObservations(self.encoding.detach(), goals)
 
 
 class TwinQ(MixedPrecision):
-    """Values of actions in two opinions, of which the lower is the safer one.
+    """Two estimates of action values; the lower one is less likely to overestimate.
 
-    Continuous actions are an input beside the encoded observations. Every discrete action of every
-    branch has an output; without branches there is one.
+    Continuous actions are an input in addition to the encoded observations. Every discrete action
+    of every branch has an output. Without branches there is one output.
 
     Args:
-        spec: The behavior.
-        settings: Of each of the two networks.
+        spec: Observations and actions of the behavior.
+        settings: Settings of each of the two networks.
         n_signals: Number of reward signals.
     """
 
@@ -101,7 +102,7 @@ class TwinQ(MixedPrecision):
         self.heads = StackedLinear(width, n_signals * self.n_outputs)
 
     def encode(self, obs: Sequence[Tensor]) -> EncodedObservations:
-        """Encode one (B, *shape) per observation."""
+        """Encode one array (B, *shape) per observation."""
         with self.computing(obs[0].device):
             encodings, goals = zip(*(encoder(obs) for encoder in self.encoders), strict=True)
             return EncodedObservations(torch.stack(encodings), list(goals) * (2 // len(goals)))
@@ -109,12 +110,12 @@ class TwinQ(MixedPrecision):
     def forward(
         self, encoded: EncodedObservations, continuous: Tensor, sequences: Sequences | None = None
     ) -> Tensor:
-        """Value actions.
+        """Return the values of actions from both networks.
 
         Args:
-            encoded: From `encode`.
-            continuous: (B, A) as the environment is sent them.
-            sequences: How the steps follow each other, for networks with memory.
+            encoded: Result of `encode`.
+            continuous: (B, A) continuous actions as sent to the environment.
+            sequences: Order of the steps, for networks with memory.
 
         Returns:
             (2, B, n_signals, sum of branches or 1).
@@ -146,13 +147,13 @@ class TwinQ(MixedPrecision):
         continuous: Tensor,
         sequences: Sequences | None = None,
     ) -> Tensor:
-        """Value actions by one of the two as it is: gradients reach what comes in, not its weights.
+        """Return the values of actions from one network, with gradients for its inputs only.
 
         Args:
-            i: 0 or 1.
-            encoded: From `encode`.
-            continuous: (B, A) as the environment is sent them.
-            sequences: How the steps follow each other, for networks with memory.
+            i: Index of the network, 0 or 1.
+            encoded: Result of `encode`.
+            continuous: (B, A) continuous actions as sent to the environment.
+            sequences: Order of the steps, for networks with memory.
 
         Returns:
             (B, n_signals, sum of branches or 1).
@@ -173,7 +174,7 @@ class TwinQ(MixedPrecision):
 
 
 def _fixed(module: nn.Module, *inputs: Any) -> Tensor:
-    """Call a module whose weights are out of reach of gradients."""
+    """Call a module without gradients for its weights."""
     weights = {name: weight.detach() for name, weight in module.named_parameters()}
     output: Tensor = torch.func.functional_call(module, weights, inputs)
     return output

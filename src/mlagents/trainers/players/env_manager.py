@@ -1,4 +1,4 @@
-"""`EnvManager`: the players of a run, seen as one source of steps."""
+"""`EnvManager`: all players of a run as one source of steps."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -25,14 +25,14 @@ NO_STATISTICS: EnvironmentStats = {}
 
 
 class PlayerSteps(NamedTuple):
-    """What one player reported: after its reset, or after one step.
+    """Report of one player after a reset or a step.
 
     Attributes:
-        player: Which one, counted from 0.
-        steps: Who asks for an action and who ended, by behavior.
-        is_new: Whether all its episodes begin here, after a reset or a restart: what was
-            unfinished before is void.
-        statistics: What the simulation recorded about itself since its last report.
+        player: Number of the player, from 0.
+        steps: Decision steps and terminal steps, by behavior.
+        is_new: Whether the report follows a reset or a restart. All episodes then begin here, and
+            earlier unfinished ones must be dropped.
+        statistics: Statistics the simulation recorded since its last report.
     """
 
     player: int
@@ -42,7 +42,7 @@ class PlayerSteps(NamedTuple):
 
 
 class EnvManager(ABC):
-    """Steps one or several players. Every report of a player is answered by actions for it."""
+    """Steps one or several players. Every report of a player must be answered with actions."""
 
     @property
     @abstractmethod
@@ -51,23 +51,23 @@ class EnvManager(ABC):
 
     @abstractmethod
     def set_parameters(self, parameters: Mapping[str, Sampler]) -> None:
-        """Tell all players, also those started later, their environment parameters.
+        """Set environment parameters of all players, including those started later.
 
-        They travel with the next message to each: the first ones are set before `reset`. Those
-        that are not among `parameters` stay as they are.
+        They are sent with the next message to each player, so initial ones are set before `reset`.
+        Parameters that are not in `parameters` do not change.
         """
 
     @abstractmethod
     def reset(self) -> None:
-        """Begin all episodes of all players anew."""
+        """Reset all players, so that all episodes begin again."""
 
     @abstractmethod
     def receive(self) -> list[PlayerSteps]:
-        """Wait until at least one player has something to report; return all that have."""
+        """Wait until at least one player has a report; return all reports."""
 
     @abstractmethod
     def send(self, player: int, actions: Mapping[BehaviorName, ActionTuple]) -> None:
-        """Give a player that reported its actions and let it go on."""
+        """Send actions to a player that reported, and start its next step."""
 
     @abstractmethod
     def close(self) -> None:
@@ -75,7 +75,7 @@ class EnvManager(ABC):
 
 
 def send_parameters(receiver: ParameterReceiver, parameters: Mapping[str, Sampler]) -> None:
-    """Tell a side channel, or an environment in this process, where its parameters come from."""
+    """Send the samplers of parameters to a side channel or an environment in this process."""
     for name, sampler in parameters.items():
         match sampler.sampler_parameters:
             case ConstantParameters(value=value):

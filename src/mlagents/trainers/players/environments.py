@@ -1,4 +1,4 @@
-"""What `--env` means: from its text to the players of a run."""
+"""Interpretation of `--env`: from its text to the players of a run."""
 
 import functools
 import itertools
@@ -43,26 +43,26 @@ EnvManagerMaker = Callable[[], EnvManager]
 
 
 def env_manager_maker(options: RunOptions, *, log_folder: Path) -> EnvManagerMaker:
-    """Find out what `--env` names; what is returned makes its players.
+    """Return a function that creates the players of the environment that `--env` names.
 
-    Nothing is the Unity Editor, or no player at all where all behaviors are cloned from
-    demonstrations; else, in this order: `gym:<id>` for a Gymnasium environment,
-    `module:function`, an executable, a registered name.
+    Without `--env`, the environment is the Unity Editor, or there are no players if all behaviors
+    are cloned from demonstrations. Otherwise the text is, in this order: `gym:<id>` for a Gymnasium
+    environment, `module:function`, an executable, or a registered name.
 
-    A build is a process of its own in any case. Everything else runs in this process if it is the
-    only one; several are played by `python -m mlagents_sim`, each in a process of its own. Where
-    they only compute there are no more processes than cores, and on one or two cores this is one of
-    them.
+    A build always runs in its own process. Any other environment runs in this process if there is
+    one player. Several players run in processes of `python -m mlagents_sim`. If the environments
+    only compute, there are no more processes than cores; on one or two cores, this process plays
+    too.
 
     Args:
-        options: Of the run, with its seed drawn; player k is seeded with that plus k.
-        log_folder: Where players log.
+        options: Options of the run, with its final seed. The seed of player k is that seed plus k.
+        log_folder: Folder for the logs of players.
 
     Raises:
-        TrainerConfigError: It names nothing; the text lists what is near.
+        TrainerConfigError: The name is unknown. The message lists similar names.
         UnityTrainerException: A demonstration cannot be read.
-        UnityEnvironmentException: It is a path, and there is nothing to execute; or a registered
-            build cannot be downloaded.
+        UnityEnvironmentException: The path does not lead to an executable, or a registered build
+            cannot be downloaded.
     """
     if options.is_offline:
         return functools.partial(OfflineEnvManager, _demonstrated_specs(options))
@@ -76,7 +76,7 @@ def env_manager_maker(options: RunOptions, *, log_folder: Path) -> EnvManagerMak
 
 
 def _demonstrated_specs(options: RunOptions) -> dict[BehaviorName, BehaviorSpec]:
-    """What the experts of every behavior observe and do."""
+    """Return the specification of every behavior from its demonstrations."""
     specs = {}
     for name, behavior in options.behaviors.items():
         if behavior.behavioral_cloning:
@@ -88,7 +88,7 @@ def _demonstrated_specs(options: RunOptions) -> dict[BehaviorName, BehaviorSpec]
 
 
 def _factory(options: RunOptions, name: str, log_folder: Path) -> EnvManagerMaker:
-    """Play what a factory makes."""
+    """Return a function that creates the players of a factory's environment."""
     try:
         factory = find_factory(name, results=[Path(options.checkpoint_settings.results_dir)])
     except UnityEnvironmentException as error:
@@ -113,10 +113,10 @@ def _factory(options: RunOptions, name: str, log_folder: Path) -> EnvManagerMake
 
 
 def _shared_out(n_players: int) -> tuple[int, int]:
-    """Return how many of several players this process plays, and how many others play the rest.
+    """Return the number of players in this process and the number of processes for the rest.
 
-    To decide for a player takes about a third of the time that it takes to play. On two cores that
-    leaves time to play half of them here; on more there is enough to do to decide for all.
+    A decision takes about a third of the time of a step. So with two cores, this process has time
+    to play half of the players. With more cores, decisions for all players occupy it.
     """
     cores = n_cpus()
     n_here = {1: n_players, 2: n_players // 2}.get(cores, 0)
@@ -145,13 +145,14 @@ def _players(
     *,
     n_here: int = 0,
 ) -> Callable[[], PlayerPool]:
-    """Play in processes that `start` starts from the arguments of `UnityEnvironment`.
+    """Return a function that creates players in processes that `start` starts.
 
     Args:
-        options: Of the run.
-        start: Takes all of them but what to execute.
-        log_folder: Where players log; None for the Editor, which has a log and a port of its own.
-        n_here: How many players are played without it, the first ones.
+        options: Options of the run.
+        start: Function with the arguments of `UnityEnvironment`, except the executable.
+        log_folder: Folder for the logs of players; None for the Editor, which has its own log and
+            port.
+        n_here: Number of players, the first ones, that run in this process instead.
     """
     environment, engine = options.env_settings, options.engine_settings
     is_given = "base_port" in environment.model_fields_set
@@ -162,7 +163,7 @@ def _players(
         if is_given and environment.base_port != UnityEnvironment.BASE_ENVIRONMENT_PORT:
             logger.warning(
                 f"base_port {environment.base_port} is not used: it is for players that --env "
-                f"starts. The Editor is awaited on port {UnityEnvironment.DEFAULT_EDITOR_PORT}."
+                f"starts. The Editor uses port {UnityEnvironment.DEFAULT_EDITOR_PORT}."
             )
 
     def make(worker: int) -> UnityEnvironment:
@@ -221,9 +222,9 @@ def _port_in_use(error: UnityWorkerInUseException, *, is_editor: bool) -> str:
 
 
 def _put_aside(log: Path) -> None:
-    """Give the log of an earlier player of this worker a number, so that it is not overwritten.
+    """Rename the log of an earlier player of this worker, so that it is not overwritten.
 
-    The oldest is `Player-0.1.log`.
+    The oldest log becomes `Player-0.1.log`.
     """
     if log.exists():
         numbered = (log.with_suffix(f".{number}.log") for number in itertools.count(1))

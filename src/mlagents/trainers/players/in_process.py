@@ -1,4 +1,4 @@
-"""One environment, in this process."""
+"""Environment manager with one environment in this process."""
 
 from collections.abc import Mapping
 
@@ -20,10 +20,10 @@ logger = get_logger(__name__)
 
 
 class SimpleEnvManager(EnvManager):
-    """Player 0 and no other.
+    """Steps one environment in this process, as player 0.
 
     Args:
-        env: Closed together with the manager.
+        env: Environment to step. The manager closes it.
     """
 
     def __init__(self, env: BaseEnv) -> None:
@@ -55,14 +55,14 @@ class SimpleEnvManager(EnvManager):
             )
 
     def reset(self) -> None:
-        """Begin all episodes anew."""
+        """Reset the environment, so that all episodes begin again."""
         with hierarchical_timer("reset"):
             self._env.reset()
         self._is_stepping = False
         self._is_new = True
 
     def receive(self) -> list[PlayerSteps]:
-        """Finish the step that `send` began, if there is one, and report."""
+        """Finish a step that `send` began, and return the report."""
         if self._is_stepping:
             with hierarchical_timer("env_step"):
                 self._env.step_receive()

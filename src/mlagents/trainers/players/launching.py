@@ -1,4 +1,4 @@
-"""Players that `python -m mlagents_sim` plays: each its own process, or several to a process."""
+"""Players run by `python -m mlagents_sim`, with one or several players in each process."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,16 +10,16 @@ from mlagents_envs.rpc_communicator import RpcCommunicator
 
 
 class SimPlayers:
-    """Starts the players of a run.
+    """Starts the players of a run in their processes.
 
-    Where players share processes, those of neighbouring workers do: a process that plays several by
-    turns keeps the processor's caches warm, which many that take turns do not. If it dies, all its
-    players have, and each is replaced by a process of its own.
+    If players share processes, neighboring workers share one: one process with several players uses
+    the processor's caches better than many processes. If a shared process ends, each of its players
+    is restarted in a process of its own.
 
     Args:
-        command: Plays, given a port.
-        workers: Whose players there will be; they are started in this order.
-        n_processes: How many may play at the same time, at first.
+        command: Command that runs players; ports are appended.
+        workers: Numbers of the workers. Their players must be started in this order.
+        n_processes: Initial number of processes.
     """
 
     def __init__(self, command: Sequence[str], *, workers: range, n_processes: int) -> None:
@@ -28,7 +28,7 @@ class SimPlayers:
         self._process_of = [k * n_processes // len(workers) for k in range(len(workers))]
         self._n_started = 0
         self._gathered: list[tuple[UnityEnvironment, int]] = []
-        """With their ports: environments whose common process is not started yet."""
+        """Environments whose shared process is not started yet, with their ports."""
 
     def start(
         self,
@@ -40,15 +40,15 @@ class SimPlayers:
         log_folder: str,
         **arguments: Any,
     ) -> UnityEnvironment:
-        """Start a player, not waiting for it; the last one of a process starts them all.
+        """Start a player without waiting for it. The last player of a process starts the process.
 
         Args:
-            worker_id: Whose; one that was started before is replaced.
-            additional_args: For a build, and ignored, as where a world runs in this process.
-            base_port: As `UnityEnvironment` takes it.
-            timeout_wait: Likewise.
-            log_folder: Likewise.
-            arguments: Likewise; all others.
+            worker_id: Worker the player belongs to. A player already started for it is replaced.
+            additional_args: Arguments for a Unity build; ignored.
+            base_port: First port, as in `UnityEnvironment`.
+            timeout_wait: Timeout in seconds, as in `UnityEnvironment`.
+            log_folder: Folder for logs, as in `UnityEnvironment`.
+            arguments: Other arguments of `UnityEnvironment`.
         """
         del additional_args
         index = self._workers.index(worker_id)

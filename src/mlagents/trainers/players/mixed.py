@@ -1,4 +1,4 @@
-"""Some players in this process, the others in processes of their own."""
+"""Environment manager with some players in this process and others in separate processes."""
 
 from collections.abc import Mapping, Sequence
 
@@ -10,11 +10,11 @@ from mlagents_envs.base_env import ActionTuple, BehaviorName, BehaviorSpec
 
 
 class MixedEnvManager(EnvManager):
-    """Plays a part of the players itself while the others compute, instead of waiting for them.
+    """Steps some players in this process while other processes step the rest.
 
     Args:
-        here: Each has one player, of the workers from 0 on.
-        elsewhere: Has those of all other workers.
+        here: Managers of one player each in this process, for the first workers.
+        elsewhere: Manager of the players of all other workers.
     """
 
     def __init__(self, here: Sequence[SimpleEnvManager], elsewhere: PlayerPool) -> None:
@@ -32,17 +32,17 @@ class MixedEnvManager(EnvManager):
         }
 
     def set_parameters(self, parameters: Mapping[str, Sampler]) -> None:
-        """Tell all players their environment parameters."""
+        """Set environment parameters of all players."""
         for manager in self._managers:
             manager.set_parameters(parameters)
 
     def reset(self) -> None:
-        """Begin all episodes of all players anew."""
+        """Reset all players, so that all episodes begin again."""
         for manager in self._managers:
             manager.reset()
 
     def receive(self) -> list[PlayerSteps]:
-        """Step all players that are here; report them, and all others that have something to."""
+        """Step all players of this process; return their reports and all others available."""
         reports = [
             report._replace(player=worker)
             for worker, manager in enumerate(self._here)
@@ -51,7 +51,7 @@ class MixedEnvManager(EnvManager):
         return reports + self._elsewhere.receive(wait=False)
 
     def send(self, player: int, actions: Mapping[BehaviorName, ActionTuple]) -> None:
-        """Give a player that reported its actions and let it go on."""
+        """Send actions to a player that reported, and start its next step."""
         if player < len(self._here):
             self._here[player].send(0, actions)
         else:

@@ -1,4 +1,4 @@
-"""No environment: behaviors that are known from their demonstrations, and nobody who plays them."""
+"""Environment manager for training from demonstrations alone, without an environment."""
 
 from collections.abc import Mapping
 
@@ -14,10 +14,10 @@ from mlagents_envs.base_env import (
 
 
 class OfflineEnvManager(EnvManager):
-    """A player 0 that never has an agent, so that trainers only learn.
+    """A single player that never has agents, so that trainers only learn.
 
     Args:
-        specs: What the behaviors observe and do.
+        specs: Specifications of all behaviors, by name.
     """
 
     def __init__(self, specs: Mapping[BehaviorName, BehaviorSpec]) -> None:
@@ -29,13 +29,13 @@ class OfflineEnvManager(EnvManager):
         return self._specs
 
     def set_parameters(self, parameters: Mapping[str, Sampler]) -> None:
-        """Nothing obeys them."""
+        """Do nothing: there is no environment."""
 
     def reset(self) -> None:
-        """There is no episode."""
+        """Do nothing: there are no episodes."""
 
     def receive(self) -> list[PlayerSteps]:
-        """Report of every behavior that nobody is there."""
+        """Return a report without agents for every behavior."""
         steps = {
             name: (DecisionSteps.empty(spec), TerminalSteps.empty(spec))
             for name, spec in self._specs.items()
@@ -43,7 +43,7 @@ class OfflineEnvManager(EnvManager):
         return [PlayerSteps(0, steps)]
 
     def send(self, player: int, actions: Mapping[BehaviorName, ActionTuple]) -> None:
-        """Nobody acts."""
+        """Do nothing: there are no agents."""
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: there is nothing to close."""

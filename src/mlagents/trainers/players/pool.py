@@ -1,4 +1,4 @@
-"""Several players, a process each, driven by one thread through one selector."""
+"""Several players in separate processes, driven by one thread with one selector."""
 
 import contextlib
 import selectors
@@ -34,7 +34,8 @@ from mlagents_envs.timers import hierarchical_timer
 logger = get_logger(__name__)
 
 PlayerMaker = Callable[[int], UnityEnvironment]
-"""Starts the player of a worker, counted from 0, without waiting for it to connect."""
+"""Function that starts the player of a worker, counted from 0, without waiting for its
+connection."""
 
 _CURABLE = (
     UnityCommunicationException,
@@ -42,22 +43,22 @@ _CURABLE = (
     UnityEnvironmentException,
     UnityTimeOutException,
 )
-"""What a new process may put right."""
+"""Errors after which a player is restarted."""
 
-# After an absence longer than this, for an update, there is this long to read what has come in the
-# meantime before a player is blamed for its silence.
+# If the manager was not called for longer than `_ABSENCE_S`, for example during an update, it first
+# reads waiting messages for `_GRACE_S` before a player can time out.
 _ABSENCE_S = 1.0
 _GRACE_S = 5.0
 
 
 class RestartBudget:
-    """How often one player may be restarted.
+    """Limits on the restarts of one player.
 
     Args:
-        max_lifetime: In the whole run; -1 is no limit.
-        rate_limit_n: Within any period; -1 is no limit.
-        rate_limit_period_s: Length of that period.
-        clock: Tells the time in seconds.
+        max_lifetime: Largest number of restarts in the run; -1 for no limit.
+        rate_limit_n: Largest number of restarts within any period; -1 for no limit.
+        rate_limit_period_s: Length of the period in seconds.
+        clock: Function that returns the time in seconds.
     """
 
     def __init__(
@@ -80,21 +81,21 @@ class RestartBudget:
         return f"restart {self.n_spent}{of}"
 
     def spend(self) -> str | None:
-        """Count a restart, or say why there may be none now and how to allow it."""
+        """Count a restart and return None, or return why it is not allowed and how to allow it."""
         now = self._clock()
         while self._recent and self._recent[0] <= now - self._period_s:
             self._recent.popleft()
         if self._max_lifetime != -1 and self.n_spent >= self._max_lifetime:
             return (
                 f"it was restarted {self.n_spent} times in this run, and "
-                f"max_lifetime_restarts (--max-lifetime-restarts) is {self._max_lifetime}: "
+                f"max_lifetime_restarts (--max-lifetime-restarts) is {self._max_lifetime}; "
                 "raise it, or set -1 for no limit"
             )
         if self._rate_limit_n != -1 and len(self._recent) >= self._rate_limit_n:
             return (
                 f"it was restarted {len(self._recent)} times in the last {self._period_s:g} s, and "
                 f"restarts_rate_limit_n (--restarts-rate-limit-n) is {self._rate_limit_n} for "
-                f"restarts_rate_limit_period_s ({self._period_s:g}): raise it, or set -1 for no "
+                f"restarts_rate_limit_period_s ({self._period_s:g}); raise it, or set -1 for no "
                 "limit"
             )
         self._recent.append(now)
@@ -103,34 +104,34 @@ class RestartBudget:
 
 
 class _Phase(Enum):
-    """What a player is doing.
+    """Phases of a player.
 
     CONNECTING ─► BUSY ─► DONE ─► WAITING ─► BUSY ─► ...
     any of them ─► failure: STOPPING ─► CONNECTING
     """
 
-    STOPPING = auto()  # its process is being ended, in a thread
+    STOPPING = auto()  # a thread ends its process
     CONNECTING = auto()
     BUSY = auto()  # resets or steps
     DONE = auto()  # has something to report
-    WAITING = auto()  # has reported, and waits for actions
+    WAITING = auto()  # its report was returned, and it waits for actions
 
 
 class _Player:
-    """One worker's place, whichever process holds it.
+    """State of one worker's player, across restarts of its process.
 
     Attributes:
-        env: The process that holds it now.
-        deadline_s: When it must have answered, while it connects or is busy.
-        is_forgiven: Whether that deadline passed once while nobody listened.
-        is_new: Whether the next report comes from a reset.
-        n_behaviors: How many the process has announced.
-        must_reset: Whether it shall reset instead of reporting what it is busy with.
-        has_ever_reported: Whether it ever came as far as that.
-        watched: The descriptors that are registered for it.
-        failure: Why it is being replaced; None once its replacement plays.
-        stopping: Ends its process.
-        has_stopped: Whether that is done.
+        env: Environment of the current process.
+        deadline_s: Time by which it must answer, while it connects or is busy.
+        is_forgiven: Whether the deadline was already extended once after an absence.
+        is_new: Whether the next report follows a reset.
+        n_behaviors: Number of behaviors that the process has announced.
+        must_reset: Whether to reset when it answers, instead of reporting.
+        has_ever_reported: Whether it has ever reported.
+        watched: File descriptors registered for it.
+        failure: Error for which it is being restarted; None once the new process plays.
+        stopping: Thread that ends its process.
+        has_stopped: Whether the process has ended.
     """
 
     def __init__(self, worker: int, budget: RestartBudget) -> None:
@@ -155,23 +156,22 @@ class _Player:
 
 
 class PlayerPool(EnvManager):
-    """N players, each its own process at the end of a socket.
+    """N players, each in its own process, connected by sockets.
 
-    All are started at once by the first `reset`. From then on `receive` sleeps in one selector
-    until something comes from any of them; none is asked in turns, and none needs a thread. A
-    player that exits, breaks the protocol, says goodbye or does not answer in time is replaced
-    while the others go on: only to end its process takes a thread, for as long as that has to be
-    waited for. What its replacement reports first `is_new`.
+    The first `reset` starts all of them. After that, `receive` waits in one selector for messages
+    from any player, without polling and without threads. A player that exits, disconnects, breaks
+    the protocol or does not answer in time is restarted while the others continue. A thread ends
+    its old process. The first report of the new process `is_new`.
 
-    A player that fails before it has ever reported is not replaced, and neither is one whose
-    budget is spent: that error is raised. The caller then closes the manager.
+    If a player fails before its first report, or its restart budget is spent, the error is raised.
+    The caller must then close the manager.
 
     Args:
-        make: Starts a player.
-        n_players: How many.
-        timeout_s: How long a player may take to connect, and to answer each message.
-        make_budget: Makes the restart budget of a player.
-        first_worker: The number of the first player.
+        make: Function that starts a player.
+        n_players: Number of players.
+        timeout_s: Time in seconds in which a player must connect, and answer each message.
+        make_budget: Function that returns the restart budget of a player.
+        first_worker: Number of the first player.
     """
 
     def __init__(
@@ -191,7 +191,7 @@ class PlayerPool(EnvManager):
         self._parameters: Mapping[str, Sampler] = {}
         self._specs: dict[BehaviorName, BehaviorSpec] = {}
         self._selector = Selector()
-        self._bell, self._rope = socket.socketpair()  # the bell rings when a process has ended
+        self._bell, self._rope = socket.socketpair()  # wakeup pipe: a process has ended
         self._bell.setblocking(False)
         self._rope.setblocking(False)
         self._selector.register(self._bell, selectors.EVENT_READ, None)
@@ -205,7 +205,7 @@ class PlayerPool(EnvManager):
         return self._specs
 
     def set_parameters(self, parameters: Mapping[str, Sampler]) -> None:
-        """Tell all players their environment parameters, with the next message to each."""
+        """Set environment parameters of all players, with the next message to each."""
         self._parameters = {**self._parameters, **parameters}
         if self._has_started:
             for player in self._players:
@@ -213,12 +213,12 @@ class PlayerPool(EnvManager):
                     _send_parameters(player, parameters)
 
     def reset(self) -> None:
-        """Begin all episodes of all players anew; wait until they have, or are being replaced.
+        """Reset all players; wait until each has begun its episodes or is being restarted.
 
         The first reset starts the players.
 
         Raises:
-            UnityException: A player could not be started, or not be kept.
+            UnityException: A player could not be started, or may not be restarted.
         """
         with hierarchical_timer("reset"):
             if not self._has_started:
@@ -235,13 +235,13 @@ class PlayerPool(EnvManager):
             self._serve(lambda: not any(p.phase is _Phase.BUSY for p in self._players))
 
     def receive(self, *, wait: bool = True) -> list[PlayerSteps]:
-        """Wait until at least one player has something to report; return all that have.
+        """Wait until at least one player has a report; return all reports.
 
         Args:
-            wait: Whether to wait; else there may be none.
+            wait: Whether to wait. If False, the list may be empty.
 
         Raises:
-            UnityException: A player failed and may not be replaced.
+            UnityException: A player failed and may not be restarted.
         """
         with hierarchical_timer("env_step"):
             self._serve(lambda: not wait or any(p.phase is _Phase.DONE for p in self._players))
@@ -259,14 +259,14 @@ class PlayerPool(EnvManager):
         return PlayerSteps(player.worker, steps, is_new, statistics)
 
     def send(self, player: int, actions: Mapping[BehaviorName, ActionTuple]) -> None:
-        """Give a player that reported its actions and let it go on."""
+        """Send actions to a player that reported, and start its next step."""
         of_worker = self._players[player - self._first_worker]
         self._guard(of_worker, lambda p: self._begin_step(p, actions))
 
     def close(self) -> None:
-        """End all players, at the same time. Calling it again does nothing.
+        """Close all players at the same time. Calling it again does nothing.
 
-        Takes no longer than one player may: one that plays has `timeout_s` to exit on its own.
+        This takes no longer than closing one player, which has `timeout_s` to exit on its own.
         """
         if self._is_closed:
             return
@@ -282,7 +282,7 @@ class PlayerPool(EnvManager):
         self._bell.close()
         self._rope.close()
 
-    # What a player goes through.
+    # Phases of a player.
 
     def _start(self, player: _Player) -> None:
         player.env = self._make(player.worker)
@@ -312,7 +312,7 @@ class PlayerPool(EnvManager):
         self._watch(player, player.env.filenos())
 
     def _advance(self, player: _Player) -> None:
-        """Take in what a player that connects or is busy has to say."""
+        """Process messages of a player that connects or is busy."""
         is_done = player.env.poll(player.deadline_s)
         self._watch(player, player.env.filenos())
         if not is_done:
@@ -340,14 +340,14 @@ class PlayerPool(EnvManager):
             known = self._specs.setdefault(name, spec)
             if spec != known:
                 raise UnityException(
-                    f"player {player.worker} announced behavior {name!r} as {spec}; before, it was "
-                    f"{known}. All players must be the same environment."
+                    f"player {player.worker} announced behavior {name!r} as {spec}, but earlier it "
+                    f"was {known}. All players must run the same environment."
                 )
 
-    # How it fails and is replaced.
+    # Failures and restarts.
 
     def _guard(self, player: _Player, do: Callable[[_Player], None]) -> None:
-        """Do something with a player; stop it if it fails in a way that a new process may cure."""
+        """Call `do` with a player; stop the player if it fails with a curable error."""
         try:
             do(player)
         except _CURABLE as error:
@@ -362,25 +362,25 @@ class PlayerPool(EnvManager):
             self._stop(player)
 
     def _refuse_second_wait_for_the_editor(self, player: _Player, error: UnityException) -> None:
-        """End the run where the Editor left play mode and nobody pressed Play again in time."""
+        """End the run if the Editor left play mode and did not enter it again in time."""
         is_wait = player.phase is _Phase.CONNECTING and isinstance(error, UnityTimeOutException)
         if is_wait and player.failure is not None and player.env.player is None:
             raise player.failure
 
     def _stop(self, player: _Player) -> None:
-        """End a player's process in a thread that rings when that is done."""
+        """End a player's process in a thread, which writes to the wakeup pipe when done."""
 
         def end() -> None:
             try:
                 player.env.close()
             finally:
                 player.has_stopped = True
-                with contextlib.suppress(BlockingIOError):  # full of rings: one is enough
+                with contextlib.suppress(BlockingIOError):  # the pipe is full, so it is readable
                     self._rope.send(b"\0")
 
         player.phase = _Phase.STOPPING
         player.has_stopped = False
-        # No daemon: the program does not end before the process has.
+        # The thread is not a daemon, so that the program does not end before the process.
         player.stopping = threading.Thread(target=end)
         player.stopping.start()
 
@@ -404,25 +404,25 @@ class PlayerPool(EnvManager):
         logger.warning(f"Player {player.worker} failed; {player.budget}: {failure}")
         self._guard(player, self._start)
 
-    # Waiting.
+    # Event loop.
 
     def _serve(self, is_enough: Callable[[], bool]) -> None:
-        """Take in what players say, and replace those that fail, until it is enough."""
+        """Process messages and restart failed players until `is_enough` returns True."""
         self._forgive_absence()
         while not is_enough():
             deadlines_s = [player.deadline_s for player in self._players if player.owes_answer]
             self._take_in(until_s=min(deadlines_s, default=None))
-        # Whoever has answered in the meantime is decided for together with the others.
+        # Players that answered in the meantime are reported together with the others.
         self._take_in(until_s=0.0)
         self._left_at_s = time.monotonic()
 
     def _take_in(self, *, until_s: float | None) -> None:
-        """Sleep until there is something to do, and do it.
+        """Wait for an event and process it.
 
         Args:
-            until_s: When to wake up in any case; None is never, what is past is at once.
+            until_s: Time at which to stop waiting. None waits forever; a past time does not wait.
         """
-        ready: set[_Player | None] = set()  # None for the bell
+        ready: set[_Player | None] = set()  # None for the wakeup pipe
         with contextlib.suppress(TimeoutError):
             ready = {key.data for key in wait(self._selector, until_s)}
         if None in ready:
@@ -430,13 +430,13 @@ class PlayerPool(EnvManager):
         now = time.monotonic()
         for player in self._players:
             if not player.owes_answer:
-                if player in ready:  # out of turn: it will be listened to in its turn
+                if player in ready:  # not its turn: the message is read when an answer is due
                     self._watch(player, ())
             elif player in ready or player.deadline_s <= now:
                 self._guard(player, self._advance)
 
     def _forgive_absence(self) -> None:
-        """Move deadlines that passed while nobody listened, each once."""
+        """Extend deadlines that passed while the manager was not called, each once."""
         now = time.monotonic()
         if now - self._left_at_s < _ABSENCE_S:
             return
@@ -446,7 +446,7 @@ class PlayerPool(EnvManager):
                 player.deadline_s = now + min(_GRACE_S, self._timeout_s)
 
     def _watch(self, player: _Player, descriptors: tuple[int, ...]) -> None:
-        """Wake up for these descriptors of a player, and for no others of it."""
+        """Register exactly these file descriptors for a player."""
         if descriptors == player.watched:
             return
         for descriptor in player.watched:
@@ -463,7 +463,7 @@ def _send_parameters(player: _Player, parameters: Mapping[str, Sampler]) -> None
 
 
 def _explained(player: _Player, error: UnityException) -> UnityException:
-    """Say how a player's process ended, where all that is known is that it hung up."""
+    """Return the error; if it is only a disconnection, add how the player's process ended."""
     if not isinstance(error, UnityCommunicatorStoppedException):
         return error
     process = player.env.player

@@ -1,6 +1,6 @@
 """`training.png`: the reward of every behavior over its steps, in the results folder.
 
-The points are kept in `run_logs/rewards.csv`, so a resumed run goes on with its curve.
+The points are stored in `run_logs/rewards.csv`, so a resumed run continues its curve.
 """
 
 import csv
@@ -24,16 +24,16 @@ logger = get_logger(__name__)
 
 DRAW_PERIOD_S = 20.0
 DRAW_SHARE = 0.01
-"""Drawing takes no larger share of a run's time than this, however many behaviors there are."""
+"""Largest share of a run's time spent on drawing, for any number of behaviors."""
 
 
 class Point(NamedTuple):
     """The reward of one summary.
 
     Attributes:
-        step: The behavior's step.
-        mean: Of the episodes that ended since the summary before.
-        std: Their standard deviation.
+        step: Step count of the behavior.
+        mean: Mean reward of the episodes that ended since the previous summary.
+        std: Standard deviation of these rewards.
     """
 
     step: int
@@ -42,18 +42,18 @@ class Point(NamedTuple):
 
 
 Curves = Mapping[str, Sequence[Point]]
-"""The points of each behavior, in the order of their steps."""
+"""Points of each behavior, in the order of their steps."""
 
 
 class CurveWriter(StatsWriter):
-    """Keeps the rewards of a run in a file and draws them, now and then and at the end.
+    """Writes the rewards of a run to a file and draws them from time to time and at the end.
 
-    Where the disk refuses, that is logged once and the next summary tries again. Without Pillow
+    If writing fails, the error is logged once and the next summary tries again. Without Pillow,
     nothing is drawn.
 
     Args:
-        folder: Of the run.
-        resume: Go on with the curves that are there.
+        folder: Folder of the run.
+        resume: Whether to continue the existing curves.
     """
 
     def __init__(self, folder: RunFolder, *, resume: bool = False) -> None:
@@ -62,7 +62,7 @@ class CurveWriter(StatsWriter):
         self._title = folder.path.name
         self._curves: dict[str, list[Point]] = {}
         self._is_whole = False
-        """Whether the file holds all points but those that are to be appended."""
+        """Whether the file contains all points so far, so that new ones can be appended."""
         self._is_failing = False
         self._can_draw = True
         self._has_news = False
@@ -94,7 +94,7 @@ class CurveWriter(StatsWriter):
             self._report(error)
 
     def close(self) -> None:
-        """Draw what is new."""
+        """Draw the points added since the last drawing."""
         try:
             if self._has_news:
                 self._draw()
@@ -103,7 +103,7 @@ class CurveWriter(StatsWriter):
 
     def _add(self, behavior: str, point: Point) -> None:
         curve = self._curves.setdefault(behavior, [])
-        # What a killed run wrote after the checkpoint that was resumed from is done again.
+        # Steps after the resumed checkpoint are repeated, so their old points are dropped.
         while curve and curve[-1].step >= point.step:
             curve.pop()
         curve.append(point)
@@ -142,8 +142,8 @@ class CurveWriter(StatsWriter):
         self._is_whole = False
         if not self._is_failing:
             logger.warning(
-                f"Cannot write the reward curve: {error}. The run goes on and tries again at the "
-                "next summary."
+                f"Cannot write the reward curve: {error}. The run continues and tries again at "
+                "the next summary."
             )
         self._is_failing = True
 
@@ -162,9 +162,9 @@ WIDTH, HEIGHT = 640, 320
 LEFT, RIGHT, TOP, BOTTOM = 70, 80, 40, 46
 TITLE_HEIGHT = 36
 SCALE = 2
-"""Everything is drawn larger and made smaller at the end, which smooths the edges."""
+"""Factor of the drawing's size before it is scaled down, which smooths edges."""
 MAX_POINTS = 600
-"""More cannot be told apart in a panel."""
+"""Largest number of points in a panel; more cannot be distinguished."""
 
 INK, GREY, LINE, BAND = "#222222", "#dddddd", "#1f6fb4", "#c9dff0"
 
@@ -203,7 +203,7 @@ def _draw_panel(
     curve: Sequence[Point],
     corner: tuple[int, int],
 ) -> None:
-    """Draw one behavior's curve with its axes; `corner` is the panel's upper left one."""
+    """Draw one behavior's curve with its axes; `corner` is the upper left corner of the panel."""
     x_ticks = ticks(0, curve[-1].step)
     y_ticks = ticks(min(p.mean - p.std for p in curve), max(p.mean + p.std for p in curve))
     left, right = corner[0] + LEFT, corner[0] + WIDTH - RIGHT
@@ -243,9 +243,9 @@ def _draw_panel(
 
 
 def ticks(low: float, high: float) -> list[float]:
-    """Return a few round numbers at even distances, from `low` or below to `high` or above."""
+    """Return a few evenly spaced round numbers that cover the range from `low` to `high`."""
     size = max(abs(low), abs(high))
-    if high - low <= 1e-6 * size:  # as good as equal: leave room around
+    if high - low <= 1e-6 * size:  # almost equal: add a margin
         margin = size / 2 or 0.5
         low, high = low - margin, high + margin
     spread = high - low

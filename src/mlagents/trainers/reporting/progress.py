@@ -1,7 +1,7 @@
-"""A table at the foot of the terminal that shows how far each behavior is.
+"""A table at the bottom of the terminal with the progress of each behavior.
 
-Log lines appear above it. Where output is not a terminal nothing is drawn: the summary lines of the
-log tell the same.
+Log lines appear above it. If the output is not a terminal, nothing is drawn; the summary lines of
+the log have the same content.
 """
 
 import time
@@ -26,9 +26,9 @@ from mlagents.trainers.reporting.stats import (
 from mlagents.trainers.settings.behavior import BehaviorSettings
 
 REFRESH_S = 1.0
-"""Drawing takes milliseconds that the steps wait for."""
+"""Refresh period; drawing takes milliseconds in which no steps are taken."""
 SPEED_PERIOD_S = 60.0
-"""An update holds up the steps for seconds; over a minute the speed is steady."""
+"""Period over which speed is averaged, because an update stops the steps for seconds."""
 
 NAME_WIDTH = 24
 BAR_WIDTH = 10
@@ -36,7 +36,7 @@ GAP = 2
 
 
 class Shown(Protocol):
-    """What the table reads of a trainer."""
+    """Properties of a trainer that the table shows."""
 
     name: str
     settings: BehaviorSettings
@@ -44,15 +44,15 @@ class Shown(Protocol):
 
     @property
     def step(self) -> int:
-        """Steps counted so far."""
+        """Number of steps so far."""
 
     @property
     def mean_reward(self) -> float | None:
-        """Mean return of the last episodes, None before the first has ended."""
+        """Mean return of the last episodes, or None before the first one has ended."""
 
 
 class Row(NamedTuple):
-    """One behavior as the table shows it.
+    """Row of the table: one behavior.
 
     Attributes:
         name: Its name.
@@ -79,10 +79,11 @@ class Column(NamedTuple):
     """One column of the table.
 
     Attributes:
-        header: What stands above it.
-        cell: Makes what it shows of a behavior; plain text would be read as rich's markup.
-        rank: Where the terminal is too narrow, the columns of the highest rank go first.
-        justify: Where the cell stands in its column.
+        header: Header of the column.
+        cell: Function from a row to the cell's content. It is not a string, because rich would
+            parse that as markup.
+        rank: If the terminal is too narrow, columns of the highest rank are removed first.
+        justify: Alignment of the cells.
     """
 
     header: str
@@ -154,9 +155,9 @@ def progress_table(rows: Sequence[Row], *, lessons: str = "", width: int) -> Ren
     """Return the table of `rows`, with as many columns as fit into `width` characters.
 
     Args:
-        rows: The behaviors.
-        lessons: The present lessons, in words.
-        width: Of the terminal.
+        rows: Rows of all behaviors.
+        lessons: Description of the current lessons.
+        width: Width of the terminal in characters.
     """
     columns = list(COLUMNS)
     while len(columns) > 1 and _width(columns, rows) > width:
@@ -185,16 +186,16 @@ def _cell_width(cell: Text | ProgressBar) -> int:
 
 @dataclass
 class _History:
-    """What the table remembers of a behavior."""
+    """History of a behavior, from which the table computes its row."""
 
     moments: deque[tuple[float, int]] = field(default_factory=deque)
-    """Time in seconds and step count of the refreshes of the last minute."""
+    """Time in seconds and step count at each refresh of the last minute."""
     rewards: deque[float] = field(default_factory=lambda: deque(maxlen=2))
     """Mean rewards of the last two summaries that had one."""
     episode_length: float | None = None
 
     def steps_per_s(self, now_s: float, step: int) -> float:
-        """Take in how far the behavior is now; return its speed."""
+        """Add the current step count; return the speed."""
         self.moments.append((now_s, step))
         while now_s - self.moments[0][0] > SPEED_PERIOD_S:
             self.moments.popleft()
@@ -203,14 +204,14 @@ class _History:
 
 
 class ProgressTable(StatsWriter):
-    """The table: a row per behavior. Enter it for as long as it is to be shown.
+    """Context manager that shows the table, with one row per behavior.
 
-    As one of the writers it learns episode lengths and how the reward changed.
+    As a statistics writer, it receives episode lengths and rewards.
 
     Args:
-        lessons: Returns the present lessons in words.
-        endless: The behaviors only act, until interrupted.
-        console: Where to draw.
+        lessons: Function that returns a description of the current lessons.
+        endless: Whether the behaviors only act, until interrupted.
+        console: Console to draw on.
     """
 
     def __init__(
@@ -228,7 +229,7 @@ class ProgressTable(StatsWriter):
         self._next_update_s = 0.0
 
     def write_stats(self, category: str, values: Mapping[str, StatsSummary], step: int) -> None:
-        """Keep what the row of this behavior shows of its summaries."""
+        """Store the statistics that the behavior's row shows."""
         history = self._histories.setdefault(category, _History())
         if CUMULATIVE_REWARD in values:
             history.rewards.append(values[CUMULATIVE_REWARD].mean)
@@ -236,7 +237,7 @@ class ProgressTable(StatsWriter):
             history.episode_length = values[EPISODE_LENGTH].mean
 
     def update(self, trainers: Iterable[Shown]) -> None:
-        """Show where each behavior is now, if it is time to look again."""
+        """Redraw the table, unless the last update was very recent."""
         now_s = time.monotonic()
         if self._live is None or now_s < self._next_update_s:
             return
@@ -260,9 +261,10 @@ class ProgressTable(StatsWriter):
         )
 
     def __enter__(self) -> Self:
-        # Some builders force colors, and with them what rich takes for a terminal, into a log file.
+        # Some CI systems force colors, so rich takes a log file for a terminal.
         if self._console.is_interactive and self._console.file.isatty():
-            # Drawn by `update` alone: a thread of its own would read trainers in mid-step.
+            # Only `update` draws, because a refresh thread would read trainers in the middle of a
+            # step.
             self._live = Live(console=self._console, auto_refresh=False, transient=True)
             self._live.start()
         return self

@@ -1,7 +1,7 @@
-"""Statistics of a run: gathered by `StatsReporter`, shown by its writers.
+"""Statistics of a run: collected by `StatsReporter`, shown by its writers.
 
-Rewards, losses and the like arrive one by one or in arrays; once per summary each becomes a
-`StatsSummary` and goes to every writer: the console, TensorBoard, the gauges of `timers.json`.
+Values such as rewards and losses arrive one by one or in arrays. Once per summary, each statistic
+becomes a `StatsSummary` for every writer: the console, TensorBoard, the gauges of `timers.json`.
 """
 
 import io
@@ -37,15 +37,15 @@ GROUP_CUMULATIVE_REWARD = "Environment/Group Cumulative Reward"
 EPISODE_LENGTH = "Environment/Episode Length"
 ELO = "Self-play/ELO"
 HELD_OUT_ACCURACY = "Imitation/Held-out Accuracy"
-"""Share of demonstrated choices that the policy, at its likeliest, makes too."""
+"""Share of demonstrated choices that equal the policy's most likely choices."""
 HELD_OUT_ERROR = "Imitation/Held-out Error"
-"""Mean squared distance of the policy's mean continuous actions from those demonstrated."""
+"""Mean squared error of the policy's mean continuous actions on demonstrations."""
 IS_TRAINING = "Is Training"
 STEP = "Step"
 
 
 class StatsPropertyType(Enum):
-    """What a property of a behavior says."""
+    """Kind of a behavior's property."""
 
     HYPERPARAMETERS = "hyperparameters"
     """All settings of the behavior: nested dictionaries of plain values."""
@@ -59,7 +59,7 @@ class StatsSummary:
 
     Attributes:
         full_dist: (n,) float64, at least one value, in order of arrival.
-        aggregation_method: How they become one number.
+        aggregation_method: Method that reduces the values to one number.
     """
 
     full_dist: NDArray[np.float64]
@@ -67,7 +67,7 @@ class StatsSummary:
 
     @property
     def aggregated_value(self) -> float:
-        """The one number to show: the sum or the mean, as the statistic asked for."""
+        """Number to show: the sum or the mean, by `aggregation_method`."""
         return self.sum if self.aggregation_method is StatsAggregationMethod.SUM else self.mean
 
     @property
@@ -77,7 +77,7 @@ class StatsSummary:
 
     @property
     def std(self) -> float:
-        """Standard deviation of the values themselves, not of a population they stand for."""
+        """Standard deviation of the values, without correction for a sample."""
         return float(self.full_dist.std())
 
     @property
@@ -92,16 +92,16 @@ class StatsSummary:
 
 
 class StatsWriter(ABC):
-    """Shows the statistics of a run somewhere."""
+    """Receives the statistics of a run, to show or store them."""
 
     @abstractmethod
     def write_stats(self, category: str, values: Mapping[str, StatsSummary], step: int) -> None:
-        """Show one summary.
+        """Write one summary.
 
         Args:
-            category: The behavior's name.
-            values: By statistic, those that have values.
-            step: The behavior's step.
+            category: Name of the behavior.
+            values: Summary of each statistic that has values, by name.
+            step: Step count of the behavior.
         """
 
     def on_add_stat(  # noqa: B027  # most writers wait for the summary
@@ -111,23 +111,23 @@ class StatsWriter(ABC):
         value: float,
         aggregation: StatsAggregationMethod = StatsAggregationMethod.AVERAGE,
     ) -> None:
-        """See a single value at the moment it is added."""
+        """Receive a single value when it is added."""
 
     def add_property(  # noqa: B027  # most writers show numbers only
         self, category: str, property_type: StatsPropertyType, value: Any
     ) -> None:
-        """Learn something that holds for the whole run; the type says what `value` is."""
+        """Receive a property of the whole run; its type determines the type of `value`."""
 
     def close(self) -> None:  # noqa: B027  # most writers hold nothing
-        """Free what the writer holds. Calling it again does nothing."""
+        """Release all resources. Calling it again does nothing."""
 
 
 class StatsReporter:
-    """Gathers the statistics of one behavior; any thread may add to it.
+    """Collects the statistics of one behavior. All methods are thread-safe.
 
     Args:
-        category: The behavior's name.
-        writers: What gets the summaries, in this order.
+        category: Name of the behavior.
+        writers: Writers of the summaries, in this order.
     """
 
     def __init__(self, category: str, writers: Sequence[StatsWriter]) -> None:
@@ -145,12 +145,12 @@ class StatsReporter:
         value: float,
         aggregation: StatsAggregationMethod = StatsAggregationMethod.AVERAGE,
     ) -> None:
-        """Add one value to the coming summary.
+        """Add one value to the next summary.
 
         Args:
-            key: The statistic's name: its tag in TensorBoard.
-            value: The value.
-            aggregation: How the values become one number; the same for all values of a key.
+            key: Name of the statistic: its tag in TensorBoard.
+            value: Number to add.
+            aggregation: Method that reduces the values to one number; the same for all values.
         """
         self._add(key, [float(value)], aggregation)
 
@@ -160,23 +160,23 @@ class StatsReporter:
         values: ArrayLike,
         aggregation: StatsAggregationMethod = StatsAggregationMethod.AVERAGE,
     ) -> None:
-        """Add values of any shape, possibly none, as if each by `add_stat`."""
+        """Add values of any shape, possibly empty, like `add_stat` for each."""
         self._add(key, np.asarray(values, np.float64).ravel().tolist(), aggregation)
 
     def set_stat(self, key: str, value: float) -> None:
-        """Set a statistic of which only the latest value counts."""
+        """Set a statistic whose latest value replaces earlier ones."""
         self.add_stat(key, value, StatsAggregationMethod.MOST_RECENT)
 
     def add_property(self, property_type: StatsPropertyType, value: Any) -> None:
-        """Tell the writers something that holds for the whole run."""
+        """Pass a property of the whole run to the writers."""
         for writer in self._writers:
             writer.add_property(self._category, property_type, value)
 
     def write_stats(self, step: int) -> None:
-        """Hand a summary of what was added since the last one to the writers.
+        """Pass a summary of the values added since the last one to the writers.
 
         Args:
-            step: The behavior's step.
+            step: Step count of the behavior.
         """
         with self._lock:
             stats, self._stats = self._stats, {}
@@ -257,10 +257,10 @@ def _log_width(parts: Sequence[str]) -> int:
 
 
 class GaugeWriter(StatsWriter):
-    """Sets two gauges of this thread's timers per statistic, its mean and its sum."""
+    """Sets two gauges in this thread's timers for each statistic: mean and sum."""
 
     def write_stats(self, category: str, values: Mapping[str, StatsSummary], step: int) -> None:
-        """Set the gauges; a value that is not finite leaves them as they are."""
+        """Set the gauges; values that are not finite do not change them."""
         for key, summary in values.items():
             name = f"{category}.{key.replace(' ', '').replace('/', '.')}"
             set_gauge(f"{name}.mean", summary.mean)
@@ -268,15 +268,15 @@ class GaugeWriter(StatsWriter):
 
 
 class TensorBoardWriter(StatsWriter):
-    """Writes TensorBoard's event files, a folder per behavior.
+    """Writes TensorBoard's event files, one folder per behavior.
 
-    Each summary is appended and on disk when `write_stats` returns. Where the disk refuses, that
-    summary is lost, the refusal is logged and the run goes on; the next summary is tried again.
+    Each summary is on disk when `write_stats` returns. If writing fails, the error is logged, the
+    summary is lost and the run continues. The next summary is tried again.
 
     Args:
-        run_dir: Folder of the run; a behavior's files go to its subfolder.
-        resume: Keep the event files that a behavior has from before; otherwise they are deleted
-            when it is first written to.
+        run_dir: Folder of the run. The files of each behavior are in a subfolder.
+        resume: Whether to keep earlier event files. Otherwise they are deleted before the first
+            event of the behavior is written.
     """
 
     def __init__(self, run_dir: Path, *, resume: bool = False) -> None:
@@ -287,9 +287,9 @@ class TensorBoardWriter(StatsWriter):
         self._is_failing = False
 
     def write_stats(self, category: str, values: Mapping[str, StatsSummary], step: int) -> None:
-        """Write a scalar per statistic, and a histogram `<tag>_hist` where one was asked for.
+        """Write a scalar per statistic, and a histogram `<tag>_hist` if requested.
 
-        What is not a number is left out.
+        NaN values are left out.
         """
         from tensorboard.compat.proto.event_pb2 import Event, SessionLog
         from tensorboard.compat.proto.summary_pb2 import Summary
@@ -305,14 +305,15 @@ class TensorBoardWriter(StatsWriter):
                 summary.value.add(tag=f"{key}_hist", histo=_histogram(finite))
         events = [Event(wall_time=time.time(), step=step, summary=summary)]
         if category not in self._started:
-            # TensorBoard then drops what a killed run wrote after the checkpoint resumed from.
+            # TensorBoard then drops the points that a killed run wrote after the resumed
+            # checkpoint.
             start = SessionLog(status=SessionLog.START)
             events.insert(0, Event(wall_time=time.time(), step=step, session_log=start))
         if self._write(category, events):
             self._started.add(category)
 
     def add_property(self, category: str, property_type: StatsPropertyType, value: Any) -> None:
-        """Write the settings as a text, to be found under the tab Text."""
+        """Write the settings as text, for the tab Text."""
         if property_type is not StatsPropertyType.HYPERPARAMETERS:
             return
         from tensorboard.compat.proto.event_pb2 import Event
@@ -331,7 +332,7 @@ class TensorBoardWriter(StatsWriter):
         self._write(category, [Event(wall_time=time.time(), summary=summary)])
 
     def _write(self, category: str, events: list["Event"]) -> bool:
-        """Append events to the behavior's file; return whether the disk took them."""
+        """Append events to the behavior's file; return whether that succeeded."""
         try:
             if category not in self._paths:
                 self._paths[category] = self._new_path(category)
@@ -339,8 +340,8 @@ class TensorBoardWriter(StatsWriter):
         except OSError as error:
             if not self._is_failing:
                 logger.warning(
-                    "Cannot write TensorBoard events of %s: %s. The run goes on and tries again "
-                    "at the next summary; until then curves have a gap.",
+                    "Cannot write TensorBoard events of %s: %s. The run continues and tries again "
+                    "at the next summary. Until then, curves have a gap.",
                     category,
                     error,
                 )
@@ -360,7 +361,7 @@ class TensorBoardWriter(StatsWriter):
 
 
 def _append(path: Path, events: list["Event"]) -> None:
-    """Append events to a file, all or none: a reader gives up at a record cut in two."""
+    """Append events to a file, all or none, because readers stop at a truncated record."""
     from tensorboard.compat.proto.event_pb2 import Event
     from tensorboard.summary.writer.record_writer import RecordWriter
 
@@ -383,7 +384,7 @@ def _append(path: Path, events: list["Event"]) -> None:
 
 
 def _histogram(values: NDArray[np.float64]) -> "HistogramProto":
-    """Count `values`, finite and at least one, in 30 bins of equal width."""
+    """Return a histogram of at least one finite value, with 30 bins of equal width."""
     from tensorboard.compat.proto.summary_pb2 import HistogramProto
 
     counts, edges = np.histogram(values, bins=30)
@@ -399,7 +400,7 @@ def _histogram(values: NDArray[np.float64]) -> "HistogramProto":
 
 
 def _tree(settings: Mapping[str, Any], indent: str = "\t") -> Iterator[str]:
-    """Yield a line per setting, nested ones indented; Markdown shows it as it is."""
+    """Yield one line per setting, indented by level, so that Markdown shows it as code."""
     for key, value in settings.items():
         if isinstance(value, Mapping):
             yield f"{indent}{key}:"

@@ -1,4 +1,4 @@
-"""What a person reads before and after a run: what it is, how it went, what to type next."""
+"""Texts for the user before and after a run: its setup, its outcome, and the next commands."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -23,12 +23,12 @@ Lines = list[tuple[str, str]]
 
 
 def run_in_words(options: RunOptions, *, device: str, threads: int) -> str:
-    """Return what a run is going to do and where.
+    """Return a description of a run before it starts.
 
     Args:
-        options: Of the run, with its seed drawn.
-        device: Where it computes, as PyTorch calls it.
-        threads: How many PyTorch computes with.
+        options: Options of the run, with its final seed.
+        device: Name of the PyTorch device.
+        threads: Number of PyTorch's threads.
     """
     environment, checkpoints = options.env_settings, options.checkpoint_settings
     path = Path(checkpoints.results_dir, checkpoints.run_id)
@@ -53,7 +53,7 @@ def run_in_words(options: RunOptions, *, device: str, threads: int) -> str:
 
 
 def behavior_in_words(name: str, spec: BehaviorSpec, settings: BehaviorSettings) -> str:
-    """Return what a behavior observes and does, and how it is trained."""
+    """Return a description of a behavior: observations, actions and training."""
     observes = [_observation_in_words(observation) for observation in spec.observation_specs]
     return f"Behavior {name}:\n" + _aligned(
         [
@@ -99,7 +99,7 @@ def _actions_in_words(spec: ActionSpec) -> str:
 
 
 class Outcome(NamedTuple):
-    """How training one behavior went.
+    """Outcome of training one behavior.
 
     Attributes:
         name: The behavior's name.
@@ -121,7 +121,7 @@ class Outcome(NamedTuple):
 
 
 def outcomes_in_words(outcomes: Iterable[Outcome], *, elapsed_s: float) -> str:
-    """Return how a run went."""
+    """Return a description of a run's outcome."""
     return f"Trained for {hours(elapsed_s)}:\n" + "\n".join(
         f"  {outcome.name}\n" + _aligned(_outcome_lines(outcome), indent=4) for outcome in outcomes
     )
@@ -143,11 +143,11 @@ def _outcome_lines(outcome: Outcome) -> Lines:
 
 
 def next_commands(command_line: CommandLine, options: RunOptions) -> str:
-    """Return what to type to go on with a run, as the user typed the run itself.
+    """Return the commands to continue a run, in the form in which the user started it.
 
     Args:
-        command_line: What was typed.
-        options: What it led to.
+        command_line: Command line of the run.
+        options: Options of the run.
     """
     checkpoints = options.checkpoint_settings
     folder = Path(checkpoints.results_dir, checkpoints.run_id)
@@ -180,7 +180,7 @@ def failure_in_words(error: Exception) -> list[str]:
 
 
 BEGIN_FLAGS = {"--resume", "--force", "--inference", "--initialize-from"}
-"""How a run begins; one that goes on begins otherwise."""
+"""Flags for the start of a run, which a continued run replaces."""
 
 
 def _typed_again(command_line: CommandLine, *begin_flags: str) -> list[str]:
@@ -199,7 +199,7 @@ def _typed_again(command_line: CommandLine, *begin_flags: str) -> list[str]:
     words += ["--deterministic"] if command_line.deterministic else []
     words += begin_flags
     of_player = _value_at(command_line, env_args)
-    return words if of_player is None else [*words, "--env-args", *of_player]  # it takes the rest
+    return words if of_player is None else [*words, "--env-args", *of_player]  # must be last
 
 
 def _value_at(command_line: CommandLine, key: str) -> Any:
@@ -212,7 +212,7 @@ def _value_at(command_line: CommandLine, key: str) -> Any:
 def _words(flag: str, value: Any) -> list[str]:
     if value is True:
         return [flag]
-    # Joined, where it would be taken for a flag itself.
+    # Joined by `=` if the value would look like a flag.
     return [f"{flag}={value}"] if str(value).startswith("-") else [flag, str(value)]
 
 
@@ -221,7 +221,7 @@ def _number(number: int, thing: str) -> str:
 
 
 def _aligned(lines: Lines, *, indent: int = 2) -> str:
-    """Return a line each, what it says aligned behind what it is about; said once if repeated."""
+    """Return one line per pair, with aligned texts; a repeated label is shown once."""
     width = max(len(about) for about, _ in lines)
     previous, rows = "", []
     for about, says in lines:

@@ -1,4 +1,4 @@
-"""What a run leaves on disk, and how a later one goes on from it.
+"""Files of a run: folders, checkpoints and the status of a run, and how a later run continues.
 
     <results_dir>/<run_id>/
       configuration.yaml            effective options
@@ -12,11 +12,10 @@
       run_logs/
         timers.json
         training_status.json        which checkpoints there are
-        .lock                       held while the run goes on
-        Player-<worker>.log
+        .lock                       held while the run is active Player-<worker>.log
 
-Every file is written under a temporary name, flushed and renamed: whenever a run is killed, what is
-there is whole.
+Every file is written under a temporary name, flushed and renamed, so a killed run leaves no partial
+files.
 """
 
 import io
@@ -55,18 +54,18 @@ logger = get_logger(__name__)
 
 
 def try_write(what: str, write: Callable[[], object]) -> bool:
-    """Call what writes; a disk that refuses is reported and does not end the run.
+    """Call `write`; log an `OSError` instead of raising it, and return whether it succeeded.
 
     Args:
-        what: Named in the report.
-        write: Whatever raises `OSError` then.
+        what: Description of the file, for the log.
+        write: Function that writes the file.
     """
     try:
         write()
     except OSError as error:
         logger.error(
-            f"Could not write {what}: {error}. What was written before is whole; it is tried "
-            "again at the next checkpoint."
+            f"Could not write {what}: {error}. Earlier files are intact. The run tries again at "
+            "the next checkpoint."
         )
         return False
     return True
@@ -89,33 +88,32 @@ class RunFolder:
 
     @property
     def logs(self) -> Path:
-        """Where players and timers log."""
+        """Folder for the logs of players and timers."""
         return self.path / "run_logs"
 
     @contextmanager
     def opened(self, *, resume: bool, force: bool, inference: bool) -> Iterator[None]:
-        """Prepare the folder, and keep other runs out of it until the end.
+        """Prepare the folder and lock it against other runs until the end of the context.
 
         Raises:
-            UnityTrainerException: Another run goes on in it; or as `prepare` says.
+            UnityTrainerException: Another run uses the folder, or `prepare` fails.
         """
         with self._claimed() if self.path.exists() and not inference else nullcontext():
             self.prepare(resume=resume, force=force, inference=inference)
-        # What was moved aside took its lock along.
+        # If the folder was moved to a backup, its lock moved too.
         with nullcontext() if inference else self._claimed():
             yield
 
     @contextmanager
     def _claimed(self) -> Iterator[None]:
-        """Hold the lock of the folder, where the disk knows locks."""
+        """Hold the lock of the folder, if the file system supports locks."""
         lock = FileLock(self.logs / ".lock", timeout=0)
         try:
             self.logs.mkdir(parents=True, exist_ok=True)
             lock.acquire()
         except Timeout:
             raise UnityTrainerException(
-                f"another run goes on in {self.path}. Wait until it ends, or choose another "
-                "--run-id."
+                f"another run uses {self.path}. Wait until it ends, or choose another --run-id."
             ) from None
         except OSError as error:
             logger.debug(f"No lock in {self.path}: {error}")
@@ -125,13 +123,13 @@ class RunFolder:
             lock.release()
 
     def prepare(self, *, resume: bool, force: bool, inference: bool) -> None:
-        """Make the folder, or find that it is there as `resume` expects.
+        """Create the folder, or check that the run to resume exists.
 
-        With `force`, what an earlier run left is moved to a folder beside it, not mixed or lost.
+        With `force`, the files of an earlier run are moved to a backup folder beside it.
 
         Raises:
-            UnityTrainerException: The folder is there and nobody said what to do with it, or it
-                is not and was to be resumed; or it cannot be made.
+            UnityTrainerException: The folder holds an earlier run and no flag says what to do, the
+                run to resume does not exist, or the folder cannot be created.
         """
         if resume and not self.path.exists():
             raise UnityTrainerException(
@@ -142,7 +140,7 @@ class RunFolder:
         exists = holds_run(self.path)
         if exists and not (resume or force or inference):
             raise UnityTrainerException(
-                f"{self.path} holds an earlier run. Continue it with --resume, replace it with "
+                f"{self.path} contains an earlier run. Continue it with --resume, replace it with "
                 "--force, or choose another --run-id."
             )
         if inference:
@@ -158,8 +156,8 @@ class RunFolder:
                 left_by_a_kill.unlink()
         except OSError as error:
             raise UnityTrainerException(
-                f"the run cannot be kept in {self.path}: {error}. Choose a folder that can be "
-                "written with --results-dir."
+                f"cannot write to the run folder {self.path}: {error}. Choose a writable folder "
+                "with --results-dir."
             ) from error
 
     def require_free(self, behavior: str) -> None:
@@ -175,15 +173,15 @@ class RunFolder:
             )
 
     def model(self, behavior: str) -> Path:
-        """Where the newest exported policy of a behavior is."""
+        """Return the path of a behavior's newest exported policy."""
         return self.path / f"{behavior}.onnx"
 
     def checkpoint(self, behavior: str) -> Path:
-        """Where the newest checkpoint of a behavior is."""
+        """Return the path of a behavior's newest checkpoint."""
         return self.path / behavior / "checkpoint.pt"
 
     def experience(self, behavior: str) -> Path:
-        """Where the experience is kept that a behavior learns from again."""
+        """Return the path of a behavior's saved replay buffer."""
         return self.path / behavior / "last_replay_buffer.npz"
 
     def write_configuration(self, text: str) -> None:
@@ -196,11 +194,11 @@ class RunFolder:
 
 
 _BACKUP = re.compile(r"-backup-\d{8}-\d{6}-\d+$")
-"""How the name of a run ends that `--force` moved aside."""
+"""Suffix of runs that `--force` moved to a backup."""
 
 
 def _other_runs(path: Path) -> str:
-    """Name the runs beside `path` that have checkpoints, the nearest first."""
+    """Return a hint with the runs beside `path` that have checkpoints, the closest name first."""
     folders = {checkpoint.parent.parent.name for checkpoint in path.parent.glob("*/*/*.pt")}
     found = sorted(name for name in folders if not _BACKUP.search(name))
     if not found:
@@ -209,27 +207,27 @@ def _other_runs(path: Path) -> str:
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:
-    """Read a checkpoint; nothing in it can run code.
+    """Return the content of a checkpoint. Reading it cannot run code.
 
     Raises:
-        UnityTrainerException: There is none, or it cannot be read.
+        UnityTrainerException: The file does not exist or cannot be read.
     """
     try:
         state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:
         raise UnityTrainerException(
-            f"there is no checkpoint {path}. A run that ended before its first checkpoint can only "
-            "be started over, with --force."
+            f"there is no checkpoint {path}. A run that ended before its first checkpoint cannot "
+            "be resumed. Start it again with --force."
         ) from None
-    except Exception as error:  # torch raises many kinds for a broken file
+    except Exception as error:  # torch raises errors of many types for a damaged file
         first_line = f"{type(error).__name__}: {error}".partition("\n")[0]
         raise UnityTrainerException(
-            f"checkpoint {path} cannot be read: it is damaged, or no file that a run saved, such "
-            f"as checkpoint.pt ({first_line:.200})."
+            f"checkpoint {path} cannot be read: it is damaged, or not a file that a run saved, "
+            f"such as checkpoint.pt ({first_line:.200})."
         ) from error
     if not isinstance(state, dict):
         raise UnityTrainerException(
-            f"{path} is no checkpoint: expected a dictionary, got a {type(state).__name__}."
+            f"{path} is not a checkpoint: expected a dictionary, got a {type(state).__name__}."
         )
     return state
 
@@ -287,19 +285,19 @@ def _tensors(state: object, path: str = "") -> Iterator[tuple[str, torch.Tensor]
 
 
 def fitted(state: Mapping[str, Any], fresh: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Put the networks of a checkpoint over those of a trainer that has not begun, where they fit.
+    """Return the initial state of a trainer with all layers of a checkpoint that fit.
 
-    A layer is taken whole or not at all: half a normalizer is worse than none.
+    A layer is copied as a whole or not at all, because a partial normalizer is worse than none.
 
     Args:
-        state: The checkpoint.
-        fresh: The trainer's own state.
+        state: Content of the checkpoint.
+        fresh: Initial state of the trainer.
 
     Returns:
-        `fresh` with the layers that fit, and the names of those that do not.
+        `fresh` with the layers that fit, and the names of the layers that do not.
 
     Raises:
-        ValueError: There is no layer that fits.
+        ValueError: No layer fits.
     """
     fitting, unlike, n_taken = dict(fresh), [], 0
     for network, tensors in fresh.items():
@@ -321,7 +319,7 @@ def fitted(state: Mapping[str, Any], fresh: Mapping[str, Any]) -> tuple[dict[str
 
 
 def misfits(state: Mapping[str, Any], fresh: Mapping[str, Any]) -> list[str]:
-    """Say where a checkpoint is not as a trainer needs it, of whose own state `fresh` is one."""
+    """Return the differences of a checkpoint from the form of `fresh`, the trainer's own state."""
     found = []
     for name, ours in fresh.items():
         theirs = state.get(name, {})
@@ -342,11 +340,11 @@ _WITHOUT_SHAPE = re.compile(
     r".*\.(deterministic|sequence_length|gamma|strength|learning_rate|demo_path)"
     r"|reward_signals\.extrinsic\..*"
 )
-"""Settings among those of networks that change nothing in them."""
+"""Settings of networks that do not affect their shape."""
 
 
 def shaping_settings(settings: BehaviorSettings) -> dict[str, Any]:
-    """Return the settings that decide which networks a behavior has, by their dotted key."""
+    """Return the settings that determine a behavior's networks, by dotted key."""
     written = settings.model_dump(
         mode="json", include={"trainer_type", "network_settings", "reward_signals"}
     )
@@ -367,9 +365,9 @@ def _flat(written: Mapping[str, Any], below: str = "") -> Iterator[tuple[str, An
 
 
 def changed_settings(saved: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Say which of the `shaping_settings` of a checkpoint are not those there are now.
+    """Return descriptions of the `shaping_settings` that differ between a checkpoint and now.
 
-    Others of another trainer, and those of a reward signal that is in one of the two, follow.
+    Differences that follow from another `trainer_type` or other reward signals are left out.
     """
     keys = [key for key in {**saved, **now} if saved.get(key) != now.get(key)]
     if "trainer_type" in keys:
@@ -386,16 +384,16 @@ def _is_network(state: object) -> bool:
 def initial_checkpoint(
     run_id: str | None, init_path: str | None, *, results_dir: Path, behavior: str
 ) -> Path | None:
-    """Find the checkpoint a behavior begins with, None for fresh weights.
+    """Return the checkpoint that a behavior starts from, or None to start from scratch.
 
     Args:
-        run_id: The run named by `--initialize-from`.
-        init_path: The behavior's own setting: a path, or the name of a file in that run.
-        results_dir: Where runs are.
-        behavior: Its name.
+        run_id: Run given by `--initialize-from`.
+        init_path: Setting of the behavior: a path, or the name of a file in that run.
+        results_dir: Folder of all runs.
+        behavior: Name of the behavior.
 
     Raises:
-        UnityTrainerException: The file that is named does not exist.
+        UnityTrainerException: The file does not exist.
     """
     if init_path is not None and len(Path(init_path).parts) > 1:
         path = Path(init_path)
@@ -414,18 +412,18 @@ def initial_checkpoint(
 
 
 class CheckpointStore:
-    """Saves the checkpoints of a run's behaviors and keeps the list of them.
+    """Saves the checkpoints of a run's behaviors and maintains their list.
 
     Args:
-        folder: Of the run.
-        resume: Go on with the list that is there.
+        folder: Folder of the run.
+        resume: Whether to continue the existing list.
     """
 
     def __init__(self, folder: RunFolder, *, resume: bool) -> None:
         self._folder = folder
         self._path = folder.status
         self._status: dict[str, Any] = {}
-        self._dropped: set[Path] = set()  # files to delete once the list on disk lacks them
+        self._dropped: set[Path] = set()  # files to delete after the list on disk was written
         if resume:
             self._read()
 
@@ -439,8 +437,8 @@ class CheckpointStore:
             return
         except (ValueError, OSError, AttributeError, KeyError, TypeError) as error:
             raise UnityTrainerException(
-                f"{self._path} cannot be read: {error!r}. Move it away, and the run resumes from "
-                "its newest checkpoints with an empty list and the first lessons."
+                f"{self._path} cannot be read: {error!r}. If you move it away, the run resumes "
+                "from its newest checkpoints with an empty list and the first lessons."
             ) from error
         written_by = self._status.get("metadata", {}).get("mlagents_version")
         if written_by != __version__:
@@ -448,7 +446,7 @@ class CheckpointStore:
 
     @property
     def lessons(self) -> dict[str, ParameterState]:
-        """Where the environment parameters are in their curricula, by name."""
+        """Lessons of environment parameters in the status, by name."""
         return {
             name: section
             for name, section in self._status.items()
@@ -461,19 +459,19 @@ class CheckpointStore:
         return {path.parent.name for path in self._folder.path.glob("*/*.pt")}
 
     def newest(self, behavior: str) -> Path | None:
-        """Return the checkpoint that a behavior goes on from, None if it has none."""
+        """Return the checkpoint from which a behavior continues, or None."""
         entries = self._status.get(behavior, {}).get("checkpoints", [])
         listed = [Path(entry["auxillary_file_paths"][0]) for entry in reversed(entries)]
         candidates = [self._folder.checkpoint(behavior), *listed]
         return next((path for path in candidates if path.exists()), None)
 
     def set_lessons(self, lessons: Mapping[str, ParameterState]) -> None:
-        """Have the next status say where the environment parameters are, by name."""
+        """Set the lessons of environment parameters for the next status, by name."""
         for name, lesson in lessons.items():
             self._status.setdefault(name, {}).update(lesson)
 
     def write_status(self) -> None:
-        """Write the list of checkpoints and the lessons; delete what is not listed any more."""
+        """Write the list of checkpoints and the lessons; delete files no longer listed."""
         self._status["metadata"] = {
             "stats_format_version": STATUS_FORMAT_VERSION,
             "mlagents_version": __version__,
@@ -484,7 +482,7 @@ class CheckpointStore:
             self._dropped.pop().unlink(missing_ok=True)
 
     def _name_what_there_is(self, behavior: str, section: dict[str, Any]) -> None:
-        """Name the files of a run that was moved by where they are now; forget those gone."""
+        """Update the paths of a run that was moved; remove entries whose files do not exist."""
         folder = self._folder.path / behavior
 
         def is_there(entry: dict[str, Any], model_folder: Path) -> bool:
@@ -512,16 +510,16 @@ class CheckpointStore:
         keep: int,
         is_final: bool = False,
     ) -> None:
-        """Save a checkpoint and the policy as it is there; delete those beyond `keep`.
+        """Save a checkpoint and its policy; delete the oldest ones beyond `keep`.
 
         Args:
-            behavior: Its name.
-            step: Its step count, part of the files' names.
-            state: What `checkpoint.pt` is to hold.
-            model: The exported policy, ONNX.
-            reward: Mean return lately, for the list.
-            keep: How many to keep, the newest; 0 or less keeps all.
-            is_final: Also put the policy where users look for the finished model.
+            behavior: Name of the behavior.
+            step: Step count of the behavior, part of the file names.
+            state: Content of the checkpoint.
+            model: Exported policy, as ONNX.
+            reward: Recent mean return, for the list.
+            keep: Number of newest checkpoints to keep; 0 or less keeps all.
+            is_final: Whether to write the policy as the finished model of the run, too.
 
         Raises:
             OSError: The disk is full or the folder cannot be written. Earlier checkpoints stay.
@@ -537,7 +535,7 @@ class CheckpointStore:
             write_atomically(onnx, model)
             write_atomically(self._folder.checkpoint(behavior), buffer.getvalue())
         except OSError:
-            for path in {checkpoint, onnx} - listed_before:  # no room for what nobody will find
+            for path in {checkpoint, onnx} - listed_before:  # free the space of unlisted files
                 with suppress(OSError):
                     path.unlink(missing_ok=True)
             raise
@@ -547,7 +545,7 @@ class CheckpointStore:
             "file_path": str(onnx),
             "reward": reward,
             "creation_time": time.time(),
-            "auxillary_file_paths": [str(checkpoint)],  # spelled so in the format
+            "auxillary_file_paths": [str(checkpoint)],  # the format has this spelling
         }
         entries = [e for e in section.get("checkpoints", []) if e["steps"] != step] + [entry]
         section["checkpoints"] = entries[-keep:] if keep > 0 else entries
@@ -561,7 +559,7 @@ class CheckpointStore:
 
 
 def _files(section: dict[str, Any]) -> set[Path]:
-    """Return the files beside the events that a behavior's section of the status names."""
+    """Return all files that a behavior's section of the status lists."""
     entries = section.get("checkpoints", [])
     with_final = [*entries, *filter(None, [section.get("final_checkpoint")])]
     models = [entry["file_path"] for entry in entries]

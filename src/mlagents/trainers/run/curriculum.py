@@ -1,4 +1,4 @@
-"""Which lesson each environment parameter is in, and when the next one begins."""
+"""Curricula: the current lesson of each environment parameter, and the change to the next."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, TypedDict
@@ -19,17 +19,18 @@ from mlagents_envs.logging_util import get_logger
 logger = get_logger(__name__)
 
 NEW_SHARE = 0.75
-"""Weight of the reward now against the smoothed reward of the check before."""
+"""Weight of the current reward; the smoothed reward of the previous check has the remaining
+weight."""
 
 
 class BehaviorProgress(NamedTuple):
-    """How far a behavior is.
+    """Training progress of a behavior.
 
     Attributes:
-        step: Its step count.
-        max_steps: Where it ends.
-        returns: Of single agents' episodes that ended since the last change of a lesson, the newest
-            last; at least as many of them as `Curriculum.n_returns` asks for.
+        step: Step count of the behavior.
+        max_steps: Step count at which training ends.
+        returns: Returns of agents' episodes that ended since the last change of a lesson, newest
+            last. At least the newest `Curriculum.n_returns` of them are included.
     """
 
     step: int
@@ -38,13 +39,13 @@ class BehaviorProgress(NamedTuple):
 
 
 class LessonChange(NamedTuple):
-    """A parameter that has moved on.
+    """A parameter's change to the next lesson.
 
     Attributes:
-        parameter: Its name.
-        lesson: What it is in now.
-        number: The lesson's number, counted from 0.
-        needs_reset: Whether the environments are to begin anew.
+        parameter: Name of the parameter.
+        lesson: New lesson.
+        number: Number of the new lesson, counted from 0.
+        needs_reset: Whether the environments must be reset.
     """
 
     parameter: str
@@ -54,21 +55,21 @@ class LessonChange(NamedTuple):
 
 
 class ParameterState(TypedDict, total=False):
-    """A parameter in `training_status.json`; other trainers know `lesson_num` alone."""
+    """A parameter in `training_status.json`. Other trainers only use `lesson_num`."""
 
     lesson_num: int
     smoothed_reward: float
 
 
 class Curriculum:
-    """The lessons of all environment parameters; one without a curriculum has a single lesson.
+    """Lessons of all environment parameters. A parameter without a curriculum has a single lesson.
 
-    After a change, the caller empties the returns of all behaviors, so that a lesson is judged by
-    its own episodes, and sends `parameters` to the players.
+    After a change, the caller must clear the returns of all behaviors, so that only episodes of the
+    new lesson count. It must also send `parameters` to the players.
 
     Args:
-        parameters: By name, every sampler with its seed.
-        lessons: Numbers of the lessons to begin with, from 0; the first where none is given.
+        parameters: Parameters by name. Every sampler must have a seed.
+        lessons: Numbers of the initial lessons, from 0. The default is the first lesson.
     """
 
     def __init__(
@@ -85,12 +86,12 @@ class Curriculum:
 
     @property
     def parameters(self) -> dict[str, Sampler]:
-        """What players are sent: where each parameter's values come from in its lesson."""
+        """Sampler of each parameter in its current lesson, to send to players."""
         return {name: self._lesson(name).value for name in self._lessons}
 
     @property
     def lesson_numbers(self) -> dict[str, int]:
-        """The number of each parameter's lesson, from 0."""
+        """Number of each parameter's current lesson, from 0."""
         return dict(self._numbers)
 
     @property
@@ -99,32 +100,32 @@ class Curriculum:
         return all(self._numbers[name] == len(each) - 1 for name, each in self._lessons.items())
 
     def n_returns(self, behavior: str) -> int:
-        """How many of its last returns a behavior is judged by."""
+        """Return how many of a behavior's last returns the lessons depend on."""
         lengths = [c.min_lesson_length for _, c in self._criteria() if c.behavior == behavior]
         return max([1, *lengths])
 
     def state(self) -> dict[str, ParameterState]:
-        """Everything a resumed run needs to go on with the same lessons, fit for JSON."""
+        """Return the state of all lessons for a resumed run, in a form for JSON."""
         return {
             name: {"lesson_num": number, "smoothed_reward": self._smoothed[name]}
             for name, number in self._numbers.items()
         }
 
     def load_state(self, state: Mapping[str, ParameterState]) -> None:
-        """Go on where the run that saved `state` was; a parameter it lacks keeps its lesson."""
+        """Restore a state that `state` returned. A parameter that it lacks keeps its lesson."""
         for name, of_parameter in state.items():
             self._begin_at(name, of_parameter["lesson_num"])
             if name in self._smoothed:
                 self._smoothed[name] = of_parameter.get("smoothed_reward", 0.0)
 
     def advance(self, progress: Mapping[str, BehaviorProgress]) -> list[LessonChange]:
-        """Move every parameter on by one lesson whose present lesson is learned.
+        """Advance every parameter whose current lesson is completed to its next lesson.
 
         Args:
-            progress: Of every behavior there is, by name.
+            progress: Progress of every existing behavior, by name.
 
         Returns:
-            What has changed, and is logged.
+            All changes. Each is also logged.
         """
         if progress and not self._is_checked:
             self._is_checked = True
@@ -142,12 +143,12 @@ class Curriculum:
         return changes
 
     def log_lessons(self) -> None:
-        """Log the lesson and the value of each parameter, a line each."""
+        """Log the lesson and the value of each parameter, one line each."""
         for name in self._lessons:
             logger.info(self._line(name))
 
     def in_words(self) -> str:
-        """The lessons of all parameters that have several: `wall 2 of 4 (high)`."""
+        """Return the lessons of all parameters with several lessons: `wall 2 of 4 (high)`."""
         return ", ".join(
             f"{name} {self._numbers[name] + 1} of {len(lessons)} ({self._lesson(name).name})"
             for name, lessons in self._lessons.items()
@@ -174,7 +175,7 @@ class Curriculum:
         return self._lessons[name][self._numbers[name]]
 
     def _criteria(self) -> Iterator[tuple[str, CompletionCriteria]]:
-        """Yield the criteria of all lessons but the last ones, each with its parameter."""
+        """Yield the criteria of all lessons except the last ones, each with its parameter."""
         for name, lessons in self._lessons.items():
             for lesson in lessons[:-1]:
                 if lesson.completion_criteria:
@@ -182,12 +183,12 @@ class Curriculum:
 
     def _begin_at(self, name: str, number: int) -> None:
         if name not in self._lessons:
-            return  # the configuration has it no more
+            return  # the configuration no longer has this parameter
         last = len(self._lessons[name]) - 1
         if not 0 <= number <= last:
             logger.warning(
-                f"{name} was in lesson {number}, but has lessons 0 to {last} now: it goes on with "
-                f"lesson {last}."
+                f"{name} was in lesson {number}, but now has only lessons 0 to {last}. It "
+                f"continues with lesson {last}."
             )
             number = last
         self._numbers[name] = number
@@ -200,8 +201,8 @@ class Curriculum:
         }
         for behavior, name in missing.items():
             logger.warning(
-                f"environment_parameters.{name}: a lesson waits for behavior {behavior!r}, which "
-                f"the environment has not shown{did_you_mean(behavior, behaviors) or '.'} It shows "
+                f"environment_parameters.{name}: a lesson depends on behavior {behavior!r}, which "
+                f"the environment does not have{did_you_mean(behavior, behaviors) or '.'} It has "
                 f"{', '.join(map(repr, behaviors))}."
             )
 
@@ -213,7 +214,7 @@ class Curriculum:
 
 
 def sampler_in_words(sampler: Sampler) -> str:
-    """Return what a sampler draws from, such as `Uniform sampler: min=0.5, max=2.0`."""
+    """Return a description of a sampler, such as `Uniform sampler: min=0.5, max=2.0`."""
     match sampler.sampler_parameters:
         case ConstantParameters(value=value):
             return f"Float: value={value}"
@@ -225,4 +226,4 @@ def sampler_in_words(sampler: Sampler) -> str:
             pairs = [list(interval) for interval in intervals]
             return f"MultiRangeUniform sampler: intervals={pairs}"
         case unknown:
-            raise TypeError(f"no words for sampler parameters {unknown!r}")
+            raise TypeError(f"unknown sampler parameters {unknown!r}")

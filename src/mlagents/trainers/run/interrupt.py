@@ -45,10 +45,10 @@ class Interrupt:
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """Surround what may take long and can be broken off.
+        """Mark a block that may take long and may be interrupted.
 
         Raises:
-            Interrupted: The first signal has come, or comes within.
+            Interrupted: The first signal arrived before or within the block.
         """
         self._is_waiting = True
         try:

@@ -1,7 +1,7 @@
-"""Checkpoints of the original ML-Agents, 1.x, read as our own.
+"""Conversion of checkpoints of the original ML-Agents 1.x to the current format.
 
-They hold the networks that we have under other names, and some layers in several parts that are one
-here. What `NAMES` does not list is not needed: constants of the export, and copies.
+They contain the same networks under other names, with some layers split into several parts. Tensors
+that `NAMES` does not list are not needed: they are constants of the export, and copies.
 """
 
 import re
@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 
 NETWORKS = "Policy", "Optimizer:critic", "Optimizer:value_network", "Optimizer:target_network"
-"""The networks that are taken over, by their name in a checkpoint, theirs and ours."""
+"""Networks to convert, by their name in checkpoints of both formats."""
 
 NAMES = [
     (re.compile(theirs), ours)
     for theirs, ours in (
-        # Encoders, as `_numbered` names them.
+        # Encoders, with the names from `_numbered`.
         (r"fixed\.(\d+)\.normalizer\.(\w+)", r"body.observations.encoders.\1.normalizer.\2"),
         (
             r"fixed\.(\d+)\.(?:conv_layers|sequential)\.(.+)",
@@ -40,7 +40,7 @@ NAMES = [
             r"network_body\.observation_encoder\.rsa\.fc_out\.(\w+)",
             r"body.observations.attention.attention.output.\1",
         ),
-        # What follows them; `linear_encoder` is a name from before 1.0.
+        # Layers after the encoders; `linear_encoder` is a name from before 1.0.
         (r"network_body\.(?:_body_endoder|linear_encoder)\.seq_layers\.(.+)", r"body.dense.\1"),
         (r"network_body\._body_endoder\.layers\.(\d+\.\w+)", r"body.dense.\1"),
         (r"goal_layer\.hypernet\.([02]\.\w+)", r"body.goal_layer.hidden.\1"),
@@ -54,29 +54,30 @@ NAMES = [
         (r"value_heads\.value_heads\.[^.]+\.(\w+)", r"values.\1"),
     )
 ]
-"""Their names and ours. Where several of theirs give one of ours, they are its rows, in order."""
+"""Patterns of original names, with the current names. If several original tensors map to one
+current tensor, they are its rows, in order."""
 
 _ENCODER = re.compile(r"network_body\.observation_encoder\.processors\.(\d+)\.(.+)")
 
 
 def is_legacy(state: Mapping[str, Any]) -> bool:
-    """Whether a checkpoint was saved by the original."""
+    """Return whether a checkpoint was saved by the original ML-Agents."""
     policy = state.get("Policy")
     return isinstance(policy, Mapping) and any(n.startswith("network_body.") for n in policy)
 
 
 def converted(state: Mapping[str, Any], signals: Sequence[str]) -> dict[str, Any]:
-    """Return the networks and the step count of a checkpoint of the original as ours.
+    """Return the networks and step count of an original checkpoint in the current format.
 
-    Optimizers and the networks of reward signals are left out.
+    Optimizers and networks of reward signals are left out.
 
     Args:
-        state: The checkpoint.
-        signals: Names of the reward signals that the critic is to value, in order.
+        state: Content of the original checkpoint.
+        signals: Names of the reward signals that the critic estimates, in order.
     """
     networks = {name: _network(state[name], signals) for name in NETWORKS if name in state}
     for name in networks.keys() & {"Optimizer:value_network", "Optimizer:target_network"}:
-        # Those of SAC see through the actor's normalizers, of which they had copies.
+        # SAC's value networks use the actor's normalizers; originally, they had copies of them.
         of_network = networks[name].items()
         networks[name] = {part: each for part, each in of_network if ".normalizer." not in part}
     (step,) = state["global_step"].values()
@@ -96,7 +97,7 @@ def _network(theirs: Mapping[str, Tensor], signals: Sequence[str]) -> dict[str, 
             _convert_normalizer(network, name.removesuffix("running_mean"))
     attention = "body.observations.attention."
     if f"{attention}encode_self.0.bias" in network:
-        # Before an entity's own features they put what the agent knows besides, we put it behind.
+        # The original puts the agent's other observations before the entity's features, not after.
         n_self = len(network[f"{attention}encode_self.0.bias"])
         for name in network:
             if name.startswith(f"{attention}encoders.") and name.endswith(".weight"):
@@ -107,10 +108,10 @@ def _network(theirs: Mapping[str, Tensor], signals: Sequence[str]) -> dict[str, 
 
 
 def _numbered(theirs: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
-    """Name the layers whose number or kind a name alone does not tell.
+    """Rename layers whose index or kind does not follow from the name alone.
 
-    They number encoders by observation; we number those of fixed size and those of entities apart.
-    The layer whose weights come of the goal is the one of the dense block that has a `hypernet`.
+    The original numbers encoders by observation; here, encoders of fixed size and of entities have
+    separate numbers. The goal layer is the layer of the dense block that has a `hypernet`.
     """
     entities = sorted(
         {
@@ -135,14 +136,14 @@ def _numbered(theirs: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
 
 
 def _with_values_of(signals: Sequence[str], theirs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Bring the value heads in our order; leave out those of other reward signals."""
+    """Reorder the value heads like `signals`; leave out those of other reward signals."""
     others = {name: each for name, each in theirs.items() if not name.startswith("value_heads.")}
     heads = [f"value_heads.value_heads.{s}.{part}" for s in signals for part in ("weight", "bias")]
     return others | {name: theirs[name] for name in heads if name in theirs}
 
 
 def _convert_normalizer(network: dict[str, Tensor], normalizer: str) -> None:
-    """Replace their three statistics of a normalizer by ours; see `layers.Normalizer`."""
+    """Convert the three statistics of a normalizer to the buffers of `layers.Normalizer`."""
     mean = network.pop(f"{normalizer}running_mean").double()
     squares = network.pop(f"{normalizer}running_variance").double()
     count = network.pop(f"{normalizer}normalization_steps").double()

@@ -1,7 +1,7 @@
-"""What all settings share: frozen, strict about keys, and clear about what is wrong.
+"""Base of all settings models: immutable, strict about keys, with readable error messages.
 
-A model of settings refuses a value with one problem per key. Each problem has a location, the key's
-path from the model down, and a message that says what is allowed and what came.
+A settings model reports every invalid key as one problem. Each problem has a location, which is the
+path of the key within the model, and a message with the allowed and the given value.
 """
 
 import difflib
@@ -19,9 +19,9 @@ Key = str | int
 
 
 def did_you_mean(name: object, allowed: Collection[str]) -> str:
-    """Return `; did you mean 'x'?` for the nearest of `allowed`, or nothing when none is near.
+    """Return `; did you mean 'x'?` for the closest of `allowed`, or an empty string.
 
-    Capital letters count as small ones.
+    The comparison ignores case.
     """
     spelled = {other.casefold(): other for other in allowed}
     nearest = difflib.get_close_matches(str(name).casefold(), spelled, n=1)
@@ -29,7 +29,7 @@ def did_you_mean(name: object, allowed: Collection[str]) -> str:
 
 
 def quoted(value: object) -> str:
-    """Return what came as it is written in a file, cut short."""
+    """Return a value as written in a YAML file, shortened."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     return reprlib.repr(value)
@@ -42,25 +42,25 @@ def one_of(allowed: Collection[str]) -> str:
 
 
 def problem(*path: Key, says: str, value: object = None) -> InitErrorDetails:
-    """Describe one thing that is wrong.
+    """Return a description of one invalid setting.
 
     Args:
-        path: The key it is about, from the model down; empty for the model as a whole.
-        says: What is wrong and what is allowed.
-        value: What came.
+        path: Path of the key within the model; empty for the model as a whole.
+        says: Message with the error and the allowed values.
+        value: Given value.
     """
-    # A custom error's text is a template; without a context nothing in it is filled in.
+    # The text of a custom error is a template. Without a context, it is used as it is.
     return {"type": PydanticCustomError("setting", says), "loc": path, "input": value}
 
 
 def refuse(problems: list[InitErrorDetails]) -> None:
-    """Raise a `ValidationError` that holds `problems`, if there are any."""
+    """Raise a `ValidationError` with `problems`, unless the list is empty."""
     if problems:
         raise ValidationError.from_exception_data("settings", problems)
 
 
 def located(error: ValidationError, *path: Key) -> list[InitErrorDetails]:
-    """Return the problems of `error`, found in what stands at `path`."""
+    """Return the problems of `error`, with `path` put before their locations."""
     return [
         problem(*path, *found["loc"], says=found["msg"], value=found["input"])
         for found in error.errors(include_url=False)
@@ -68,7 +68,7 @@ def located(error: ValidationError, *path: Key) -> list[InitErrorDetails]:
 
 
 def read_each(written: Mapping[Any, Any], read: Callable[[str, Any], T]) -> dict[str, T]:
-    """Read the values of a mapping whose keys are names, and report the problems of all."""
+    """Read the values of a mapping from names, and report the problems of all values together."""
     values: dict[str, T] = {}
     problems: list[InitErrorDetails] = []
     for key, value in written.items():
@@ -82,7 +82,7 @@ def read_each(written: Mapping[Any, Any], read: Callable[[str, Any], T]) -> dict
 
 
 class Settings(BaseModel):
-    """Base of all settings. Numbers may be written where text is wanted, as for `run_id: 7`."""
+    """Base of all settings. A number is accepted for a text setting, as in `run_id: 7`."""
 
     model_config = {
         "frozen": True,
@@ -95,14 +95,14 @@ class Settings(BaseModel):
     @model_validator(mode="wrap")
     @classmethod
     def _say_what_is_allowed(cls, written: Any, validate: ModelWrapValidatorHandler[Self]) -> Self:
-        """Put every problem into the words of this module; only here the allowed keys are known."""
+        """Replace every message by one of this module; only the model knows the allowed keys."""
         try:
             return validate(written)
         except ValidationError as error:
             problems = [
                 problem(*found["loc"], says=cls._message(found), value=found["input"])
                 for found in error.errors(include_url=False)
-                # Follows from another problem: a default that is taken from a refused value.
+                # This error follows from another one: a default that depends on a refused value.
                 if found["type"] != "default_factory_not_called"
             ]
             raise ValidationError.from_exception_data(cls.__name__, problems) from None
@@ -149,11 +149,11 @@ _MUST_BE = {
     "float_type": "must be a number",
     "float_parsing": "must be a number",
 }
-"""Rules of pydantic in words for those who do not program, by the type of the error."""
+"""Messages for pydantic's errors in plain words, by error type."""
 
 
 def _whole_number(value: Any) -> Any:
-    """Accept what people write for a whole number, `5.0e5` and `1e4` (text in YAML) included."""
+    """Convert common spellings of whole numbers, including `5.0e5` and `1e4` (text in YAML)."""
     if isinstance(value, bool):
         raise ValueError("must be a whole number")
     if not isinstance(value, str | float):
@@ -181,14 +181,14 @@ def _no_truth_value(value: Any) -> Any:
 
 
 Int = Annotated[int, BeforeValidator(_whole_number)]
-"""A whole number, however it is written; never a truth value."""
+"""A whole number in any common spelling, but not a truth value."""
 
 Float = Annotated[float, BeforeValidator(_no_truth_value)]
-"""A number, also as text like `3e-4`, which YAML 1.1 does not take for one; never a truth value."""
+"""A number, also as text such as `3e-4`, which is not a number in YAML 1.1. Not a truth value."""
 
 
 def list_of(items: str, *, or_null: bool = False) -> BeforeValidator:
-    """Return what refuses anything but a list, and says what its `items` are."""
+    """Return a validator that accepts only lists; its error message names the `items`."""
 
     def check(value: Any) -> Any:
         if isinstance(value, list | tuple) or (or_null and value is None):
@@ -200,7 +200,7 @@ def list_of(items: str, *, or_null: bool = False) -> BeforeValidator:
 
 def _sendable(value: float) -> float:
     if abs(value) > LARGEST_FLOAT32:
-        raise ValueError(f"must be at most {LARGEST_FLOAT32:.2g} in size, the largest of 32 bits")
+        raise ValueError(f"must be at most {LARGEST_FLOAT32:.2g} in size, the 32-bit limit")
     return value
 
 

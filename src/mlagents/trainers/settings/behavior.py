@@ -1,4 +1,4 @@
-"""Everything about training one behavior: network, reward signals, imitation, self-play."""
+"""Settings of a behavior: network, reward signals, imitation and self-play."""
 
 from collections.abc import Mapping
 from typing import Any, Literal, Self
@@ -27,16 +27,17 @@ class MemorySettings(Settings):
     """Recurrent memory: an LSTM between the body and the heads of the network."""
 
     sequence_length: Int = Field(64, ge=1)
-    """Consecutive steps the LSTM is trained on; longer remembers further back."""
+    """Number of consecutive steps that the LSTM is trained on. Longer sequences allow longer
+    memory."""
     memory_size: Int = Field(128, ge=2, multiple_of=2)
-    """Numbers an agent remembers: hidden and cell state together, hence even."""
+    """Size of the memory of an agent: hidden state plus cell state, so it must be even."""
 
 
 class NetworkSettings(Settings):
-    """The body of a network: encoders of observations and the layers behind them."""
+    """Body of a network: encoders of observations and the layers that follow."""
 
     normalize: bool = False
-    """Whether vector observations are normalized by their running mean and variance."""
+    """Whether vector observations are normalized with their running mean and variance."""
     hidden_units: Int = Field(128, ge=1)
     """Width of every hidden layer."""
     num_layers: Int = Field(2, ge=0)
@@ -44,28 +45,30 @@ class NetworkSettings(Settings):
     vis_encode_type: Literal["simple", "nature_cnn", "resnet", "match3", "fully_connected"] = (
         "simple"
     )
-    """Encoder of images; their shorter side must be at least 20, 36, 15, 5, 1 pixels in turn."""
+    """Encoder of images. The shorter side must have at least 20, 36, 15, 5 or 1 pixels, in this
+    order."""
     memory: MemorySettings | None = None
-    """Recurrent memory; `{}` switches it on with its defaults."""
+    """Recurrent memory; `{}` enables it with defaults."""
     goal_conditioning_type: Literal["hyper", "none"] = "hyper"
-    """Whether goal observations generate weights of the network or are inputs like others."""
+    """Use of goal observations: `hyper` generates weights from them, `none` treats them as plain
+    inputs."""
     deterministic: bool = False
-    """Whether the most likely action is taken instead of a sampled one."""
+    """Whether agents take the most likely action instead of a sampled one."""
 
 
 class RewardSignalSettings(Settings):
-    """What every reward signal has."""
+    """Settings that all reward signals share."""
 
     gamma: Float = Field(0.99, ge=0.0, le=1.0)
-    """Discount of the signal per step; nearer to 1 looks further ahead."""
+    """Discount of the signal per step. Values nearer to 1 look further ahead."""
     strength: Float = Field(1.0, ge=0.0)
-    """Factor on the signal's reward."""
+    """Factor on the reward of the signal."""
     network_settings: NetworkSettings = NetworkSettings()
-    """The signal's own network; `extrinsic` has none and ignores it."""
+    """Network of the signal. `extrinsic` has no network and ignores this setting."""
 
 
 class ExtrinsicSettings(RewardSignalSettings):
-    """The reward that the environment gives."""
+    """Reward from the environment."""
 
 
 class CuriositySettings(RewardSignalSettings):
@@ -81,11 +84,11 @@ class GailSettings(RewardSignalSettings):
     learning_rate: Float = Field(3e-4, ge=0.0)
     """Step size of the discriminator's optimizer."""
     demo_path: str = Field(min_length=1)
-    """A `.demo` file, or a folder of them."""
+    """Path of a `.demo` file, or of a folder of such files."""
     use_actions: bool = False
-    """Whether the discriminator sees actions, not observations alone."""
+    """Whether the discriminator receives actions in addition to observations."""
     use_vail: bool = False
-    """Whether a variational bottleneck keeps the discriminator from learning too fast."""
+    """Whether a variational bottleneck slows the discriminator's learning."""
 
 
 class RNDSettings(RewardSignalSettings):
@@ -101,7 +104,7 @@ REWARD_SIGNALS: dict[str, type[RewardSignalSettings]] = {
     "gail": GailSettings,
     "rnd": RNDSettings,
 }
-"""The names below `reward_signals`, and the model that each one's settings follow."""
+"""Keys of `reward_signals`, with the model of their settings."""
 
 
 def _read_reward_signal(name: str, written: Any) -> RewardSignalSettings:
@@ -114,39 +117,40 @@ def _read_reward_signal(name: str, written: Any) -> RewardSignalSettings:
 
 
 class BehavioralCloningSettings(Settings):
-    """Supervised learning from demonstrations, beside reinforcement learning."""
+    """Supervised learning from demonstrations, in addition to reinforcement learning."""
 
     demo_path: str = Field(min_length=1)
-    """A `.demo` file, or a folder of them."""
+    """Path of a `.demo` file, or of a folder of such files."""
     steps: Int = Field(0, ge=0)
-    """Steps over which cloning fades out; 0 never fades."""
+    """Number of steps over which cloning fades out; 0 means that it does not fade."""
     strength: Float = Field(1.0, gt=0.0)
-    """Learning rate of cloning relative to the policy's."""
+    """Learning rate of cloning, relative to the policy's learning rate."""
     samples_per_update: Int = Field(0, ge=0)
-    """Largest number of demonstrated steps in one pass; 0 uses all."""
+    """Largest number of demonstrated steps in one pass; 0 for all."""
     num_epoch: Int | None = Field(None, ge=1)
-    """Passes over the demonstrations per update; null is 3."""
+    """Number of passes over the demonstrations per update; null for 3."""
     batch_size: Int | None = Field(None, ge=1)
-    """Demonstrated steps in one gradient step; null is the trainer's `batch_size`."""
+    """Number of demonstrated steps in one gradient step; null for the trainer's `batch_size`."""
 
 
 class SelfPlaySettings(Settings):
     """Training against past versions of the policy."""
 
     save_steps: Int = Field(20000, ge=1)
-    """Trainer steps between snapshots of the policy."""
+    """Number of trainer steps between snapshots of the policy."""
     team_change: Int = Field(
         default_factory=lambda validated: 5 * validated.get("save_steps", 1), ge=1
     )
-    """Trainer steps a team learns before the next one; unless written, 5 times `save_steps`."""
+    """Number of trainer steps after which the learning team changes; defaults to 5 times
+    `save_steps`."""
     swap_steps: Int = Field(2000, ge=1)
-    """Steps of the opponents between changes of their snapshot."""
+    """Number of opponent steps between changes of their snapshot."""
     window: Int = Field(10, ge=1)
-    """Snapshots kept, from which opponents are drawn."""
+    """Number of snapshots kept. Opponents are drawn from them."""
     play_against_latest_model_ratio: Float = Field(0.5, ge=0.0, le=1.0)
     """Probability of playing the current policy instead of a snapshot."""
     initial_elo: Float = 1200.0
-    """Elo rating at the start."""
+    """Initial Elo rating."""
 
 
 def _extrinsic_only() -> dict[str, RewardSignalSettings]:
@@ -154,48 +158,50 @@ def _extrinsic_only() -> dict[str, RewardSignalSettings]:
 
 
 _NO_TRAINER = object()
-"""Stands for hyperparameters that were written without `trainer_type`."""
+"""Marks hyperparameters without a `trainer_type`."""
 
 
 class BehaviorSettings(Settings):
-    """How one behavior is trained; agents of the same behavior share one policy."""
+    """Training of one behavior. Agents of the same behavior share one policy."""
 
     trainer_type: str = "ppo"
-    """The algorithm: `ppo`, `sac`, `poca`, `bc`, or one that a plug-in brings."""
+    """Algorithm: `ppo`, `sac`, `poca`, `bc`, or one from a plug-in."""
     hyperparameters: SerializeAsAny[HyperparameterSettings] = Field(
         default_factory=lambda validated: _hyperparameters_of(validated)()
     )
-    """The numbers of the algorithm; `trainer_type` must be written with them."""
+    """Hyperparameters of the algorithm. They require `trainer_type` in the same mapping."""
     checkpoint_interval: Int = Field(500000, ge=1)
-    """Steps between checkpoints."""
+    """Number of steps between checkpoints."""
     network_settings: NetworkSettings = NetworkSettings()
-    """The network of policy and critic."""
+    """Network of policy and critic."""
     reward_signals: dict[str, SerializeAsAny[RewardSignalSettings]] = Field(
         default_factory=_extrinsic_only
     )
-    """What is learned from, by name. Without `default_settings`, what is written replaces the
-    default, so name `extrinsic` too."""
+    """Reward signals, by name. Without `default_settings`, this mapping replaces the default, so
+    include `extrinsic` if it is needed."""
     init_path: str | None = None
-    """Checkpoint to start from: a path, or a file name in the run of `--initialize-from`."""
+    """Checkpoint to start from: a path, or a file name in the run given by `--initialize-from`."""
     keep_checkpoints: Int = 5
-    """Checkpoints kept before the oldest is deleted; 0 or less keeps all."""
+    """Number of checkpoints kept; older ones are deleted. 0 or less keeps all."""
     even_checkpoints: bool = False
-    """Whether `keep_checkpoints` are spread evenly over `max_steps`, whatever the interval."""
+    """Whether `keep_checkpoints` are spread evenly over `max_steps`, instead of
+    `checkpoint_interval`."""
     max_steps: Int = Field(500000, ge=1)
     """Steps of training, all agents and environments together."""
     stop_at_reward: Float | None = Field(None, allow_inf_nan=False)
     """Mean reward of the last 100 episodes at which training ends, before `max_steps`. Rewards of
     groups do not count. With a curriculum, training does not end before the last lessons."""
     time_horizon: Int = Field(64, ge=1)
-    """Steps of one agent after which its experience is cut and handed to the trainer."""
+    """Number of steps of one agent after which its experience is passed to the trainer."""
     summary_freq: Int = Field(50000, ge=1)
-    """Steps between two points of the training statistics."""
+    """Number of steps between two points of the training statistics."""
     threaded: bool = False
-    """Whether the behavior is trained in its own thread while the environment goes on."""
+    """Whether the behavior is trained in its own thread while the environment continues."""
     self_play: SelfPlaySettings | None = None
-    """Training against past versions of the policy; `{}` switches it on with its defaults."""
+    """Training against past versions of the policy; `{}` enables it with defaults."""
     behavioral_cloning: BehavioralCloningSettings | None = None
-    """Learning from demonstrations beside the reward signals; `bc` learns from nothing else."""
+    """Learning from demonstrations, in addition to the reward signals. With `bc`, it is the only
+    source."""
 
     @model_validator(mode="before")
     @classmethod
@@ -211,7 +217,7 @@ class BehaviorSettings(Settings):
     def _trainer_exists(cls, name: str) -> str:
         known = hyperparameter_models()
         if name not in known:
-            hint = did_you_mean(name, known) or "; no installed plug-in brings it"
+            hint = did_you_mean(name, known) or "; no installed plug-in provides it"
             says = f"must be {one_of(known)}, got {name!r}{hint}"
             refuse([problem(says=says)])
         return name
@@ -220,12 +226,10 @@ class BehaviorSettings(Settings):
     @classmethod
     def _follow_trainer_type(cls, written: Any, info: ValidationInfo) -> Any:
         if written is _NO_TRAINER:
-            says = (
-                f"needs trainer_type beside it, {one_of(hyperparameter_models())}, to know its keys"
-            )
+            says = f"needs trainer_type ({one_of(hyperparameter_models())}) in the same mapping"
             refuse([problem(says=says)])
         if "trainer_type" not in info.data:
-            return PPOSettings()  # trainer_type is refused already: its keys are not known
+            return PPOSettings()  # trainer_type was refused, so the allowed keys are unknown
         return _hyperparameters_of(info.data).model_validate(written)
 
     @field_validator("reward_signals", mode="before")
@@ -262,24 +266,24 @@ class BehaviorSettings(Settings):
         return self
 
     def _problems_of_cloning_alone(self) -> list[InitErrorDetails]:
-        """Find what `trainer_type: bc` lacks, and what it would ignore."""
+        """Return the settings that `trainer_type: bc` lacks and those that it ignores."""
         if self.trainer_type != "bc":
             return []
         problems = []
         if self.behavioral_cloning is None:
-            says = "is required by trainer_type bc, with the demo_path it learns from"
+            says = "is required for trainer_type bc; write it with a demo_path to learn from"
             problems.append(problem("behavioral_cloning", says=says))
         else:
             for key, field in BehavioralCloningSettings.model_fields.items():
                 value = getattr(self.behavioral_cloning, key)
                 if key != "demo_path" and value != field.default:
-                    says = f"is not for trainer_type bc, which follows hyperparameters; got {value}"
+                    says = f"does not apply to trainer_type bc; use hyperparameters; got {value}"
                     problems.append(problem("behavioral_cloning", key, says=says))
         if self.stop_at_reward is not None:
             says = "is not for trainer_type bc, which learns without rewards"
             problems.append(problem("stop_at_reward", says=says))
         for name in self.reward_signals.keys() - {"extrinsic"}:
-            says = "is not for trainer_type bc, which learns from demonstrations alone"
+            says = "does not apply to trainer_type bc, which learns from demonstrations alone"
             problems.append(problem("reward_signals", name, says=says))
         return problems
 
@@ -287,11 +291,11 @@ class BehaviorSettings(Settings):
     def _spread_checkpoints(self) -> Self:
         if self.even_checkpoints:
             interval = self.max_steps // self.keep_checkpoints
-            # Frozen for everyone else; nobody has seen this object yet.
+            # The model is frozen, but this object is not in use yet.
             self.__dict__["checkpoint_interval"] = interval
         return self
 
 
 def _hyperparameters_of(validated: Mapping[str, Any]) -> type[HyperparameterSettings]:
-    """Return the model that fits the trainer type, as far as it is known."""
+    """Return the model of the trainer type's hyperparameters, or of PPO if the type is unknown."""
     return hyperparameter_models().get(validated.get("trainer_type", "ppo"), PPOSettings)

@@ -1,6 +1,6 @@
-"""The hyperparameters of every algorithm: all the numbers you can tune.
+"""Hyperparameters of all algorithms.
 
-*Steps* are agent steps: one decision of one agent. *Experiences* are the same, once stored.
+A *step* is one decision of one agent. An *experience* is a stored step.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,52 +22,57 @@ def _as_learning_rate(validated: dict[str, Any]) -> Schedule:
 
 
 class HyperparameterSettings(Settings):
-    """What every algorithm has; a plug-in's settings derive from this."""
+    """Hyperparameters that all algorithms share. Settings of plug-ins derive from this class."""
 
     batch_size: Int = Field(1024, ge=1)
-    """Experiences in one gradient step."""
+    """Number of experiences in one gradient step."""
     buffer_size: Int = Field(10240, ge=1)
     """Experiences collected before an update."""
     learning_rate: Float = Field(3e-4, ge=0.0)
     """Step size of the Adam optimizer at the start of training; 0 learns nothing."""
     learning_rate_schedule: Schedule = "constant"
-    """Whether the learning rate falls linearly until `max_steps` or stays."""
+    """Schedule of the learning rate: `linear` falls until `max_steps`, `constant` does not
+    change."""
     max_grad_norm: Float | None = Field(None, gt=0.0)
-    """Norm that the gradient of one step is scaled down to when it is longer; null never does."""
+    """Largest norm of the gradient of one step; a larger gradient is scaled down. null sets no
+    limit."""
 
 
 class OnPolicySettings(HyperparameterSettings):
-    """What PPO and MA-POCA share: they learn from fresh experience, then drop it."""
+    """Hyperparameters that PPO and MA-POCA share. Both use each experience in one update only."""
 
     learning_rate_schedule: Schedule = "linear"
-    """Whether the learning rate falls linearly until `max_steps` or stays."""
+    """Schedule of the learning rate: `linear` falls until `max_steps`, `constant` does not
+    change."""
     beta: Float = Field(5e-3, ge=0.0)
-    """Weight of the entropy bonus; more keeps the policy exploring for longer."""
+    """Weight of the entropy bonus. A larger weight keeps the policy exploring for longer."""
     beta_schedule: Schedule = Field(default_factory=_as_learning_rate)
-    """Schedule of `beta`; unless written, that of the learning rate."""
+    """Schedule of `beta`; defaults to `learning_rate_schedule`."""
     beta_floor: Float = Field(1e-5, ge=0.0)
     """Where a linear `beta_schedule` ends, unless `beta` begins below it."""
     epsilon: Float = Field(0.2, ge=0.0)
     """Largest relative change of an action's probability that one update rewards."""
     epsilon_schedule: Schedule = Field(default_factory=_as_learning_rate)
-    """Schedule of `epsilon`; unless written, that of the learning rate."""
+    """Schedule of `epsilon`; defaults to `learning_rate_schedule`."""
     epsilon_floor: Float = Field(0.1, ge=0.0)
-    """Where a linear `epsilon_schedule` ends, unless `epsilon` begins below it."""
+    """Final value of `epsilon` with a linear `epsilon_schedule`, unless `epsilon` begins below
+    it."""
     joint_ratio: bool = False
-    """Whether `epsilon` limits the probability of an action as a whole; else of every component,
-    each continuous action and each branch, by itself."""
+    """Whether `epsilon` limits the probability of the action as a whole. If false, it limits each
+    component: each continuous action and each branch."""
     joint_entropy: bool = False
-    """Whether `beta` pays for the entropy of an action as a whole, the sum over its components;
-    else continuous actions count with their mean, branches with their sum."""
+    """Whether `beta` rewards the entropy of the action as a whole: the sum over its components. If
+    false, it rewards the mean over continuous actions plus the sum over branches."""
     clip_values: bool = False
-    """Whether `epsilon` also limits how far one update moves a value, in units of reward."""
+    """Whether `epsilon` also limits the change of a value in one update, in units of reward."""
     normalize_each_signal: bool = False
-    """Whether the advantages of every reward signal are normalized, so that `strength` is its share
-    however large its rewards are; else only their sum is."""
+    """Whether the advantages of each reward signal are normalized, so that `strength` does not
+    depend on the scale of its rewards. If false, only the sum over all signals is normalized."""
     lambd: Float = Field(0.95, ge=0.0, le=1.0)
-    """Trust in rewards over values when advantages are estimated: 0 values only, 1 rewards only."""
+    """Weight of rewards relative to values in advantage estimates: 0 for values only, 1 for rewards
+    only."""
     num_epoch: Int = Field(3, ge=1)
-    """Passes over the buffer in one update."""
+    """Number of passes over the buffer in one update."""
 
 
 class PPOSettings(OnPolicySettings):
@@ -85,29 +90,29 @@ class SACSettings(HyperparameterSettings):
     """Soft actor-critic (arXiv:1801.01290)."""
 
     batch_size: Int = Field(128, ge=1)
-    """Experiences in one gradient step."""
+    """Number of experiences in one gradient step."""
     buffer_size: Int = Field(50000, ge=1)
-    """Experiences the replay buffer holds before the oldest are dropped."""
+    """Number of experiences in the replay buffer; new ones replace the oldest."""
     buffer_init_steps: Int = Field(0, ge=0)
-    """Steps taken before the first update."""
+    """Number of steps before the first update."""
     tau: Float = Field(0.005, gt=0.0, le=1.0)
-    """Share of the value network that moves into the target network at each gradient step."""
+    """Share by which the target network moves towards the value network at each gradient step."""
     steps_per_update: Float = Field(1.0, gt=0.0)
-    """Steps taken for each gradient step; with many agents, about their number."""
+    """Number of steps per gradient step. With many agents, set it to about their number."""
     reward_signal_steps_per_update: Float = Field(
         default_factory=lambda validated: validated.get("steps_per_update", 1.0), gt=0.0
     )
-    """Steps taken for each update of the reward signals; unless written, `steps_per_update`."""
+    """Number of steps per update of the reward signals; defaults to `steps_per_update`."""
     save_replay_buffer: bool = False
-    """Whether the replay buffer is saved with the checkpoints, to resume with it."""
+    """Whether checkpoints include the replay buffer, so that a resumed run continues with it."""
     init_entcoef: Float = Field(1.0, gt=0.0)
-    """Entropy coefficient at the start; more explores more."""
+    """Initial entropy coefficient. A larger value explores more."""
 
     @model_validator(mode="after")
     def _keeps_more_than_a_batch(self) -> Self:
         if self.buffer_size <= self.batch_size:
             says = (
-                f"must be above batch_size ({self.batch_size}), to be learned from again, "
+                f"must be above batch_size ({self.batch_size}), so that experience is reused, "
                 f"got {self.buffer_size}"
             )
             refuse([problem("buffer_size", says=says)])
@@ -115,14 +120,14 @@ class SACSettings(HyperparameterSettings):
 
 
 class BCSettings(HyperparameterSettings):
-    """Behavioral cloning: supervised learning from demonstrations alone, no environment needed."""
+    """Behavioral cloning: supervised learning from demonstrations alone, without an environment."""
 
     batch_size: Int = Field(128, ge=1)
-    """Demonstrated steps in one gradient step."""
+    """Number of demonstrated steps in one gradient step."""
     buffer_size: Int = Field(10240, ge=1)
-    """Demonstrated steps to learn from before the next look at those held out."""
+    """Number of demonstrated steps to learn from before each evaluation on held-out episodes."""
     held_out: Float = Field(0.1, ge=0.0, lt=1.0)
-    """Share of the demonstrated episodes that is only predicted, to see what was learned."""
+    """Share of the demonstrated episodes that is held out for evaluation."""
 
 
 BUILT_IN: Mapping[str, type[HyperparameterSettings]] = {
@@ -131,7 +136,7 @@ BUILT_IN: Mapping[str, type[HyperparameterSettings]] = {
     "poca": POCASettings,
     "bc": BCSettings,
 }
-"""Values of `trainer_type` that are built in, and the model that `hyperparameters` then follows."""
+"""Built-in values of `trainer_type`, with the model of their `hyperparameters`."""
 
 _OF_PLUGINS: ContextVar[Mapping[str, type[HyperparameterSettings]]] = ContextVar(
     "trainer types of plug-ins", default=MappingProxyType({})
@@ -139,13 +144,13 @@ _OF_PLUGINS: ContextVar[Mapping[str, type[HyperparameterSettings]]] = ContextVar
 
 
 def hyperparameter_models() -> dict[str, type[HyperparameterSettings]]:
-    """Return what `trainer_type` may be here, and the model that `hyperparameters` then follows."""
+    """Return the current values of `trainer_type`, with the model of their `hyperparameters`."""
     return {**BUILT_IN, **_OF_PLUGINS.get()}
 
 
 @contextmanager
 def with_trainer_types(of_plugins: Mapping[str, type[HyperparameterSettings]]) -> Iterator[None]:
-    """Let `trainer_type` be a name of a plug-in too, for settings read in this context.
+    """Accept the trainer types of plug-ins for settings that are read in this context.
 
     Args:
         of_plugins: Model of `hyperparameters` by `trainer_type`.
@@ -164,7 +169,7 @@ def with_trainer_types(of_plugins: Mapping[str, type[HyperparameterSettings]]) -
 
 
 def check_trainer_type(name: str, model: object) -> None:
-    """Raise unless a plug-in may bring a trainer type of this name with these settings.
+    """Raise an error unless a plug-in may define this trainer type with these settings.
 
     Raises:
         ValueError: The name is built in.

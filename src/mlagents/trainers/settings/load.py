@@ -1,10 +1,10 @@
-"""From a YAML file and a command line to settings, and back to a file.
+"""Conversion of a YAML file and a command line to settings, and back to a file.
 
     YAML ─► old spellings ─► flags put over it ─► default_settings put under behaviors ─► RunOptions
 
-All steps but the last work on what was written, as plain mappings, so no default ever hides what
-the user wrote elsewhere. An error names where a problem stands (file or command line), the full
-path of its key, what came and what is allowed; all problems are reported at once, one a line.
+All steps except the last work on plain mappings of written values, so a default never overrides a
+written value. All problems are reported at once, one per line. Each has its origin (file or command
+line), the full path of its key, the given value and the allowed values.
 """
 
 import copy
@@ -37,18 +37,17 @@ from mlagents_envs.programs import command, python
 logger = get_logger(__name__)
 
 Written = dict[str, Any]
-"""What a user wrote, nested as in the file and not checked yet."""
+"""Settings as written in the file, nested and unchecked."""
 
 
 def load_run_options(command_line: CommandLine) -> RunOptions:
     """Return the settings of a run: flags over the file over defaults.
 
-    If the run has a seed, all samplers of environment parameters have theirs; else
-    `RunOptions.with_seed` gives both.
+    If the run has a seed, all samplers of environment parameters have one too. Otherwise, call
+    `RunOptions.with_seed`.
 
     Raises:
-        TrainerConfigError: The file cannot be read, or something written in it or typed cannot be
-            used.
+        TrainerConfigError: The file cannot be read, or a setting in it or a flag is invalid.
     """
     for flag in command_line.deprecated:
         logger.warning("%s is deprecated: %s.", flag, DEPRECATED_FLAGS[flag])
@@ -75,14 +74,14 @@ def _configuration_file(command_line: CommandLine) -> Path | None:
 
 
 def check_run_options(written: Written, command_line: CommandLine) -> RunOptions:
-    """Return the settings of a run from what stands in its file; what was typed goes over it.
+    """Return the settings of a run from the content of its file, with flags merged over it.
 
     Args:
-        written: What `command_line.config_path`, for which errors name it, holds; it is changed.
-        command_line: What was typed.
+        written: Content of the file `command_line.config_path`; it is changed.
+        command_line: Flags and arguments that the user gave.
 
     Raises:
-        TrainerConfigError: Something in either cannot be used.
+        TrainerConfigError: A setting or a flag is invalid.
     """
     _refuse_old_form(written, command_line.config_path)
     _refuse_what_must_be_typed(written, command_line)
@@ -133,7 +132,7 @@ _PLAIN_TAGS = {f"tag:yaml.org,2002:{kind}" for kind in ("bool", "int", "float", 
 class _Strict(yaml.constructor.SafeConstructor):
     """Refuses to let a second key of the same name win unnoticed."""
 
-    # No setting is a date, but a run may be called `run_id: 2030-01-31`.
+    # Settings are never dates, but a run may be called `run_id: 2030-01-31`.
     yaml_implicit_resolvers = {  # noqa: RUF012  (the base class declares it so)
         first: [rule for rule in rules if rule[0] != "tag:yaml.org,2002:timestamp"]
         for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
@@ -275,7 +274,7 @@ def read_configuration(file: Path, *, last_key_counts: bool = False) -> Written:
             before ML-Agents 0.18; otherwise they are refused.
 
     Raises:
-        TrainerConfigError: There is no such file, or it is not a mapping in UTF-8.
+        TrainerConfigError: The file cannot be read, or does not contain a mapping in UTF-8.
     """
     is_json = file.suffix == ".json"  # some of which, indented by tabs, is not YAML
     try:
@@ -346,8 +345,8 @@ def _refuse_old_form(written: Written, file: Path | None) -> None:
         )
 
 
-# Merging: each function changes what was written in place, and leaves what it cannot read as it
-# is, for the models to refuse.
+# Merging: each function changes written settings in place. It does not change values of a wrong
+# type, which the models refuse later.
 
 
 def _mapping(value: Any) -> Written:
@@ -355,7 +354,7 @@ def _mapping(value: Any) -> Written:
 
 
 def _behaviors(written: Written) -> Iterator[tuple[str, Written]]:
-    """Yield the path and the settings of default_settings and of each behavior."""
+    """Yield path and settings of `default_settings` and of each behavior."""
     yield "default_settings", _mapping(written.get("default_settings"))
     for name, behavior in _mapping(written.get("behaviors")).items():
         yield f"behaviors.{name}", _mapping(behavior)
@@ -463,8 +462,8 @@ def _put_defaults_under_behaviors(written: Written) -> None:
     if _n_values(defaults) > _MOST_DEFAULTS:
         return  # such settings are refused where they stand, without a copy for each behavior
     if isinstance(written.get("default_settings"), dict):
-        # They count with all that they mean, as in the original; extrinsic alone is in the way of
-        # what a behavior writes itself.
+        # As in the original, default settings include the default reward signal, `extrinsic`.
+        # Without default settings, a behavior's own signals replace it.
         defaults = {"reward_signals": {"extrinsic": {}}} | defaults
     written["behaviors"] = {
         str(name): _merge(_defaults_for(behavior, defaults), behavior)
@@ -475,7 +474,7 @@ def _put_defaults_under_behaviors(written: Written) -> None:
 
 
 def _defaults_for(behavior: Written, defaults: Written) -> Written:
-    """Return `defaults` without hyperparameters that the behavior's own trainer does not have."""
+    """Return `defaults` without hyperparameters that the behavior's trainer does not have."""
     trainer, inherited = behavior.get("trainer_type"), defaults.get("hyperparameters")
     if trainer not in list(hyperparameter_models()) or not isinstance(inherited, dict):
         return defaults
@@ -487,7 +486,7 @@ def _defaults_for(behavior: Written, defaults: Written) -> Written:
 
 
 def _merge(under: Written, over: Written) -> Written:
-    """Return `under` with `over` put over it, mapping by mapping."""
+    """Return `under` merged recursively with `over`, which takes precedence."""
     merged = copy.deepcopy(under)
     for key, value in over.items():
         below = merged.get(key)
@@ -497,11 +496,11 @@ def _merge(under: Written, over: Written) -> Written:
     return merged
 
 
-# Saying what is wrong
+# Error messages
 
 
 def _report(error: ValidationError, command_line: CommandLine) -> str:
-    """Return the problems, one a line; what behaviors inherit is reported where it stands."""
+    """Return the problems, one per line; problems of inherited settings are reported once."""
     found = [(details["loc"], details["msg"]) for details in error.errors(include_url=False)]
     inherited = {(path[1:], says) for path, says in found if path[0] == "default_settings"}
     return "\n".join(
@@ -512,7 +511,7 @@ def _report(error: ValidationError, command_line: CommandLine) -> str:
 
 
 def _origin(path: tuple[str | int, ...], command_line: CommandLine) -> str:
-    """Return where the setting at `path` was written: the file, or the command line over it."""
+    """Return the origin of the setting at `path`: the file or the command line."""
     value: Any = command_line.settings
     # A section is refused as a whole where it stands in the file as something else.
     for key in path:
@@ -549,7 +548,7 @@ def _warn_of_large_batches(options: RunOptions) -> None:
 
 
 def _behavior_settings(options: RunOptions) -> dict[str, BehaviorSettings]:
-    """Return the settings of all behaviors and the default ones, by the path of their key."""
+    """Return the settings of all behaviors and the default settings, by the path of their key."""
     behaviors = {f"behaviors.{name}": behavior for name, behavior in options.behaviors.items()}
     if options.default_settings:
         behaviors["default_settings"] = options.default_settings
@@ -584,7 +583,7 @@ def _resume_or_initialize(options: RunOptions, command_line: CommandLine) -> Run
     return options.model_copy(update={"checkpoint_settings": settings})
 
 
-# What this version does not have yet
+# Settings that are not supported yet
 
 _UNBUILT_OF_BEHAVIORS: dict[str, Callable[[BehaviorSettings], object]] = {
     "trainer_type: poca": lambda behavior: behavior.trainer_type == "poca",
@@ -593,7 +592,7 @@ _UNBUILT_OF_BEHAVIORS: dict[str, Callable[[BehaviorSettings], object]] = {
 
 
 def refuse_unbuilt(options: RunOptions) -> None:
-    """Refuse settings that are part of the schema but that this version cannot carry out yet.
+    """Refuse settings that are part of the schema but not supported yet.
 
     Raises:
         TrainerConfigError: All such settings, one a line.

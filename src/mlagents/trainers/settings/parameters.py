@@ -1,7 +1,7 @@
 """Environment parameters: constants, samplers and curricula.
 
-However a parameter is written, it becomes a curriculum: a list of lessons, each with a sampler. A
-constant is a sampler that always gives the same value, and a parameter without lessons has one.
+Every form of a parameter is converted to a curriculum: a list of lessons, each with a sampler. A
+constant is a sampler with a single value. A parameter without lessons becomes a single lesson.
 """
 
 from collections.abc import Mapping
@@ -34,21 +34,21 @@ from mlagents.trainers.settings.base import (
 
 
 class SamplerParameters(Settings):
-    """What every sampler has."""
+    """Settings that all samplers share."""
 
     seed: Int = Field(-1, ge=-1, le=LARGEST_INT32)
     """Seed of the sampler; -1 derives one from the seed of the run."""
 
 
 class ConstantParameters(SamplerParameters):
-    """Always the same value."""
+    """A sampler with a single value."""
 
     value: Float32 = 0.0
-    """The value."""
+    """Value of the parameter."""
 
 
 class UniformParameters(SamplerParameters):
-    """Every value of a range equally likely."""
+    """Uniform distribution over a range."""
 
     min_value: Float32 = 0.0
     """Lower end of the range."""
@@ -64,12 +64,12 @@ class UniformParameters(SamplerParameters):
 
 
 class GaussianParameters(SamplerParameters):
-    """The normal distribution."""
+    """Normal distribution."""
 
     mean: Float32 = 1.0
-    """Its mean."""
+    """Mean of the distribution."""
     st_dev: Float32 = Field(1.0, ge=0.0)
-    """Its standard deviation."""
+    """Standard deviation of the distribution."""
 
 
 def _two(written: Any) -> Any:
@@ -82,10 +82,10 @@ Interval = Annotated[tuple[Float32, Float32], BeforeValidator(_two)]
 
 
 class MultiRangeUniformParameters(SamplerParameters):
-    """One of several ranges, by its length, then any value of it equally likely."""
+    """Uniform distribution over several ranges."""
 
     intervals: Annotated[tuple[Interval, ...], list_of("pairs [lower, upper]")] = ((0.0, 1.0),)
-    """The ranges, as pairs `[lower, upper]`."""
+    """Ranges, as pairs `[lower, upper]`."""
 
     @field_validator("intervals")
     @classmethod
@@ -110,22 +110,22 @@ SAMPLERS: dict[str, type[SamplerParameters]] = {
     "gaussian": GaussianParameters,
     "multirangeuniform": MultiRangeUniformParameters,
 }
-"""What `sampler_type` may be, and the model that `sampler_parameters` then follows."""
+"""Values of `sampler_type`, with the model of their `sampler_parameters`."""
 
 
 class Sampler(Settings):
-    """Where a parameter's values come from; the simulation draws them, one per episode."""
+    """Source of a parameter's values. The simulation draws one value per episode."""
 
     sampler_type: Literal["constant", "uniform", "gaussian", "multirangeuniform"]
-    """The distribution."""
+    """Distribution of the values."""
     sampler_parameters: SerializeAsAny[SamplerParameters]
-    """The numbers of the distribution; they depend on `sampler_type`."""
+    """Parameters of the distribution; their keys depend on `sampler_type`."""
 
     @field_validator("sampler_parameters", mode="before")
     @classmethod
     def _follow_sampler_type(cls, written: Any, info: ValidationInfo) -> Any:
         if "sampler_type" not in info.data:
-            return SamplerParameters()  # sampler_type is refused already: its keys are not known
+            return SamplerParameters()  # sampler_type was refused, so the allowed keys are unknown
         return SAMPLERS[info.data["sampler_type"]].model_validate(written)
 
 
@@ -133,7 +133,7 @@ _SAMPLER_IN_WORDS = "sampler (sampler_type, sampler_parameters)"
 
 
 def _constant_or_sampler(written: Any, allowed: str = f"a number or a {_SAMPLER_IN_WORDS}") -> Any:
-    """Read a bare number as a constant; anything but what is `allowed` is refused."""
+    """Convert a bare number to a constant; refuse anything that is not `allowed`."""
     if isinstance(written, Mapping | Sampler):
         return written
     try:
@@ -150,18 +150,19 @@ Value = Annotated[Sampler, BeforeValidator(lambda written: _constant_or_sampler(
 
 
 class CompletionCriteria(Settings):
-    """When a lesson is learned and the next one begins."""
+    """Conditions under which a lesson is completed and the next one begins."""
 
     behavior: str
-    """The behavior whose progress counts."""
+    """Name of the behavior whose progress is measured."""
     measure: Literal["reward", "progress"] = "reward"
-    """Mean reward of an episode, or the share of `max_steps` that is done."""
+    """Quantity to compare with `threshold`: mean episode reward, or completed share of
+    `max_steps`."""
     min_lesson_length: Int = Field(0, ge=0)
-    """Episodes that must be finished before the measure counts."""
+    """Number of episodes to finish before the lesson can be completed."""
     signal_smoothing: bool = True
-    """Whether a reward is averaged with the previous check: 0.75 new, 0.25 old."""
+    """Whether the reward is averaged with the previous check: 0.75 new, 0.25 old."""
     threshold: Float = 0.0
-    """The lesson is learned when the measure is above this; for `progress` from 0 to 1."""
+    """Value that the measure must exceed to complete the lesson; from 0 to 1 for `progress`."""
     require_reset: bool = False
     """Whether the environment is reset when the next lesson begins."""
 
@@ -177,29 +178,29 @@ class Lesson(Settings):
     """One stage of a curriculum."""
 
     name: str
-    """The lesson's name in logs."""
+    """Name of the lesson in logs."""
     value: Value
-    """The parameter during this lesson: a number or a sampler."""
+    """Value of the parameter during this lesson: a number or a sampler."""
     completion_criteria: CompletionCriteria | None = None
-    """When the next lesson begins; required except for the last lesson."""
+    """Conditions for the next lesson; required for every lesson except the last."""
 
     @model_validator(mode="before")
     @classmethod
     def _is_not_below_its_name(cls, written: Any) -> Any:
-        """Refuse the form of early versions as a whole, not key by key."""
+        """Refuse the form of early versions with one message, not one for each key."""
         if isinstance(written, Mapping) and len(written) == 1:
             ((name, below),) = written.items()
             if name not in cls.model_fields and isinstance(below, Mapping):
-                says = f"write `name: {name}` beside value, not a lesson below its name"
+                says = f"write `name: {name}` beside `value`, not the name as the key"
                 refuse([problem(says=says)])
         return written
 
 
 class EnvironmentParameter(Settings):
-    """A parameter of the environment, as a list of lessons."""
+    """A parameter of the environment, defined by a list of lessons."""
 
     curriculum: Annotated[tuple[Lesson, ...], list_of("lessons")]
-    """The lessons, in order."""
+    """Lessons, in order."""
 
     @field_validator("curriculum")
     @classmethod
@@ -217,10 +218,11 @@ class EnvironmentParameter(Settings):
 
 
 def read_parameters(written: Mapping[Any, Any]) -> dict[str, EnvironmentParameter]:
-    """Read `environment_parameters`: each a number, a sampler or a curriculum.
+    """Read `environment_parameters`. Each is a number, a sampler or a curriculum.
 
     Raises:
-        ValidationError: All that is wrong, each problem located from the parameter's name down.
+        ValidationError: A parameter is invalid. The error contains all problems, with locations
+            that start at the parameter's name.
     """
     return read_each(written, _read_parameter)
 
@@ -232,7 +234,7 @@ def _read_parameter(name: str, written: Any) -> EnvironmentParameter:
         return written
     if isinstance(written, Mapping) and not _FORMS & written.keys():
         hint = "".join(did_you_mean(key, _FORMS) for key in written)
-        says = "must hold sampler_type and sampler_parameters, or curriculum"
+        says = "must contain sampler_type and sampler_parameters, or curriculum"
         refuse([problem(says=f"{says}, got keys {list(written)}{hint}")])
     if isinstance(written, Mapping) and "curriculum" in written:
         return EnvironmentParameter.model_validate(written)
@@ -247,7 +249,7 @@ _FORMS = {"sampler_type", "sampler_parameters", "curriculum"}
 def with_seeds(
     parameters: Mapping[str, EnvironmentParameter], run_seed: int
 ) -> dict[str, EnvironmentParameter]:
-    """Give every sampler without a seed its own: `run_seed` plus its number.
+    """Return parameters with a seed for every sampler: by default, `run_seed` plus its number.
 
     Lessons are numbered from 0 in the order of the file, over all parameters.
     """

@@ -1,4 +1,4 @@
-"""All settings of one run, as one frozen tree."""
+"""All settings of a run, as one immutable tree."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -29,7 +29,7 @@ from mlagents_envs.files import folder_name_problem
 
 
 class EnvironmentSettings(Settings):
-    """Which environment is trained in, how many of it, and how it is kept running."""
+    """Environment to train in, number of players, and restarts."""
 
     env_path: str | None = None
     """Path to an executable, a registered name (`3DBall`), `gym:` and the id of a Gymnasium
@@ -38,25 +38,26 @@ class EnvironmentSettings(Settings):
     env_args: Annotated[
         tuple[str, ...] | None, list_of("texts, as in [--level, '3']", or_null=True)
     ] = None
-    """Arguments for the executable; on the command line, all that follows, so it comes last."""
+    """Arguments for the executable. On the command line, this flag must be the last one."""
     base_port: Int = Field(5005, ge=0, le=65535)
-    """Port of the first player; the others take the next ones. Where it is not written, each takes
-    any free one. The Editor uses 5004."""
+    """Port of the first player; the others use the next ports. If it is not set, each player uses
+    any free port. The Editor uses 5004."""
     num_envs: Int = Field(1, ge=1)
-    """Environments that run at once."""
+    """Number of environments that run at the same time."""
     num_areas: Int = Field(1, ge=1, le=LARGEST_INT32)
-    """Copies of the training area inside each environment."""
+    """Number of copies of the training area in each environment."""
     timeout_wait: Int = Field(60, ge=1, le=LARGEST_INT32 // 1000)
-    """Seconds to wait for each message of the environment."""
+    """Time to wait for each message of the environment, in seconds."""
     seed: Int = Field(-1, ge=-1, le=LARGEST_INT32)
-    """Seed of everything random; -1 draws one and records it. Environments and samplers are seeded
-    with it and the numbers that follow."""
+    """Seed of all randomness; -1 draws a seed and records it. Environments and samplers use it and
+    the numbers that follow."""
     max_lifetime_restarts: Int = Field(10, ge=-1)
-    """Restarts of an environment in the whole run; -1 is no limit."""
+    """Largest number of restarts of an environment in the run; -1 for no limit."""
     restarts_rate_limit_n: Int = Field(1, ge=-1)
-    """Restarts of an environment within the period below; -1 is no limit."""
+    """Largest number of restarts of an environment within `restarts_rate_limit_period_s`; -1 for no
+    limit."""
     restarts_rate_limit_period_s: Int = Field(60, ge=1)
-    """Length of that period in seconds."""
+    """Length of the period for `restarts_rate_limit_n`, in seconds."""
 
     @model_validator(mode="after")
     def _can_be_started_more_than_once(self) -> Self:
@@ -73,7 +74,7 @@ class EnvironmentSettings(Settings):
 def _problem_of_seeds(
     seed: int, number: int, of_what: str, *section: str
 ) -> list[InitErrorDetails]:
-    """Find whether `seed` and those that follow it are too large to be sent, `number` of them."""
+    """Return a problem if any of `number` seeds, starting at `seed`, is too large to be sent."""
     largest = LARGEST_INT32 - max(number - 1, 0)
     if seed <= largest:
         return []
@@ -85,7 +86,7 @@ def _problem_of_seeds(
 
 
 class EngineSettings(Settings):
-    """How the Unity engine runs."""
+    """Settings of the Unity engine."""
 
     width: Int = Field(84, ge=1, le=LARGEST_INT32)
     """Width of the window in pixels."""
@@ -96,11 +97,11 @@ class EngineSettings(Settings):
     time_scale: Float32 = Field(20.0, gt=0.0)
     """Simulated seconds per second, as far as the machine keeps up."""
     target_frame_rate: Int = Field(-1, ge=-1, le=LARGEST_INT32)
-    """Frames rendered per second at most; -1 is no limit."""
+    """Largest number of frames rendered per second; -1 for no limit."""
     capture_frame_rate: Int = Field(60, ge=0, le=LARGEST_INT32)
-    """Frames per simulated second; 0 lets simulated time follow the clock."""
+    """Frames per simulated second; 0 couples simulated time to the clock."""
     no_graphics: bool = False
-    """Run the players without graphics; cameras then see nothing."""
+    """Run the players without graphics. Camera observations are then empty."""
     no_graphics_monitor: bool = False
     """Run all players but the first without graphics."""
 
@@ -120,7 +121,7 @@ class CheckpointSettings(Settings):
     run_id: Annotated[str, AfterValidator(_below_results)] = Field("ppo", min_length=1)
     """Name of the run: its folder below `results_dir`, such as `first` or `group/first`."""
     initialize_from: str | None = None
-    """Run whose checkpoints this run starts from, with its steps at 0."""
+    """Run whose checkpoints this run starts from. Its step count starts at 0."""
     resume: bool = False
     """Continue the run of this name."""
     force: bool = False
@@ -148,20 +149,20 @@ def holds_run(folder: Path) -> bool:
 
 
 class TorchSettings(Settings):
-    """How PyTorch runs."""
+    """Settings of PyTorch."""
 
     device: str | None = None
-    """Device to train on, such as `cpu` or `cuda:1`; without it, a GPU where there is one."""
+    """Device to train on, such as `cpu` or `cuda:1`; by default, a GPU if available."""
     threads: Int | None = Field(None, ge=1)
-    """Threads PyTorch computes with on the CPU; null is half of the CPUs, four at most."""
+    """Number of PyTorch's threads on the CPU; null for half of the CPUs, at most four."""
     mixed_precision: bool = False
-    """Learn in bfloat16 where that loses little. Worth it for networks of 256 hidden units or more
-    and for images, on a GPU or on a CPU that has such instructions; elsewhere it is slower. Agents
-    act in float32."""
+    """Learn in bfloat16 where the loss of precision is small. This is faster for networks with at
+    least 256 hidden units and for images, on a GPU or CPU that supports bfloat16; otherwise it is
+    slower. Agents act in float32."""
     compile: bool = False
-    """Compile the losses of PPO and SAC, with what PyTorch finds: a C++ compiler or, on a GPU,
-    Triton. It takes minutes at the start, and pays in runs of hours. Where it fails, a warning says
-    why, and learning goes on without."""
+    """Compile the losses of PPO and SAC with a C++ compiler or, on a GPU, Triton. Compilation takes
+    minutes and pays off in runs of hours. If it fails, a warning gives the reason and learning
+    continues without it."""
 
 
 _MOST_BEHAVIORS = 1000
@@ -171,7 +172,7 @@ class RunOptions(Settings):
     """All settings of one run."""
 
     default_settings: BehaviorSettings | None = None
-    """For behaviors that are not listed; for those that are, what they do not write themselves."""
+    """Settings of behaviors that are not listed, and defaults for those that are."""
     behaviors: dict[str, BehaviorSettings] = Field(default_factory=dict)
     """Settings of each behavior, by its name in the environment."""
     env_settings: EnvironmentSettings = EnvironmentSettings()
@@ -179,7 +180,7 @@ class RunOptions(Settings):
     engine_settings: EngineSettings = EngineSettings()
     """The Unity engine."""
     environment_parameters: dict[str, EnvironmentParameter] | None = None
-    """Numbers that the environment obeys, by name: constants, samplers or curricula."""
+    """Parameters of the environment, by name: constants, samplers or curricula."""
     checkpoint_settings: CheckpointSettings = CheckpointSettings()
     """Results and checkpoints."""
     torch_settings: TorchSettings = TorchSettings()
@@ -253,7 +254,7 @@ class RunOptions(Settings):
 
     @property
     def is_offline(self) -> bool:
-        """Whether nothing is played: all there is to learn is in demonstrations."""
+        """Whether the run needs no environment, because it learns from demonstrations alone."""
         return (
             bool(self.behaviors)
             and all(behavior.trainer_type == "bc" for behavior in self.behaviors.values())
@@ -264,7 +265,7 @@ class RunOptions(Settings):
         """Return the settings of a behavior that the environment announced.
 
         Raises:
-            TrainerConfigError: It is not listed and there are no default settings.
+            TrainerConfigError: The behavior is not listed and there are no default settings.
         """
         settings = self.behaviors.get(name, self.default_settings)
         if settings is None:
@@ -277,7 +278,7 @@ class RunOptions(Settings):
         return settings
 
     def with_seed(self, seed: int) -> "RunOptions":
-        """Return these options with the seed of the run, and of all samplers without their own."""
+        """Return options with this seed for the run, and seeds for all samplers without one."""
         environment = self.env_settings.model_copy(update={"seed": seed})
         parameters = self.environment_parameters
         return self.model_copy(

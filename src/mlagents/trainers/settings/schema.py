@@ -1,8 +1,8 @@
-"""The JSON schema of a configuration file, for editors.
+"""JSON schema of configuration files, for editors.
 
-It accepts what the loader accepts: numbers and truth values written as text, parameters in short,
-keys that a behavior leaves to `default_settings`. It knows no old spellings, so an editor points at
-them, and none of the rules that tie one key's value to another's.
+It accepts the same files as the loader: numbers and truth values as text, short forms of
+parameters, and required keys that only `default_settings` contains. It excludes old spellings, so
+an editor marks them. It does not contain rules between the values of several keys.
 """
 
 from collections.abc import Mapping
@@ -39,7 +39,7 @@ TRUTH_TEXT = {
 
 
 class _Generator(GenerateJsonSchema):
-    """Writes the schema of our models with what they accept beyond the plain types."""
+    """Generates the schema, with the spellings that the models accept beyond plain types."""
 
     def int_schema(self, schema: core_schema.IntSchema) -> JsonSchemaValue:
         return {"anyOf": [super().int_schema(schema), NUMBER_TEXT]}
@@ -54,11 +54,11 @@ class _Generator(GenerateJsonSchema):
         return {**super().str_schema(schema), "type": ["string", "number"]}
 
     def field_title_should_be_set(self, schema: Any) -> bool:
-        return False  # it would be the key once more
+        return False  # the title would repeat the key
 
 
 def configuration_schema() -> dict[str, Any]:
-    """Return the schema, with the trainer types registered by then."""
+    """Return the schema, with the trainer types of the current context."""
     tables: list[Mapping[str, type[BaseModel]]] = [
         hyperparameter_models(),
         REWARD_SIGNALS,
@@ -83,7 +83,7 @@ def configuration_schema() -> dict[str, Any]:
     signals = behavior["properties"]["reward_signals"]
     signals |= {"properties": by_name(REWARD_SIGNALS), "additionalProperties": False}
     for model in (GailSettings, BehavioralCloningSettings):
-        del definitions[model.__name__]["required"]  # default_settings may have it
+        del definitions[model.__name__]["required"]  # default_settings may contain it
 
     sampler = definitions[Sampler.__name__]
     _follow(sampler, "sampler_parameters", by_name(SAMPLERS), chosen_by="sampler_type")
@@ -107,7 +107,7 @@ def configuration_schema() -> dict[str, Any]:
 def _follow(
     model: dict[str, Any], key: str, models: Mapping[str, dict[str, Any]], *, chosen_by: str
 ) -> None:
-    """Let the rules of `key` depend on the value of `chosen_by` where that is written."""
+    """Make the rules of `key` depend on the value of `chosen_by`, if it is given."""
     rules = model["properties"][key]
     del rules["$ref"]
     rules["anyOf"] = list(models.values())

@@ -10,12 +10,12 @@ DEPRECATED_FLAGS = {
     "--torch": "PyTorch is all there is",
     "--tensorflow": "TensorFlow is not supported any more",
 }
-"""Flags of old that are still accepted, with what to tell who types them."""
+"""Old flags that are still accepted, with a message for the user."""
 
 
 @dataclass(frozen=True)
 class CommandLine:
-    """What the user typed, and nothing else.
+    """Flags and arguments that the user gave, without defaults.
 
     Attributes:
         config_path: The configuration file, if one was given.
