@@ -37,6 +37,7 @@ LAYERS = {
         "trainers.learning",
         "trainers.run",
         "trainers.reporting plugins",
+        "trainers.run.saving",
         "trainers.run.controller",
         "trainers.learn play",
         "trainers.run_experiment tools",

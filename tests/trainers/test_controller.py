@@ -166,7 +166,9 @@ def test_each_behavior_has_its_trainer_and_teams_share_one(tmp_path: Path) -> No
 def test_teams_that_do_not_fit_one_policy_are_named(tmp_path: Path) -> None:
     manager = EpisodesOfOneStep(["A?team=0"], specs={"A?team=1": WIDE})
 
-    with pytest.raises(UnityTrainerException, match=r"'A\?team=1' observes or does something else"):
+    with pytest.raises(
+        UnityTrainerException, match=r"'A\?team=1' has other observations or actions"
+    ):
         controller(manager, tmp_path).run()
 
 
@@ -242,7 +244,7 @@ def test_a_run_that_has_learned_is_resumed_to_learn_more_only(
     run = controller(EpisodesOfOneStep(), tmp_path, again)
     run.run()
     assert run.trainers["A"].step == 100
-    assert "Raise stop_at_reward, or leave it out, to train A on." in capsys.readouterr().out
+    assert "To train A further, raise stop_at_reward or leave it out." in capsys.readouterr().out
     on = options(behaviors={"A": {**SETTINGS, "max_steps": 120}}, **resumed)
     run = controller(EpisodesOfOneStep(), tmp_path, on)
     run.run()
@@ -406,7 +408,7 @@ def test_a_finished_run_is_resumed_without_touching_its_files(
 
     assert resumed.trainers["A"].step == 40
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "A").iterdir()} == before
-    assert "A has its 40 steps; raise max_steps" in capsys.readouterr().out
+    assert "A has reached max_steps (40)" in capsys.readouterr().out
 
 
 def test_resume_wins_over_init_path(tmp_path: Path) -> None:

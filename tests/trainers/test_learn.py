@@ -196,7 +196,7 @@ def test_resuming_a_finished_run_says_so_and_changes_no_checkpoint(
 
     assert learn("--resume") == 0
 
-    assert "Guess has its 3000 steps; raise max_steps" in capsys.readouterr().out
+    assert "Guess has reached max_steps (3000)" in capsys.readouterr().out
     assert {p: p.stat().st_mtime_ns for p in Path("results/first/Guess").glob("*t")} == before
     assert scalars() == curves
 

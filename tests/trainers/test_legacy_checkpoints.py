@@ -294,7 +294,7 @@ def test_resume_goes_on_with_a_run_of_the_original(
 
     log = capsys.readouterr().out
     assert "Resuming Guess at step 1234." in log
-    assert "Begun anew: Optimizer:value_optimizer, random_states." in log
+    assert "These start from scratch: Optimizer:value_optimizer, random_states." in log
     assert "'wall' is in lesson 'high' (2 of 3)" in log
     assert not warnings_in(log)
     for network, saved in theirs.items():
@@ -346,7 +346,7 @@ def test_what_does_not_fit_is_named_and_stops_only_what_is_resumed(
 
     assert learn("--initialize-from", "old") == 0
     log = capsys.readouterr().out
-    assert "These begin anew: Policy: body.dense.2, Optimizer:critic: body.dense.2." in log
+    assert "These start from scratch: Policy: body.dense.2, Optimizer:critic: body.dense.2." in log
     assert learn("--resume", run_id="old") == 1
 
     log = capsys.readouterr().out

@@ -107,7 +107,10 @@ def test_reinforcement_learning_goes_on_from_a_clone(capsys: pytest.CaptureFixtu
     arguments = ["--env", "guess_environment:GuessEnvironment", "--initialize-from", "first"]
     assert main(["ppo.yaml", "--run-id", "second", *arguments]) == 0
     log = capsys.readouterr().out
-    assert "These begin anew: Optimizer:critic: " in log and "Policy" not in log.split("anew")[1]
+    assert (
+        "These start from scratch: Optimizer:critic: " in log
+        and "Policy" not in log.split("scratch")[1]
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,127 @@
+"""`Saver`: trainers into checkpoints, models and records of the run."""
+
+import time
+from collections.abc import Iterable, Mapping
+
+from mlagents.trainers.learning.meter import N_RETURNS
+from mlagents.trainers.learning.trainer import Trainer
+from mlagents.trainers.reporting.summaries import Outcome, outcomes_in_words
+from mlagents.trainers.run.checkpoints import (
+    CheckpointStore,
+    RunFolder,
+    shaping_settings,
+    try_write,
+)
+from mlagents.trainers.run.curriculum import Curriculum
+from mlagents.trainers.settings.load import dump_configuration
+from mlagents.trainers.settings.run_options import RunOptions
+from mlagents_envs.logging_util import get_logger
+from mlagents_envs.timers import get_timer_tree, hierarchical_timer
+
+logger = get_logger(__name__)
+
+
+class Saver:
+    """Saves what a run has learned. A disk that refuses is reported and does not end the run.
+
+    Args:
+        options: All settings of the run.
+        folder: Folder of the run.
+        store: Checkpoints of the run.
+        curriculum: Lessons, saved with every checkpoint.
+    """
+
+    def __init__(
+        self,
+        options: RunOptions,
+        folder: RunFolder,
+        store: CheckpointStore,
+        curriculum: Curriculum,
+    ) -> None:
+        self._options = options
+        self._folder = folder
+        self._store = store
+        self._curriculum = curriculum
+
+    def begin(self) -> None:
+        """Write the first records. From here on the folder holds a run to resume or replace."""
+        try_write("the status", self._store.write_status)
+        self._record_run()
+
+    def save(self, trainer: Trainer, *, is_final: bool = False) -> bool:
+        """Save a checkpoint and what belongs to it; return whether it was written."""
+        if trainer.learner.has_diverged:
+            logger.error(
+                f"{trainer.name} is not saved at step {trainer.step}: its weights are NaN or "
+                "infinite. Earlier checkpoints, if any, are whole."
+            )
+            return False
+        self._store.set_lessons(self._curriculum.state())
+        with hierarchical_timer("save"):
+            is_written = try_write(
+                f"{trainer.name} at step {trainer.step}",
+                lambda: self._store.save(
+                    trainer.name,
+                    step=trainer.step,
+                    state={
+                        **trainer.state(),
+                        "settings": shaping_settings(trainer.settings),
+                        "lessons": self._curriculum.lesson_numbers,
+                        "recent_returns": list(trainer.meter.recent_returns),
+                    },
+                    model=trainer.learner.export(),
+                    reward=trainer.mean_reward,
+                    keep=trainer.settings.keep_checkpoints,
+                    is_final=is_final,
+                ),
+            )
+            try_write(
+                f"the experience of {trainer.name}",
+                lambda: trainer.learner.save_experience(self._folder.experience(trainer.name)),
+            )
+            self._record_run()
+        if is_written:
+            logger.info(f"Saved {trainer.name} at step {trainer.step}.")
+        return is_written
+
+    def save_final(
+        self, trainers: Iterable[Trainer], *, resumed_at: Mapping[str, int], started_s: float
+    ) -> list[str]:
+        """Save every behavior that has learned something, and log how it did.
+
+        Args:
+            trainers: Trainers of all behaviors.
+            resumed_at: Step at which each resumed behavior began.
+            started_s: Time of `time.monotonic` at which training began.
+
+        Returns:
+            Names of the behaviors that could not be saved.
+        """
+        unsaved: list[str] = []
+        outcomes: list[Outcome] = []
+        for trainer in trainers:
+            if trainer.step == resumed_at.get(trainer.name, 0):
+                continue  # it is as it began
+            is_saved = self.save(trainer, is_final=True)
+            if not is_saved:
+                unsaved.append(trainer.name)
+            outcomes.append(
+                Outcome(
+                    trainer.name,
+                    trainer.step,
+                    trainer.settings.max_steps,
+                    trainer.mean_reward,
+                    min(len(trainer.meter.recent_returns), N_RETURNS),
+                    self._folder.model(trainer.name) if is_saved else None,
+                    trainer.settings.stop_at_reward if trainer.has_learned else None,
+                )
+            )
+        if outcomes:
+            logger.info(outcomes_in_words(outcomes, elapsed_s=time.monotonic() - started_s))
+        return unsaved
+
+    def _record_run(self) -> None:
+        """Write configuration and timers of the run, as they are now."""
+        configuration, timers = dump_configuration(self._options), get_timer_tree()
+        try_write("the configuration", lambda: self._folder.write_configuration(configuration))
+        try_write("the timers", lambda: self._folder.write_timers(timers))
