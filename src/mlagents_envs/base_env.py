@@ -13,15 +13,15 @@ Letters in shapes: N agents of this step, A continuous actions, K discrete branc
 
 import difflib
 import re
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum, IntFlag
-from types import TracebackType
-from typing import Any, ClassVar, NamedTuple, Protocol, Self, runtime_checkable
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from mlagents_envs.closing import Closing
 from mlagents_envs.exception import UnityActionException, UnityEnvironmentException
 from mlagents_envs.files import folder_name_problem
 
@@ -417,16 +417,32 @@ class DecisionSteps(_Steps, Mapping[AgentId, DecisionStep]):
         )
 
     @staticmethod
+    def of(
+        obs: list[NDArray[Any]],
+        reward: ArrayLike,
+        agent_id: ArrayLike,
+        *,
+        masks: list[BoolArray] | None = None,
+        groups: tuple[ArrayLike, ArrayLike] | None = None,
+    ) -> "DecisionSteps":
+        """Make a batch of N agents. Arrays of the right type are not copied.
+
+        Args:
+            obs: One array per observation, (N, *shape).
+            reward: (N,) rewards since the agents' previous report.
+            agent_id: (N,) ids.
+            masks: One (N, size) array per discrete branch, True where an action is not allowed.
+            groups: (N,) group ids and (N,) group rewards; None if no agent is in a group.
+        """
+        ids = np.asarray(agent_id, np.int32)
+        return DecisionSteps(
+            obs, np.asarray(reward, np.float32), ids, masks, *_group_columns(groups, len(ids))
+        )
+
+    @staticmethod
     def empty(spec: BehaviorSpec) -> "DecisionSteps":
         """Make the batch of no agents."""
-        return DecisionSteps(
-            obs=_empty_observations(spec),
-            reward=np.zeros(0, np.float32),
-            agent_id=np.zeros(0, np.int32),
-            action_mask=None,
-            group_id=np.zeros(0, np.int32),
-            group_reward=np.zeros(0, np.float32),
-        )
+        return DecisionSteps.of(_empty_observations(spec), (), ())
 
 
 class TerminalSteps(_Steps, Mapping[AgentId, TerminalStep]):
@@ -467,16 +483,43 @@ class TerminalSteps(_Steps, Mapping[AgentId, TerminalStep]):
         )
 
     @staticmethod
+    def of(
+        obs: list[NDArray[Any]],
+        reward: ArrayLike,
+        agent_id: ArrayLike,
+        interrupted: ArrayLike,
+        *,
+        groups: tuple[ArrayLike, ArrayLike] | None = None,
+    ) -> "TerminalSteps":
+        """Make a batch of N agents. Arrays of the right type are not copied.
+
+        Args:
+            obs: One array per observation, (N, *shape).
+            reward: (N,) rewards since the agents' previous report.
+            agent_id: (N,) ids.
+            interrupted: (N,) whether a clock ran out, or one bool for all agents.
+            groups: (N,) group ids and (N,) group rewards; None if no agent is in a group.
+        """
+        ids = np.asarray(agent_id, np.int32)
+        ends = np.full(len(ids), interrupted, np.bool_)
+        return TerminalSteps(
+            obs, np.asarray(reward, np.float32), ends, ids, *_group_columns(groups, len(ids))
+        )
+
+    @staticmethod
     def empty(spec: BehaviorSpec) -> "TerminalSteps":
         """Make the batch of no agents."""
-        return TerminalSteps(
-            obs=_empty_observations(spec),
-            reward=np.zeros(0, np.float32),
-            interrupted=np.zeros(0, np.bool_),
-            agent_id=np.zeros(0, np.int32),
-            group_id=np.zeros(0, np.int32),
-            group_reward=np.zeros(0, np.float32),
-        )
+        return TerminalSteps.of(_empty_observations(spec), (), (), ())
+
+
+def _group_columns(
+    groups: tuple[ArrayLike, ArrayLike] | None, n_agents: int
+) -> tuple[IntArray, FloatArray]:
+    """Return the group of every agent and its reward."""
+    if groups is None:
+        return np.zeros(n_agents, np.int32), np.zeros(n_agents, np.float32)
+    group_id, group_reward = groups
+    return np.asarray(group_id, np.int32), np.asarray(group_reward, np.float32)
 
 
 def _empty_observations(spec: BehaviorSpec) -> list[NDArray[Any]]:
@@ -486,7 +529,7 @@ def _empty_observations(spec: BehaviorSpec) -> list[NDArray[Any]]:
     ]
 
 
-class BaseEnv(ABC):
+class BaseEnv(Closing):
     """Anything that can be stepped: a player behind a socket, a native world, an adapter.
 
     `step_send` and `step_receive` split `step` in two so that one thread keeps many environments
@@ -552,7 +595,7 @@ class BaseEnv(ABC):
     def close(self) -> None:
         """End the environment and free what it holds. Calling it again does nothing."""
 
-    def step_send(self) -> None:  # noqa: B027  # doing nothing is the default on purpose
+    def step_send(self) -> None:  # doing nothing is the default on purpose
         """Start a step and return at once."""
 
     def step_receive(self) -> None:
@@ -565,17 +608,6 @@ class BaseEnv(ABC):
         None where `step_receive` does the step's work itself.
         """
         return None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 @runtime_checkable
@@ -603,6 +635,17 @@ def with_float_images(spec: BehaviorSpec) -> BehaviorSpec:
             observation._replace(dtype=floats) for observation in spec.observation_specs
         ]
     )
+
+
+_WHITE = np.float32(255)
+
+
+def as_floats(image: NDArray[Any]) -> FloatArray:
+    """Return images as float32: bytes are scaled to [0, 1], other numbers stay as they are."""
+    if image.dtype == np.uint8:
+        scaled: FloatArray = np.divide(image, _WHITE, dtype=np.float32)
+        return scaled
+    return image.astype(np.float32, copy=False)
 
 
 def unknown_behavior(behavior: BehaviorName, known: Iterable[BehaviorName]) -> str:

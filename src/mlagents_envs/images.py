@@ -111,14 +111,6 @@ class ImageReading(NamedTuple):
         return batch
 
 
-def as_floats(image: NDArray[Any]) -> NDArray[np.float32]:
-    """Return images as float32; bytes are scaled to [0, 1], to the numbers that decoding gives."""
-    if image.dtype == np.uint8:
-        scaled: NDArray[np.float32] = np.divide(image, _WHITE, dtype=np.float32)
-        return scaled
-    return image.astype(np.float32, copy=False)
-
-
 def decode_image(
     compressed: bytes, mapping: Sequence[int], out: NDArray[Any], *, n_frames: int = 1
 ) -> None:

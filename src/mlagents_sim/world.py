@@ -32,20 +32,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlagents_envs.base_env import (
-    ActionBuffer,
     ActionTuple,
-    AgentId,
-    BaseEnv,
-    BehaviorMapping,
     BehaviorName,
     BehaviorSpec,
     BoolArray,
     DecisionSteps,
     TerminalSteps,
-    with_float_images,
 )
 from mlagents_envs.exception import UnityActionException, UnityEnvironmentException
-from mlagents_envs.images import as_floats
+from mlagents_envs.local_env import LocalEnv, Report
 from mlagents_envs.logging_util import get_logger
 from mlagents_envs.side_channel.stats_side_channel import EnvironmentStats, StatsAggregationMethod
 from mlagents_sim.parameters import Gaussian, Parameters, Sampler, Uniform
@@ -61,7 +56,7 @@ _MAX_UNREAD_VALUES = 10_000
 """Values kept of each statistic. Who reads them at all does so every step or few."""
 
 
-class World(BaseEnv):
+class World(LocalEnv):
     """Base of the native worlds: a fixed number of agents per area, of one behavior or several.
 
     An agent whose episode ends reports its last observation and begins anew at once. What ended
@@ -114,6 +109,7 @@ class World(BaseEnv):
                 )
         if num_areas < 1:
             raise UnityEnvironmentException(f"num_areas must be at least 1, got {num_areas}")
+        super().__init__()
         self.rng = np.random.default_rng(seed % 2**32)  # on the wire it may be negative
         self.parameters = Parameters(self.default_parameters)
         for name, value in (parameters or {}).items():
@@ -134,11 +130,12 @@ class World(BaseEnv):
         # who is next is asked no sooner.
         self._next_clock = self.max_steps
 
-        self._announce(with_float_images(self.behavior_spec))
+        self._names = self.behavior_names or (self.behavior_name,)
+        self._asking: dict[BehaviorName, Agents] = {}
+        self._ended: dict[BehaviorName, list[TerminalSteps]] = {name: [] for name in self._names}
+        self.announce(dict.fromkeys(self._names, self.behavior_spec))
         self._branches = self.behavior_spec.action_spec.discrete_branches
         self._n_choices = np.array(self._branches, np.uint32)
-        self._has_begun = False
-        self._is_closed = False
 
     # What a world writes.
 
@@ -190,8 +187,9 @@ class World(BaseEnv):
         """
         if len(agents) == 0:
             return
-        for report, its_agents, obs in self._seen_by_behavior(agents):
-            report.ended.append(self._terminal_steps(its_agents, obs, interrupted=interrupted))
+        for name, its_agents, obs in self._seen_by_behavior(agents):
+            rewards, ids = self.reward[its_agents], self.agent_id[its_agents]
+            self._ended[name].append(TerminalSteps.of(obs, rewards, ids, interrupted))
         self.reward[agents] = 0.0
         self._begin(agents)
 
@@ -288,73 +286,38 @@ class World(BaseEnv):
         self._stats.clear()
         return stats
 
-    @property
-    def behavior_specs(self) -> BehaviorMapping:
-        """What its agents see and do, by behavior."""
-        return self._specs
-
-    def keep_8_bit_images(self) -> None:
-        """Hand out images as they are drawn, uint8 from 0 to 255, rather than float32 from 0 to 1.
-
-        Raises:
-            UnityEnvironmentException: The world has been reset: its specifications are known.
-        """
-        if self._has_begun:
-            raise UnityEnvironmentException(
-                "keep_8_bit_images() comes before the first reset: specifications never change"
-            )
-        self._announce(self.behavior_spec)
-
-    def reset(self) -> None:
+    def restart(self) -> dict[BehaviorName, Report]:
         """Begin all episodes anew; ids and pending rewards stay."""
-        self._require_open()
-        self._has_begun = False  # until all is done: after an error, whatever is half done
         self.step_count = 0
         self._next_clock = self.max_steps
-        for report in self._reports.values():
-            report.ended.clear()
+        for ended in self._ended.values():
+            ended.clear()
         self._begin(ALL)
-        self._report()
-        self._has_begun = True
+        return self._report() or {}
 
-    def step(self) -> None:
+    def advance(self) -> dict[BehaviorName, Report]:
         """Go on until some agent asks or ended."""
-        self._require_open()
-        if not self._has_begun:
-            self.reset()
-            return
-        self._has_begun = False
-        for name, report in self._reports.items():
-            if len(report.decisions):
-                self.command(report.asking, self._actions.take(name, len(report.decisions)))
-        self._advance()
-        while not self._report():
-            self._advance()
-        self._has_begun = True
+        for name, agents in self._asking.items():
+            self.command(agents, self.take_actions(name))
+        reports = None
+        while reports is None:
+            self._pass_step()
+            reports = self._report()
+        return reports
 
-    def get_steps(self, behavior_name: BehaviorName) -> tuple[DecisionSteps, TerminalSteps]:
-        """Return who asks and who ended; nobody before the first reset."""
-        report = self._reports.get(behavior_name)
-        if report is None:
-            raise KeyError(
-                f"unknown behavior {behavior_name!r}; this environment has {list(self._specs)}"
+    def check_actions(self, behavior_name: BehaviorName, action: ActionTuple) -> None:
+        """Raise unless every action is a number or a choice that exists."""
+        values, choices = action.continuous, action.discrete
+        if values.size and np.count_nonzero(np.isfinite(values)) < values.size:
+            raise UnityActionException(
+                f"behavior {behavior_name!r}: continuous actions hold NaN or infinity: {values}"
             )
-        return report.decisions, report.terminals
-
-    def set_actions(self, behavior_name: BehaviorName, action: ActionTuple) -> None:
-        """Set one row per agent that asks."""
-        self._actions.set(behavior_name, action, self._decisions_of(behavior_name))
-
-    def set_action_for_agent(
-        self, behavior_name: BehaviorName, agent_id: AgentId, action: ActionTuple
-    ) -> None:
-        """Set the row of one agent that asks."""
-        decisions = self._decisions_of(behavior_name)
-        self._actions.set_for_agent(behavior_name, agent_id, action, decisions)
-
-    def close(self) -> None:
-        """Refuse to go on."""
-        self._is_closed = True
+        # As numbers without a sign, those below 0 are huge.
+        if choices.size and np.count_nonzero(choices.view(np.uint32) >= self._n_choices):
+            raise UnityActionException(
+                f"behavior {behavior_name!r}: discrete actions must be from 0 up to below "
+                f"{self._branches}, got {choices.tolist()}"
+            )
 
     # The rest.
 
@@ -373,63 +336,28 @@ class World(BaseEnv):
             + f" It has {sorted(self.parameters) or 'none'}."
         )
 
-    def _require_open(self) -> None:
-        if self._is_closed:
-            raise UnityEnvironmentException("this environment is closed; make a new one")
-
-    def _announce(self, spec: BehaviorSpec) -> None:
-        """Let this be what agents see, whose images are float32 or as `observe` returns them."""
-        names = self.behavior_names or (self.behavior_name,)
-        self._spec = spec
-        self._makes_floats = spec != self.behavior_spec
-        self._specs = BehaviorMapping(dict.fromkeys(names, spec))
-        self._actions = ActionBuffer(self._specs, self._check_values)
-        self._reports = {name: _Report(spec) for name in names}
-
-    def _decisions_of(self, behavior_name: BehaviorName) -> DecisionSteps:
-        """Return who asks; nobody of a behavior that there is not, which others refuse."""
-        report = self._reports.get(behavior_name)
-        return DecisionSteps.empty(self._spec) if report is None else report.decisions
-
     def _seen_by_behavior(
         self, agents: Agents
-    ) -> Iterable[tuple["_Report", Agents, list[NDArray[Any]]]]:
+    ) -> Iterable[tuple[BehaviorName, Agents, list[NDArray[Any]]]]:
         """Observe what agents see; part them by their behaviors, but for those of no agent."""
         obs = self.observe(agents)
-        if self._makes_floats:
-            obs = [as_floats(batch) for batch in obs]
-        reports = list(self._reports.values())
-        if len(reports) == 1:
-            return [(reports[0], agents, obs)]
+        if len(self._names) == 1:
+            return [(self._names[0], agents, obs)]
         behavior = self.behavior[agents]
         indices = np.arange(self.n_agents)[agents]
-        rows_of = [(behavior == k).nonzero()[0] for k in range(len(reports))]
+        rows_of = [(behavior == k).nonzero()[0] for k in range(len(self._names))]
         return [
-            (report, indices[rows], [batch.take(rows, axis=0) for batch in obs])
-            for report, rows in zip(reports, rows_of, strict=True)
+            (name, indices[rows], [batch.take(rows, axis=0) for batch in obs])
+            for name, rows in zip(self._names, rows_of, strict=True)
             if rows.size
         ]
-
-    def _check_values(self, behavior_name: BehaviorName, action: ActionTuple) -> None:
-        """Raise unless every action is a number or a choice that exists."""
-        values, choices = action.continuous, action.discrete
-        if values.size and np.count_nonzero(np.isfinite(values)) < values.size:
-            raise UnityActionException(
-                f"behavior {behavior_name!r}: continuous actions hold NaN or infinity: {values}"
-            )
-        # As numbers without a sign, those below 0 are huge.
-        if choices.size and np.count_nonzero(choices.view(np.uint32) >= self._n_choices):
-            raise UnityActionException(
-                f"behavior {behavior_name!r}: discrete actions must be from 0 up to below "
-                f"{self._branches}, got {choices.tolist()}"
-            )
 
     def _begin(self, agents: Agents) -> None:
         self._begun_at[agents] = self.step_count
         self.begin(agents)
         self.rest(agents)
 
-    def _advance(self) -> None:
+    def _pass_step(self) -> None:
         """Finish the step in which decisions were taken; come to the next."""
         self.step_count += 1
         self.act()
@@ -439,72 +367,28 @@ class World(BaseEnv):
             self._next_clock = int(self._begun_at.min()) + self.max_steps
         self.physics()
 
-    def _report(self) -> bool:
-        """Make the steps handed out, if anyone asks or ended; otherwise return False."""
+    def _report(self) -> dict[BehaviorName, Report] | None:
+        """Return what agents report in this step; None if no agent asks or ended."""
         asking = self.requests()
-        reports = self._reports.values()
-        if asking is None and not any(report.ended for report in reports):
-            return False
-        self._actions.clear()
-        for report in reports:
-            report.next()
+        if asking is None and not any(self._ended.values()):
+            return None
+        self._asking = {}
+        asks: dict[BehaviorName, DecisionSteps] = {}
         if asking is not None and self.agent_id[asking].size:
-            for report, agents, obs in self._seen_by_behavior(asking):
-                report.asking = agents
-                report.decisions = self._decision_steps(agents, obs)
-        return True
+            for name, agents, obs in self._seen_by_behavior(asking):
+                self._asking[name] = agents
+                asks[name] = self._decision_steps(agents, obs)
+        reports = {}
+        for name, ended in self._ended.items():
+            reports[name] = Report(asks.get(name), _joined(ended) if ended else None)
+            ended.clear()
+        return reports
 
     def _decision_steps(self, agents: Agents, obs: list[NDArray[Any]]) -> DecisionSteps:
-        agent_id = self.agent_id[agents].copy()
-        n = len(agent_id)
-        reward = self.reward[agents].copy()
+        agent_id, reward = self.agent_id[agents].copy(), self.reward[agents].copy()
         self.reward[agents] = 0.0
-        return DecisionSteps(
-            obs=obs,
-            reward=reward,
-            agent_id=agent_id,
-            action_mask=self.masks(agents) if self._branches else None,
-            group_id=np.zeros(n, np.int32),
-            group_reward=np.zeros(n, np.float32),
-        )
-
-    def _terminal_steps(
-        self, agents: Agents, obs: list[NDArray[Any]], *, interrupted: bool
-    ) -> TerminalSteps:
-        agent_id = self.agent_id[agents]
-        n = len(agent_id)
-        return TerminalSteps(
-            obs=obs,
-            reward=self.reward[agents],
-            interrupted=(np.ones if interrupted else np.zeros)(n, np.bool_),
-            agent_id=agent_id,
-            group_id=np.zeros(n, np.int32),
-            group_reward=np.zeros(n, np.float32),
-        )
-
-
-class _Report:
-    """What the agents of a behavior report.
-
-    Attributes:
-        asking: Agents that ask for a decision.
-        decisions: Their steps.
-        terminals: Steps of those whose episodes ended.
-        ended: Those that ended since.
-    """
-
-    def __init__(self, spec: BehaviorSpec) -> None:
-        self._nobody = DecisionSteps.empty(spec)
-        self._no_end = TerminalSteps.empty(spec)
-        self.ended: list[TerminalSteps] = []
-        self.next()
-
-    def next(self) -> None:
-        """Report who ended, and as yet nobody who asks."""
-        self.asking: Agents = slice(0, 0)
-        self.decisions = self._nobody
-        self.terminals = _joined(self.ended) if self.ended else self._no_end
-        self.ended = []
+        masks = self.masks(agents) if self._branches else None
+        return DecisionSteps.of(obs, reward, agent_id, masks=masks)
 
 
 def _joined(ended: list[TerminalSteps]) -> TerminalSteps:

@@ -158,8 +158,8 @@ def test_closing_reaches_the_environment_and_ends_it():
         env.step()
 
 
-def encode(space, *values, keep_8_bit_images=False):
-    foreign = ForeignObservations(space, keep_8_bit_images=keep_8_bit_images)
+def encode(space, *values):
+    foreign = ForeignObservations(space)
     batch = foreign.encode_each(values)
     for spec, array in zip(foreign.specs, batch, strict=True):
         assert array.shape == (len(values), *spec.shape)
@@ -179,13 +179,10 @@ def test_choices_are_one_hot():
 def test_images_get_their_channels_first():
     image = np.arange(4 * 5 * 3, dtype=np.uint8).reshape(4, 5, 3)
     space = spaces.Box(0, 255, (4, 5, 3), np.uint8)
-    ((spec,), (batch,)) = encode(space, image, keep_8_bit_images=True)
+    ((spec,), (batch,)) = encode(space, image)
     assert spec.shape == (3, 4, 5)
     assert spec.dtype == batch.dtype == np.uint8, "a quarter of the room"
     assert batch[0, 2, 1, 4] == image[1, 4, 2]
-    ((spec,), (floats,)) = encode(space, image)
-    assert spec.dtype == floats.dtype == np.float32
-    np.testing.assert_allclose(floats, batch / 255, rtol=1e-6)
     stacked = np.ones((2, 6, 7), np.float32)
     ((spec,), (batch,)) = encode(spaces.Box(0, 1, (2, 6, 7), np.float32), stacked)
     assert spec.shape == (2, 6, 7)
@@ -258,7 +255,7 @@ def test_masks_come_in_either_form_and_leave_a_choice():
 @pytest.mark.parametrize("space", [spaces.Text(3), spaces.Sequence(spaces.Discrete(2))])
 def test_spaces_without_a_counterpart_are_refused(space):
     with pytest.raises(UnityGymException, match="no counterpart"):
-        ForeignObservations(spaces.Dict({"a": space}), keep_8_bit_images=False)
+        ForeignObservations(spaces.Dict({"a": space}))
     with pytest.raises(UnityGymException, match="no counterpart"):
         ForeignActions(space)
 

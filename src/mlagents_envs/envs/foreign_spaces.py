@@ -32,7 +32,6 @@ from mlagents_envs.base_env import (
     ObservationSpec,
 )
 from mlagents_envs.envs.spaces import Space, UnityGymException
-from mlagents_envs.images import as_floats
 
 Path = tuple[str | int, ...]
 """Keys that lead from a nested space, or a value of it, to a part of it."""
@@ -45,18 +44,17 @@ class ForeignObservations:
     """Observations of a space, as a `BaseEnv` reports them.
 
     Args:
-        space: Of one agent.
-        keep_8_bit_images: Whether images of bytes stay bytes.
+        space: The observation space of one agent.
 
     Attributes:
-        specs: What there is to observe.
+        specs: The specifications of its parts. Images of bytes stay bytes.
 
     Raises:
         UnityGymException: The space is of a kind that has no counterpart.
     """
 
-    def __init__(self, space: Space, *, keep_8_bit_images: bool) -> None:
-        self._parts = list(_observed_parts(space, keep_8_bit_images))
+    def __init__(self, space: Space) -> None:
+        self._parts = list(_observed_parts(space))
         self.specs = [part.spec for part in self._parts]
 
     def encode(self, batch: Any, rows: NDArray[np.intp]) -> list[NDArray[Any]]:
@@ -172,14 +170,14 @@ class _Observed(NamedTuple):
     """From (N, ...) of the part to (N, *shape)."""
 
 
-def _observed_parts(space: Space, keeps_bytes: bool, path: Path = ()) -> Iterator[_Observed]:
+def _observed_parts(space: Space, path: Path = ()) -> Iterator[_Observed]:
     if (parts := _parts_of(space)) is not None:
         for key, part in parts:
-            yield from _observed_parts(part, keeps_bytes, (*path, key))
+            yield from _observed_parts(part, (*path, key))
         return
     name = ".".join(map(str, path)) or "observation"
     if isinstance(space, spaces.Box) and len(space.shape) == 3:
-        yield _observed_image(space, keeps_bytes, path, name)
+        yield _observed_image(space, path, name)
         return
     convert: Convert = _flat
     if isinstance(space, spaces.Box | spaces.MultiBinary):
@@ -198,17 +196,14 @@ def _observed_parts(space: Space, keeps_bytes: bool, path: Path = ()) -> Iterato
     yield _Observed(path, ObservationSpec.vector(size, name), convert)
 
 
-def _observed_image(space: spaces.Box, keeps_bytes: bool, path: Path, name: str) -> _Observed:
+def _observed_image(space: spaces.Box, path: Path, name: str) -> _Observed:
     first, second, third = space.shape
     is_channels_last = third <= first
-    is_bytes = space.dtype == np.uint8
-    dtype = np.dtype(np.uint8 if is_bytes and keeps_bytes else np.float32)
+    dtype = np.dtype(np.uint8 if space.dtype == np.uint8 else np.float32)
     shape = (third, first, second) if is_channels_last else (first, second, third)
 
     def convert(batch: NDArray[Any]) -> NDArray[Any]:
         images = np.moveaxis(batch, -1, 1) if is_channels_last else batch
-        if is_bytes and not keeps_bytes:
-            images = as_floats(images)
         return np.ascontiguousarray(images, dtype)
 
     return _Observed(path, ObservationSpec.image(shape, name, dtype), convert)

@@ -8,11 +8,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
 from mlagents_envs.base_env import (
-    ActionBuffer,
-    ActionTuple,
-    AgentId,
     BaseEnv,
-    BehaviorMapping,
     BehaviorName,
     BehaviorSpec,
     BoolArray,
@@ -23,6 +19,7 @@ from mlagents_envs.base_env import (
 from mlagents_envs.envs.foreign_spaces import ForeignActions, ForeignObservations
 from mlagents_envs.envs.spaces import UnityGymException
 from mlagents_envs.exception import UnityEnvironmentException
+from mlagents_envs.local_env import LocalEnv, Report
 
 
 def from_gymnasium(
@@ -95,7 +92,7 @@ def _vector_of_one(env: gymnasium.Env[Any, Any]) -> VectorEnv[Any, Any, Any]:
     return SyncVectorEnv([lambda: env], autoreset_mode=AutoresetMode.SAME_STEP)
 
 
-class GymnasiumEnv(BaseEnv):
+class GymnasiumEnv(LocalEnv):
     """A `gymnasium.vector.VectorEnv` as a `BaseEnv`; see `from_gymnasium`.
 
     Args:
@@ -111,127 +108,68 @@ class GymnasiumEnv(BaseEnv):
         *,
         seed: int | None = None,
     ) -> None:
+        super().__init__()
         self._envs = envs
         self._autoreset = envs.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP)
+        self._observations = ForeignObservations(envs.single_observation_space)
         self._choices = ForeignActions(envs.single_action_space)
         self._name = behavior_name
         self._seed = seed
         self._asking = np.zeros(envs.num_envs, np.bool_)
-        self._announce(keep_8_bit_images=False)
-        self._has_begun = False
-        self._is_closed = False
+        self.announce({behavior_name: BehaviorSpec(self._observations.specs, self._choices.spec)})
 
-    @property
-    def behavior_specs(self) -> BehaviorMapping:
-        """Its one behavior."""
-        return self._specs
-
-    def keep_8_bit_images(self) -> None:
-        """Leave images of bytes as they are, rather than make them float32 from 0 to 1.
-
-        Raises:
-            UnityEnvironmentException: The environment has been reset: its specification is known.
-        """
-        if self._has_begun:
-            raise UnityEnvironmentException("keep_8_bit_images() comes before the first reset")
-        self._announce(keep_8_bit_images=True)
-
-    def reset(self) -> None:
-        """Begin all episodes anew; the first time with the seed."""
-        self._require_open()
+    def restart(self) -> dict[BehaviorName, Report]:
+        """Reset all sub-environments; the first time with the seed."""
         obs, info = self._envs.reset(seed=self._seed)
         self._seed = None
-        self._has_begun = True
         n_agents = self._envs.num_envs
-        self._terminals = TerminalSteps.empty(self._spec)
-        self._ask(np.ones(n_agents, np.bool_), obs, np.zeros(n_agents, np.float32), info)
+        nothing = np.zeros(n_agents, np.float32)
+        return {self._name: Report(self._ask(np.ones(n_agents, np.bool_), obs, nothing, info))}
 
-    def step(self) -> None:
+    def advance(self) -> dict[BehaviorName, Report]:
         """Step all sub-environments."""
-        self._require_open()
-        if not self._has_begun:
-            self.reset()
-            return
-        obs, reward, terminated, truncated, info = self._envs.step(self._take_actions())
+        obs, reward, terminated, truncated, info = self._envs.step(self._decode_actions())
         ended = (terminated | truncated) & self._asking
         reward = np.asarray(reward, np.float32)
         final = np.flatnonzero(ended)
         final_obs = self._observations.encode(obs, final)
         if len(final) and self._autoreset is AutoresetMode.SAME_STEP:
             final_obs = self._observations.encode_each(info["final_obs"][final])
-        self._terminals = TerminalSteps(
-            obs=final_obs,
-            reward=reward[final],
-            interrupted=~np.asarray(terminated, np.bool_)[final],
-            agent_id=final.astype(np.int32),
-            group_id=np.zeros(len(final), np.int32),
-            group_reward=np.zeros(len(final), np.float32),
-        )
+        interrupted = ~np.asarray(terminated, np.bool_)[final]
+        terminals = TerminalSteps.of(final_obs, reward[final], final, interrupted)
         if len(final) and self._autoreset is AutoresetMode.DISABLED:
             obs, info = self._envs.reset(options={"reset_mask": ended})
         asking = np.ones_like(ended)
         if self._autoreset is AutoresetMode.NEXT_STEP:
             asking = ~ended
-        self._ask(asking, obs, np.where(ended, np.float32(0.0), reward), info)
-
-    def get_steps(self, behavior_name: BehaviorName) -> tuple[DecisionSteps, TerminalSteps]:
-        """Return who asks and who ended; nobody before the first reset."""
-        if behavior_name != self._name:
-            raise KeyError(f"unknown behavior {behavior_name!r}; this environment has {self._name}")
-        return self._decisions, self._terminals
-
-    def set_actions(self, behavior_name: BehaviorName, action: ActionTuple) -> None:
-        """Set one row per agent that asks."""
-        self._actions.set(behavior_name, action, self._decisions)
-
-    def set_action_for_agent(
-        self, behavior_name: BehaviorName, agent_id: AgentId, action: ActionTuple
-    ) -> None:
-        """Set the row of one agent that asks."""
-        self._actions.set_for_agent(behavior_name, agent_id, action, self._decisions)
+        reward = np.where(ended, np.float32(0.0), reward)
+        return {self._name: Report(self._ask(asking, obs, reward, info), terminals)}
 
     def close(self) -> None:
         """Close the Gymnasium environment."""
         if not self._is_closed:
-            self._is_closed = True
+            super().close()
             self._envs.close()
 
-    def _announce(self, *, keep_8_bit_images: bool) -> None:
-        self._observations = ForeignObservations(
-            self._envs.single_observation_space, keep_8_bit_images=keep_8_bit_images
-        )
-        self._spec = BehaviorSpec(self._observations.specs, self._choices.spec)
-        self._specs = BehaviorMapping({self._name: self._spec})
-        self._actions = ActionBuffer(self._specs)
-        self._decisions = DecisionSteps.empty(self._spec)
-        self._terminals = TerminalSteps.empty(self._spec)
-
-    def _require_open(self) -> None:
-        if self._is_closed:
-            raise UnityEnvironmentException("this environment is closed; make a new one")
-
-    def _take_actions(self) -> Any:
+    def _decode_actions(self) -> Any:
         """Return the actions set, batched as Gymnasium does; zeros for those who do not ask."""
-        taken = self._actions.take(self._name, len(self._decisions))
-        full = self._spec.action_spec.empty_action(self._envs.num_envs)
+        taken = self.take_actions(self._name)
+        full = self._choices.spec.empty_action(self._envs.num_envs)
         full.continuous[self._asking] = taken.continuous
         full.discrete[self._asking] = taken.discrete
         return self._choices.decode(full)
 
     def _ask(
         self, asking: BoolArray, obs: Any, reward: FloatArray, info: Mapping[str, Any]
-    ) -> None:
+    ) -> DecisionSteps:
         agents = np.flatnonzero(asking)
         masks = info.get("action_mask")
         if not isinstance(masks, np.ndarray):
             masks = np.full(len(asking), None, object)
         self._asking = asking
-        self._actions.clear()
-        self._decisions = DecisionSteps(
-            obs=self._observations.encode(obs, agents),
-            reward=reward[agents],
-            agent_id=agents.astype(np.int32),
-            action_mask=self._choices.masks([masks[agent] for agent in agents]),
-            group_id=np.zeros(len(agents), np.int32),
-            group_reward=np.zeros(len(agents), np.float32),
+        return DecisionSteps.of(
+            self._observations.encode(obs, agents),
+            reward[agents],
+            agents,
+            masks=self._choices.masks([masks[agent] for agent in agents]),
         )

@@ -3,17 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
 from mlagents_envs.base_env import (
-    ActionBuffer,
-    ActionSpec,
     ActionTuple,
     AgentId,
     BaseEnv,
-    BehaviorMapping,
     BehaviorName,
     BehaviorSpec,
     BoolArray,
@@ -24,13 +20,12 @@ from mlagents_envs.envs.extras import needs
 from mlagents_envs.envs.foreign_spaces import ForeignActions, ForeignObservations
 from mlagents_envs.envs.spaces import Space, UnityGymException
 from mlagents_envs.exception import UnityEnvironmentException
+from mlagents_envs.local_env import LocalEnv, Report
 
 with needs("pettingzoo", extra="pettingzoo"):
     from pettingzoo import ParallelEnv
 
 AgentName = Any
-
-_NOBODY = DecisionSteps.empty(BehaviorSpec([], ActionSpec(0, ())))
 
 _MASK = "action_mask"
 _OBSERVATION = "observation"
@@ -71,7 +66,7 @@ def from_pettingzoo(
     return made
 
 
-class PettingZooEnv(BaseEnv):
+class PettingZooEnv(LocalEnv):
     """A PettingZoo `ParallelEnv` as a `BaseEnv`; see `from_pettingzoo`.
 
     Args:
@@ -83,43 +78,21 @@ class PettingZooEnv(BaseEnv):
     def __init__(
         self, env: ParallelEnv, possible_agents: Sequence[AgentName], *, seed: int | None = None
     ) -> None:
+        super().__init__()
         self._env = env
         self._seed = seed
-        self._possible_agents = possible_agents
         self._observations: dict[AgentName, Any] = {}
-        self._announce(keep_8_bit_images=False)
-        self._has_begun = False
-        self._is_closed = False
+        self._casts = _make_casts(env, possible_agents)
+        self.announce({name: cast.spec for name, cast in self._casts.items()})
 
-    @property
-    def behavior_specs(self) -> BehaviorMapping:
-        """One behavior for each kind of agent."""
-        return self._specs
+    def restart(self) -> dict[BehaviorName, Report]:
+        """Reset the PettingZoo environment; the first time with the seed."""
+        return {name: Report(asking) for name, asking in self._begin().items()}
 
-    def keep_8_bit_images(self) -> None:
-        """Leave images of bytes as they are, rather than make them float32 from 0 to 1.
-
-        Raises:
-            UnityEnvironmentException: The environment has been reset: its specifications are known.
-        """
-        if self._has_begun:
-            raise UnityEnvironmentException("keep_8_bit_images() comes before the first reset")
-        self._announce(keep_8_bit_images=True)
-
-    def reset(self) -> None:
-        """Begin all episodes anew; the first time with the seed."""
-        self._require_open()
-        self._end({}, {})
-        self._restart()
-
-    def step(self) -> None:
+    def advance(self) -> dict[BehaviorName, Report]:
         """Let all agents act who asked; when none is left, begin the next episode."""
-        self._require_open()
-        if not self._has_begun:
-            self.reset()
-            return
         asked = list(self._observations)
-        observations, rewards, terminated, truncated, infos = self._env.step(self._take_actions())
+        observations, rewards, terminated, truncated, infos = self._env.step(self._decode_actions())
         self._observations.update(observations)
         left = [
             agent
@@ -127,91 +100,54 @@ class PettingZooEnv(BaseEnv):
             if not terminated.get(agent, False) and not truncated.get(agent, False)
         ]
         gone = [agent for agent in asked if agent not in left]
-        self._end({agent: not terminated.get(agent, False) for agent in gone}, rewards)
-        if left:
-            self._ask(left, rewards, infos)
-        else:
-            self._restart()
-
-    def get_steps(self, behavior_name: BehaviorName) -> tuple[DecisionSteps, TerminalSteps]:
-        """Return who asks and who ended; nobody before the first reset."""
-        if behavior_name not in self._specs:
-            raise KeyError(
-                f"unknown behavior {behavior_name!r}; this environment has {list(self._specs)}"
-            )
-        return self._decisions[behavior_name], self._terminals[behavior_name]
-
-    def set_actions(self, behavior_name: BehaviorName, action: ActionTuple) -> None:
-        """Set one row per agent that asks."""
-        self._actions.set(behavior_name, action, self._asking(behavior_name))
-
-    def set_action_for_agent(
-        self, behavior_name: BehaviorName, agent_id: AgentId, action: ActionTuple
-    ) -> None:
-        """Set the row of one agent that asks."""
-        self._actions.set_for_agent(behavior_name, agent_id, action, self._asking(behavior_name))
+        ended = self._end({agent: not terminated.get(agent, False) for agent in gone}, rewards)
+        asking = self._ask(left, rewards, infos) if left else self._begin()
+        return {name: Report(asking[name], ended[name]) for name in self._casts}
 
     def close(self) -> None:
         """Close the PettingZoo environment."""
         if not self._is_closed:
-            self._is_closed = True
+            super().close()
             self._env.close()
 
-    def _announce(self, *, keep_8_bit_images: bool) -> None:
-        self._casts = _make_casts(
-            self._env, self._possible_agents, keep_8_bit_images=keep_8_bit_images
-        )
-        self._specs = BehaviorMapping({name: cast.spec for name, cast in self._casts.items()})
-        self._actions = ActionBuffer(self._specs)
-        self._decisions = {n: DecisionSteps.empty(spec) for n, spec in self._specs.items()}
-        self._terminals = {n: TerminalSteps.empty(spec) for n, spec in self._specs.items()}
-
-    def _require_open(self) -> None:
-        if self._is_closed:
-            raise UnityEnvironmentException("this environment is closed; make a new one")
-
-    def _asking(self, behavior_name: BehaviorName) -> DecisionSteps:
-        return self._decisions.get(behavior_name, _NOBODY)
-
-    def _restart(self) -> None:
+    def _begin(self) -> dict[BehaviorName, DecisionSteps]:
+        """Reset, and report who asks."""
         observations, infos = self._env.reset(seed=self._seed)
         self._seed = None
-        self._has_begun = True
         self._observations = dict(observations)
         if not self._env.agents:
             raise UnityEnvironmentException(f"{self._env} has no agents after reset()")
-        self._ask(self._env.agents, {}, infos)
+        return self._ask(self._env.agents, {}, infos)
 
-    def _take_actions(self) -> dict[AgentName, Any]:
+    def _decode_actions(self) -> dict[AgentName, Any]:
         """Return the actions set, by agent."""
         actions: dict[AgentName, Any] = {}
         for name, cast in self._casts.items():
-            decisions = self._decisions[name]
-            taken = self._actions.take(name, len(decisions))
-            actions.update(cast.decode(decisions.agent_id.tolist(), taken))
+            agents = self.get_steps(name)[0].agent_id.tolist()
+            actions.update(cast.decode(agents, self.take_actions(name)))
         return actions
 
     def _end(
         self, interrupted: Mapping[AgentName, bool], rewards: Mapping[AgentName, float]
-    ) -> None:
+    ) -> dict[BehaviorName, TerminalSteps]:
         """Report who has ended and whether a clock did it, with what they saw last."""
+        ended = {}
         for name, cast in self._casts.items():
             gone = [agent for agent in interrupted if agent in cast.ids]
-            self._terminals[name] = TerminalSteps(
-                obs=cast.encode([self._observations[agent] for agent in gone]),
-                reward=np.array([rewards.get(agent, 0.0) for agent in gone], np.float32),
-                interrupted=np.array([interrupted[agent] for agent in gone], np.bool_),
-                agent_id=np.array([cast.ids[agent] for agent in gone], np.int32),
-                group_id=np.zeros(len(gone), np.int32),
-                group_reward=np.zeros(len(gone), np.float32),
+            ended[name] = TerminalSteps.of(
+                cast.encode([self._observations[agent] for agent in gone]),
+                [rewards.get(agent, 0.0) for agent in gone],
+                [cast.ids[agent] for agent in gone],
+                [interrupted[agent] for agent in gone],
             )
+        return ended
 
     def _ask(
         self,
         agents: Sequence[AgentName],
         rewards: Mapping[AgentName, float],
         infos: Mapping[AgentName, Mapping[str, Any]],
-    ) -> None:
+    ) -> dict[BehaviorName, DecisionSteps]:
         """Report who asks."""
         strangers = [a for a in agents if not any(a in cast.ids for cast in self._casts.values())]
         if strangers:
@@ -219,19 +155,18 @@ class PettingZooEnv(BaseEnv):
                 f"{strangers} are not among the possible_agents, which must name all who ever take "
                 "part; a UnityParallelEnv takes max_agents for that"
             )
-        self._actions.clear()
         self._observations = {agent: self._observations[agent] for agent in agents}
+        asks = {}
         for name, cast in self._casts.items():
             asking = [agent for agent in agents if agent in cast.ids]
             seen = [self._observations[agent] for agent in asking]
-            self._decisions[name] = DecisionSteps(
-                obs=cast.encode(seen),
-                reward=np.array([rewards.get(agent, 0.0) for agent in asking], np.float32),
-                agent_id=np.array([cast.ids[agent] for agent in asking], np.int32),
-                action_mask=cast.masks(seen, [infos.get(agent, {}) for agent in asking]),
-                group_id=np.zeros(len(asking), np.int32),
-                group_reward=np.zeros(len(asking), np.float32),
+            asks[name] = DecisionSteps.of(
+                cast.encode(seen),
+                [rewards.get(agent, 0.0) for agent in asking],
+                [cast.ids[agent] for agent in asking],
+                masks=cast.masks(seen, [infos.get(agent, {}) for agent in asking]),
             )
+        return asks
 
 
 class _Cast:
@@ -242,16 +177,14 @@ class _Cast:
         spec: What they see and do.
     """
 
-    def __init__(
-        self, observation_space: Space, action_space: Space, *, keep_8_bit_images: bool
-    ) -> None:
+    def __init__(self, observation_space: Space, action_space: Space) -> None:
         self.ids: dict[AgentName, AgentId] = {}
         self._has_masks = False
         if isinstance(observation_space, spaces.Dict):
             self._has_masks = observation_space.spaces.keys() == {_OBSERVATION, _MASK}
             if self._has_masks:
                 observation_space = observation_space[_OBSERVATION]
-        self._seen = ForeignObservations(observation_space, keep_8_bit_images=keep_8_bit_images)
+        self._seen = ForeignObservations(observation_space)
         self._actions = ForeignActions(action_space)
         self.spec = BehaviorSpec(self._seen.specs, self._actions.spec)
 
@@ -282,7 +215,7 @@ class _Cast:
 
 
 def _make_casts(
-    env: ParallelEnv, possible_agents: Sequence[AgentName], *, keep_8_bit_images: bool
+    env: ParallelEnv, possible_agents: Sequence[AgentName]
 ) -> dict[BehaviorName, _Cast]:
     """Sort agents by their spaces."""
     sorted_agents: list[tuple[Space, Space, _Cast]] = []
@@ -290,7 +223,7 @@ def _make_casts(
         seen, done = env.observation_space(agent), env.action_space(agent)
         cast = next((cast for s, d, cast in sorted_agents if s == seen and d == done), None)
         if cast is None:
-            cast = _Cast(seen, done, keep_8_bit_images=keep_8_bit_images)
+            cast = _Cast(seen, done)
             sorted_agents.append((seen, done, cast))
         cast.ids[agent] = agent_id
     casts = [cast for _, _, cast in sorted_agents]

@@ -5,9 +5,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mlagents_envs.base_env import BaseEnv
+from mlagents_envs.base_env import BaseEnv, as_floats
 from mlagents_envs.envs.spaces import UnityGymException
-from mlagents_envs.images import as_floats
 
 RENDER_METADATA: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 50}
 

@@ -13,9 +13,8 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from mlagents_envs.base_env import ActionSpec, ActionTuple, BoolArray, ObservationSpec
+from mlagents_envs.base_env import ActionSpec, ActionTuple, BoolArray, ObservationSpec, as_floats
 from mlagents_envs.exception import UnityActionException, UnityException
-from mlagents_envs.images import as_floats
 
 Space = spaces.Space[Any]
 
