@@ -1,22 +1,20 @@
 """A task small enough to learn in seconds: say which way the observation points."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from mlagents_envs.base_env import (
-    ActionBuffer,
     ActionSpec,
-    ActionTuple,
-    BaseEnv,
     BehaviorSpec,
     DecisionSteps,
     ObservationSpec,
     TerminalSteps,
 )
+from mlagents_envs.local_env import LocalEnv, Report
 
 
-class GuessEnvironment(BaseEnv):
+class GuessEnvironment(LocalEnv):
     """N agents each see a number in [-1, 1] and should answer with what they see.
 
     Every continuous action should equal the number; every branch should choose its side: 0 for
@@ -41,32 +39,25 @@ class GuessEnvironment(BaseEnv):
             ObservationSpec.vector(2, "noise"),
         ),
     ) -> None:
+        super().__init__()
         self.spec = BehaviorSpec(
             list(observation_specs), action_spec or ActionSpec.create_hybrid(1, (3,))
         )
-        self._specs = {self.BEHAVIOR: self.spec}
-        self._actions = ActionBuffer(self._specs)
+        self.announce({self.BEHAVIOR: self.spec})
         self._n_agents = n_agents
         self._episode_steps = episode_steps
         self._rng = np.random.default_rng(seed)
-        self._time: int | None = None
+        self._time = 0
         self.forbidden_actions = 0
         self.closed = False
 
-    @property
-    def behavior_specs(self) -> Mapping[str, BehaviorSpec]:
-        return self._specs
-
-    def reset(self) -> None:
+    def restart(self) -> dict[str, Report]:
         self._time = 0
-        self._actions.clear()
         self._look()
-        return self._set_steps(np.zeros(self._n_agents, np.float32), TerminalSteps.empty(self.spec))
+        return self._report(np.zeros(self._n_agents, np.float32))
 
-    def step(self) -> None:
-        if self._time is None:
-            return self.reset()
-        action = self._actions.take(self.BEHAVIOR, self._n_agents)
+    def advance(self) -> dict[str, Report]:
+        action = self.take_actions(self.BEHAVIOR)
         side = (self._number > 0).astype(np.int32)
         reward = np.ones(self._n_agents, np.float32)
         if self.spec.action_spec.continuous_size:
@@ -77,20 +68,10 @@ class GuessEnvironment(BaseEnv):
         self._time += 1
         self._look()
         if self._time % self._episode_steps:
-            return self._set_steps(reward, TerminalSteps.empty(self.spec))
-        ids = np.arange(self._n_agents, dtype=np.int32)
-        zeros = np.zeros(self._n_agents, np.float32)
-        ended = TerminalSteps(self._obs(), reward, ids % 2 == 1, ids, np.zeros_like(ids), zeros)
-        return self._set_steps(zeros, ended)
-
-    def get_steps(self, behavior_name: str) -> tuple[DecisionSteps, TerminalSteps]:
-        return {self.BEHAVIOR: self._steps}[behavior_name]
-
-    def set_actions(self, behavior_name: str, action: ActionTuple) -> None:
-        self._actions.set(behavior_name, action, self._steps[0])
-
-    def set_action_for_agent(self, behavior_name: str, agent_id: int, action: ActionTuple) -> None:
-        self._actions.set_for_agent(behavior_name, agent_id, action, self._steps[0])
+            return self._report(reward)
+        ids = np.arange(self._n_agents)
+        ended = TerminalSteps.of(self._obs(), reward, ids, ids % 2 == 1)
+        return self._report(np.zeros(self._n_agents, np.float32), ended)
 
     def close(self) -> None:
         self.closed = True
@@ -102,16 +83,16 @@ class GuessEnvironment(BaseEnv):
         noise = self._rng.standard_normal((self._n_agents, 2)).astype(np.float32)
         return [self._number.copy(), noise]
 
-    def _set_steps(self, reward: np.ndarray, terminals: TerminalSteps) -> None:
-        ids = np.arange(self._n_agents, dtype=np.int32)
+    def _report(
+        self, reward: np.ndarray, terminals: TerminalSteps | None = None
+    ) -> dict[str, Report]:
         masks = [
             np.tile(np.arange(size) == 2, (self._n_agents, 1))
             for size in self.spec.action_spec.discrete_branches
         ]
-        decisions = DecisionSteps(
-            self._obs(), reward, ids, masks or None, np.zeros_like(ids), np.zeros_like(reward)
-        )
-        self._steps = decisions, terminals
+        ids = np.arange(self._n_agents)
+        decisions = DecisionSteps.of(self._obs(), reward, ids, masks=masks or None)
+        return {self.BEHAVIOR: Report(decisions, terminals)}
 
 
 class BadObservations(GuessEnvironment):

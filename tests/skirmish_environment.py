@@ -6,10 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mlagents_envs.base_env import (
-    ActionBuffer,
     ActionSpec,
-    ActionTuple,
-    BaseEnv,
     BehaviorSpec,
     DecisionSteps,
     DimensionProperty,
@@ -17,6 +14,7 @@ from mlagents_envs.base_env import (
     ObservationType,
     TerminalSteps,
 )
+from mlagents_envs.local_env import LocalEnv, Report
 
 SCOUT, TANK = "Scout?team=0", "Tank?team=1"
 GROUP = 7
@@ -57,7 +55,7 @@ GAME = (
 )
 
 
-class SkirmishEnvironment(BaseEnv):
+class SkirmishEnvironment(LocalEnv):
     """Plays a script over and over; a reset goes back to its beginning.
 
     A vector that an agent sees is (id, number of the moment, 0.2, ...), its image is all 0.2. Its
@@ -71,83 +69,67 @@ class SkirmishEnvironment(BaseEnv):
     def __init__(
         self, script: Sequence[Moment] = GAME, specs: Mapping[str, BehaviorSpec] = SPECS
     ) -> None:
-        self.specs = dict(specs)
+        super().__init__()
         self.told: list[dict[str, dict[int, tuple[list[float], list[int]]]]] = []
         self.closed = False
         self._script = script
-        self._actions = ActionBuffer(self.specs)
-        self._now: dict[str, tuple[DecisionSteps, TerminalSteps]] = {}
+        self.announce(specs)
 
-    @property
-    def behavior_specs(self) -> Mapping[str, BehaviorSpec]:
-        return self.specs
+    def restart(self) -> dict[str, Report]:
+        return self._show(0)
 
-    def reset(self) -> None:
-        self._show(0)
-
-    def step(self) -> None:
+    def advance(self) -> dict[str, Report]:
         told = {}
-        for name, (decisions, _) in self._now.items():
-            action = self._actions.take(name, len(decisions))
+        for name in self.behavior_specs:
+            action = self.take_actions(name)
             told[name] = {
                 agent: (action.continuous[row].tolist(), action.discrete[row].tolist())
-                for row, agent in enumerate(decisions)
+                for row, agent in enumerate(self.get_steps(name)[0])
             }
         self.told.append(told)
-        self._show(self._time + 1)
-
-    def get_steps(self, behavior_name: str) -> tuple[DecisionSteps, TerminalSteps]:
-        return self._now[behavior_name]
-
-    def set_actions(self, behavior_name: str, action: ActionTuple) -> None:
-        self._actions.set(behavior_name, action, self._now[behavior_name][0])
-
-    def set_action_for_agent(self, behavior_name: str, agent_id: int, action: ActionTuple) -> None:
-        self._actions.set_for_agent(behavior_name, agent_id, action, self._now[behavior_name][0])
+        return self._show(self._time + 1)
 
     def close(self) -> None:
         self.closed = True
 
-    def _show(self, time: int) -> None:
+    def _show(self, time: int) -> dict[str, Report]:
         self._time = time % len(self._script)
-        self._actions.clear()
         moment = self._script[self._time]
-        self._now = {
-            name: (
-                self._decisions(name, spec, moment.asking.get(name, ())),
-                self._terminals(name, spec, moment.ended.get(name, {})),
+        return {
+            name: Report(
+                self._asking(name, spec, moment.asking.get(name, ())),
+                self._ended(name, spec, moment.ended.get(name, {})),
             )
-            for name, spec in self.specs.items()
+            for name, spec in self.behavior_specs.items()
         }
 
-    def _decisions(self, name: str, spec: BehaviorSpec, agents: Sequence[int]) -> DecisionSteps:
+    def _asking(self, name: str, spec: BehaviorSpec, agents: Sequence[int]) -> DecisionSteps | None:
         if not agents:
-            return DecisionSteps.empty(spec)
+            return None
         is_even = np.array(agents) % 2 == 0
         masks = [
             is_even[:, None] & (np.arange(size) == size - 1)
             for size in spec.action_spec.discrete_branches
         ]
-        obs, reward, agent_id, *group = self._fields(name, spec, agents)
-        return DecisionSteps(obs, reward, agent_id, masks or None, *group)
+        return DecisionSteps.of(**self._fields(name, spec, agents), masks=masks or None)
 
-    def _terminals(self, name: str, spec: BehaviorSpec, ended: Mapping[int, bool]) -> TerminalSteps:
+    def _ended(
+        self, name: str, spec: BehaviorSpec, ended: Mapping[int, bool]
+    ) -> TerminalSteps | None:
         if not ended:
-            return TerminalSteps.empty(spec)
-        obs, reward, agent_id, *group = self._fields(name, spec, list(ended))
-        return TerminalSteps(obs, reward, np.array(list(ended.values())), agent_id, *group)
+            return None
+        fields = self._fields(name, spec, list(ended))
+        return TerminalSteps.of(**fields, interrupted=list(ended.values()))
 
-    def _fields(self, name: str, spec: BehaviorSpec, agents: Sequence[int]) -> tuple[Any, ...]:
+    def _fields(self, name: str, spec: BehaviorSpec, agents: Sequence[int]) -> dict[str, Any]:
         n = len(agents)
         obs = [np.full((n, *o.shape), 0.2, np.float32) for o in spec.observation_specs]
         for batch in obs:
             if batch.ndim == 2:
                 batch[:, 0], batch[:, 1] = agents, self._time
-        is_grouped = name == TANK
-        return (
-            obs,
-            np.full(n, self._time, np.float32),
-            np.array(agents, np.int32),
-            np.full(n, GROUP if is_grouped else 0, np.int32),
-            np.full(n, GROUP_REWARD if is_grouped else 0.0, np.float32),
-        )
+        return {
+            "obs": obs,
+            "reward": [self._time] * n,
+            "agent_id": agents,
+            "groups": ([GROUP] * n, [GROUP_REWARD] * n) if name == TANK else None,
+        }

@@ -7,26 +7,23 @@ working directory then keeps the player that replaces it out of trouble.
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from mlagents_envs.base_env import (
-    ActionBuffer,
     ActionSpec,
-    ActionTuple,
-    BaseEnv,
     BehaviorSpec,
     DecisionSteps,
     ObservationSpec,
-    TerminalSteps,
 )
+from mlagents_envs.local_env import LocalEnv, Report
 
 BEHAVIOR = "Troubled?team=0"
 
 
-class TroubledEnvironment(BaseEnv):
+class TroubledEnvironment(LocalEnv):
     """One agent sees how many steps were taken since the reset, its `mass`, the process and seed.
 
     It obeys environment parameters as far as they are constant.
@@ -35,6 +32,8 @@ class TroubledEnvironment(BaseEnv):
     spec = BehaviorSpec([ObservationSpec.vector(4, "state")], ActionSpec.create_continuous(1))
 
     def __init__(self, *, seed: int = 0, worker_id: int = 0) -> None:
+        super().__init__()
+        self.announce({BEHAVIOR: self.spec})
         worker, self._kind, step = os.environ.get("TROUBLE", "-1 none 0").split()
         self._marker = Path(f"trouble-{worker_id}")
         self._is_troubled = int(worker) == worker_id and not self._marker.exists()
@@ -42,23 +41,18 @@ class TroubledEnvironment(BaseEnv):
         if self._trouble_step == 0:
             self._get_into_trouble()
         self._seed = seed
-        self._specs = {BEHAVIOR: self.spec}
-        self._actions = ActionBuffer(self._specs)
         self._mass = 1.0
         Path(f"pid-{worker_id}").write_text(str(os.getpid()))
 
-    @property
-    def behavior_specs(self) -> Mapping[str, BehaviorSpec]:
-        return self._specs
-
-    def reset(self) -> None:
+    def restart(self) -> dict[str, Report]:
         self._n_steps = 0
-        self._actions.clear()
+        return self._report()
 
-    def step(self) -> None:
+    def advance(self) -> dict[str, Report]:
         self._n_steps += 1
         if self._n_steps == self._trouble_step or self._kind == "slow":
             self._get_into_trouble()
+        return self._report()
 
     def _get_into_trouble(self) -> None:
         if not self._is_troubled:
@@ -75,22 +69,9 @@ class TroubledEnvironment(BaseEnv):
             case "sleep":
                 time.sleep(600)
 
-    def get_steps(self, behavior_name: str) -> tuple[DecisionSteps, TerminalSteps]:
-        zero = np.zeros(1, np.int32)
+    def _report(self) -> dict[str, Report]:
         state = np.array([[self._n_steps, self._mass, os.getpid(), self._seed]], np.float32)
-        decisions = DecisionSteps(
-            [state], np.ones(1, np.float32), zero, None, zero, np.zeros(1, np.float32)
-        )
-        return decisions, TerminalSteps.empty(self.spec)
-
-    def set_actions(self, behavior_name: str, action: ActionTuple) -> None:
-        self._actions.set(behavior_name, action, self.get_steps(behavior_name)[0])
-
-    def set_action_for_agent(self, behavior_name: str, agent_id: int, action: ActionTuple) -> None:
-        raise NotImplementedError("nobody asks for this")
-
-    def close(self) -> None:
-        pass
+        return {BEHAVIOR: Report(DecisionSteps.of([state], [1.0], [0]))}
 
     def set_parameter(self, name: str, value: float) -> None:
         self.set_float_parameter(name, value)

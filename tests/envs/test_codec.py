@@ -250,16 +250,11 @@ def image_steps(spec: BehaviorSpec, asking: Any, ended: Any) -> Any:
                 np.array(batch, observation.dtype).reshape(n, *observation.shape)
                 for batch, observation in zip(batches, spec.observation_specs, strict=True)
             ],
-            "reward": np.zeros(n, np.float32),
-            "agent_id": np.arange(n, dtype=np.int32),
-            "group_id": np.zeros(n, np.int32),
-            "group_reward": np.zeros(n, np.float32),
+            "reward": [0.0] * n,
+            "agent_id": range(n),
         }
 
-    return (
-        DecisionSteps(**common(asking), action_mask=None),
-        TerminalSteps(**common(ended), interrupted=np.zeros(len(ended[0]), np.bool_)),
-    )
+    return DecisionSteps.of(**common(asking)), TerminalSteps.of(**common(ended), interrupted=False)
 
 
 KEEP_8_BIT = ImageReading(keep_8_bit=True)

@@ -242,12 +242,12 @@ def test_which_of_several_behaviors_must_be_said(path):
 
 
 def test_a_behavior_is_recorded_from_when_it_appears(path):
-    simulation = SkirmishEnvironment([Moment({SCOUT: [1], TANK: [3]})])
-    tank = simulation.specs.pop(TANK)
+    script = [Moment({SCOUT: [1], TANK: [3]})]
+    simulation = SkirmishEnvironment(script, {SCOUT: SPECS[SCOUT]})
     with closing(DemonstrationRecorder(simulation, path, behavior_name=TANK)) as env:
         env.reset()
         env.set_actions(SCOUT, ActionTuple(discrete=np.zeros((1, 1))))
-        simulation.specs[TANK] = tank
+        simulation.announce({TANK: SPECS[TANK]})
         env.step()
         env.step()
     assert len(read_demonstration(path).records.done) == 2

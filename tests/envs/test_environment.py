@@ -98,17 +98,11 @@ def output(
 
     def common(ids: tuple[int, ...]) -> dict[str, Any]:
         (size,) = spec.observation_specs[0].shape
-        agent_id = np.array(ids, np.int32)
-        return {
-            "obs": [np.tile(agent_id.astype(np.float32)[:, None], (1, size))],
-            "reward": agent_id.astype(np.float32),
-            "agent_id": agent_id,
-            "group_id": np.zeros_like(agent_id),
-            "group_reward": np.zeros(len(ids), np.float32),
-        }
+        numbers = np.array(ids, np.float32)
+        return {"obs": [np.tile(numbers[:, None], (1, size))], "reward": numbers, "agent_id": ids}
 
-    decisions = DecisionSteps(**common(agent_ids), action_mask=None)
-    terminals = TerminalSteps(**common(ended), interrupted=np.zeros(len(ended), np.bool_))
+    decisions = DecisionSteps.of(**common(agent_ids))
+    terminals = TerminalSteps.of(**common(ended), interrupted=False)
     specs = {NAME: spec}
     message = Output(specs if first else {}, {NAME: (decisions, terminals)}, side_channel)
     return encode_output(message, specs)

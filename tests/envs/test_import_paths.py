@@ -162,13 +162,11 @@ def messages() -> tuple[Any, Any]:
     Returns:
         `BrainParametersProto` and `AgentInfoProto`.
     """
-    decisions = DecisionSteps(
-        obs=[np.array([[0.5, -1.5]], np.float32), IMAGE[None]],
-        reward=np.array([2.0], np.float32),
-        agent_id=np.array([4], np.int32),
-        action_mask=[np.array([[False, True]]), np.zeros((1, 3), np.bool_)],
-        group_id=np.zeros(1, np.int32),
-        group_reward=np.zeros(1, np.float32),
+    decisions = DecisionSteps.of(
+        [np.array([[0.5, -1.5]], np.float32), IMAGE[None]],
+        reward=[2.0],
+        agent_id=[4],
+        masks=[np.array([[False, True]]), np.zeros((1, 3), np.bool_)],
     )
     terminals = environment.TerminalSteps.empty(SPEC)
     sent = encode_output(Output({"B": SPEC}, {"B": (decisions, terminals)}, b""), {})

@@ -268,11 +268,11 @@ def test_spare_names_let_others_appear_while_possible_agents_stays():
 
 
 def test_a_behavior_may_appear_later():
-    simulation = SkirmishEnvironment([Moment({SCOUT: [1]}), Moment({SCOUT: [1], TANK: [3]})])
-    tank = simulation.specs.pop(TANK)
+    script = [Moment({SCOUT: [1]}), Moment({SCOUT: [1], TANK: [3]})]
+    simulation = SkirmishEnvironment(script, {SCOUT: SPECS[SCOUT]})
     env, *_ = started(simulation)
     assert env.possible_agents == [SCOUT_1]
-    simulation.specs[TANK] = tank
+    simulation.announce({TANK: SPECS[TANK]})
     env.step({})
     assert env.agents == [SCOUT_1, TANK_3]
     env.step({TANK_3: NO_ACTION[TANK]})
@@ -356,9 +356,8 @@ def test_a_behavior_may_be_late_in_an_environment_made_anew():
     made = []
 
     def make(seed):
-        simulation = SkirmishEnvironment([Moment({SCOUT: [1], TANK: [3]})])
-        if made:
-            del simulation.specs[TANK]
+        specs = {SCOUT: SPECS[SCOUT]} if made else SPECS
+        simulation = SkirmishEnvironment([Moment({SCOUT: [1], TANK: [3]})], specs)
         made.append(simulation)
         return simulation
 

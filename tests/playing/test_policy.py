@@ -31,26 +31,12 @@ def decisions_of(
     obs: list[np.ndarray], *, agents: list[int] | None = None, masks: list[np.ndarray] | None = None
 ) -> DecisionSteps:
     n = len(obs[0])
-    return DecisionSteps(
-        obs,
-        np.zeros(n, np.float32),
-        np.array(range(n) if agents is None else agents, np.int32),
-        masks,
-        np.zeros(n, np.int32),
-        np.zeros(n, np.float32),
-    )
+    return DecisionSteps.of(obs, [0.0] * n, range(n) if agents is None else agents, masks=masks)
 
 
 def terminals_of(*agents: int) -> TerminalSteps:
     n = len(agents)
-    return TerminalSteps(
-        [np.zeros((n, 1), np.float32)],
-        np.zeros(n, np.float32),
-        np.zeros(n, np.bool_),
-        np.array(agents, np.int32),
-        np.zeros(n, np.int32),
-        np.zeros(n, np.float32),
-    )
+    return TerminalSteps.of([np.zeros((n, 1), np.float32)], [0.0] * n, agents, interrupted=False)
 
 
 def split(spec: BehaviorSpec, mask: np.ndarray) -> list[np.ndarray]:

@@ -1,12 +1,12 @@
 """Every kind of observation, from an environment that a player serves to a `UnityEnvironment`."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from mlagents_envs.base_env import (
-    ActionBuffer,
     ActionSpec,
-    BaseEnv,
     BehaviorSpec,
     DecisionSteps,
     DimensionProperty,
@@ -14,6 +14,7 @@ from mlagents_envs.base_env import (
     ObservationType,
     TerminalSteps,
 )
+from mlagents_envs.local_env import LocalEnv, Report
 from served import served
 
 NAME = "Seer?team=0"
@@ -44,29 +45,24 @@ SPEC = BehaviorSpec(
 )
 
 
-class Seer(BaseEnv):
+class Seer(LocalEnv):
     """Shows random observations; every third step all agents end and begin again."""
 
-    behavior_specs = {NAME: SPEC}  # noqa: RUF012
-
     def __init__(self) -> None:
-        self._actions = ActionBuffer(self.behavior_specs)
-        self._step = 0
+        super().__init__()
+        self.announce({NAME: SPEC})
 
-    def reset(self) -> None:
+    def restart(self) -> dict[str, Report]:
         self._step = 0
+        return {NAME: Report(DecisionSteps.of(**self._common(AGENTS)))}
 
-    def step(self) -> None:
+    def advance(self) -> dict[str, Report]:
         self._step += 1
-
-    def get_steps(self, behavior_name):
         n_ended = AGENTS if self._step % 3 == 2 else 0
-        return (
-            DecisionSteps(**self._common(AGENTS), action_mask=None),
-            TerminalSteps(**self._common(n_ended), interrupted=np.zeros(n_ended, np.bool_)),
-        )
+        ended = TerminalSteps.of(**self._common(n_ended), interrupted=False)
+        return {NAME: Report(DecisionSteps.of(**self._common(AGENTS)), ended)}
 
-    def _common(self, n):
+    def _common(self, n: int) -> dict[str, Any]:
         rng = np.random.default_rng(self._step)
         obs = [
             rng.integers(0, 256, (n, *spec.shape), np.uint8)
@@ -74,39 +70,24 @@ class Seer(BaseEnv):
             else rng.normal(size=(n, *spec.shape)).astype(np.float32)
             for spec in SPEC.observation_specs
         ]
-        zeros = np.zeros(n, np.float32)
-        ids = np.arange(n, dtype=np.int32)
-        return {
-            "obs": obs,
-            "reward": zeros,
-            "agent_id": ids,
-            "group_id": ids,
-            "group_reward": zeros,
-        }
-
-    def set_actions(self, behavior_name, action) -> None:
-        pass
-
-    def set_action_for_agent(self, behavior_name, agent_id, action) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
+        ids = np.arange(n)
+        return {"obs": obs, "reward": [0.0] * n, "agent_id": ids, "groups": (ids, [0.0] * n)}
 
 
 @pytest.mark.parametrize("keep_8_bit", [False, True])
 def test_a_player_shows_what_its_environment_shows(keep_8_bit):
     pytest.importorskip("PIL")
-    direct = Seer()
+    direct, there = Seer(), Seer()
+    there.keep_8_bit_images()  # sent as PNG
+    if keep_8_bit:
+        direct.keep_8_bit_images()
     direct.reset()
-    with served(Seer(), keep_8_bit_images=keep_8_bit) as env:
+    with served(there, keep_8_bit_images=keep_8_bit) as env:
         env.reset()
         for _ in range(5):
             for found, expected in zip(env.get_steps(NAME), direct.get_steps(NAME), strict=True):
                 assert len(found) == len(expected)
                 for one, other in zip(found.obs, expected.obs, strict=True):
-                    if other.dtype == np.uint8 and not keep_8_bit:
-                        other = other.astype(np.float32) / np.float32(255)
                     assert one.dtype == other.dtype
                     np.testing.assert_array_equal(one, other)
             env.step()
@@ -122,7 +103,9 @@ def test_a_player_shows_what_its_environment_shows(keep_8_bit):
 )
 def test_a_player_needs_no_correction_and_the_switches_change_nothing(arguments):
     pytest.importorskip("PIL")
+    direct = Seer()
+    direct.reset()
     with served(Seer(), **arguments) as env:
         env.reset()
         grid = env.get_steps(NAME)[0].obs[3]
-    np.testing.assert_array_equal(grid, Seer().get_steps(NAME)[0].obs[3])
+    np.testing.assert_array_equal(grid, direct.get_steps(NAME)[0].obs[3])
