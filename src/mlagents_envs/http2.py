@@ -11,7 +11,12 @@ what to write to the peer now:
 
 One unary call is open at a time, as the protocol has it (wire protocol, section 2.1). That makes
 this much smaller than a general HTTP/2: one stream to keep account of; any other is refused.
-Frames are those of RFC 9113, calls those of gRPC over HTTP/2.
+Frames are those of RFC 9113, calls those of gRPC over HTTP/2. `CALL_TRANSITIONS` has the states of
+the one call:
+
+    IDLE ──OPENED──► HEADERS ──FIELDS──► BODY ──END──► ANSWERING ──OVER──► IDLE
+
+A message is copied once, from the frames to the `bytes` handed over.
 
 What a peer can make us hold is bounded: one frame, one header block, one message, and answers to
 its control frames. Whatever breaks the protocol or a limit raises `ProtocolError`; a GOAWAY
@@ -21,7 +26,8 @@ waits in `bytes_to_send` then, and the connection is of no further use.
 import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from enum import IntEnum
+from enum import Enum, IntEnum
+from io import BytesIO
 from typing import ClassVar, NamedTuple
 from urllib.parse import unquote_to_bytes
 
@@ -124,6 +130,42 @@ class Ended(NamedTuple):
 Event = Message | Ended
 
 
+class Call(Enum):
+    """State of the one call, seen from either end."""
+
+    IDLE = "no call is open"
+    HEADERS = "the headers of the peer's half are due"
+    BODY = "the peer's message is arriving"
+    ANSWERING = "the peer's half is over"
+
+
+class CallEvent(Enum):
+    """What changes the state of the one call."""
+
+    OPENED = "we or the peer opened it"
+    FIELDS = "HEADERS came, and more follows"
+    DATA = "DATA came"
+    END = "the last frame of the peer's half came"
+    OVER = "it was answered, cancelled or refused"
+
+
+CALL_TRANSITIONS: dict[Call, dict[CallEvent, Call]] = {
+    Call.IDLE: {CallEvent.OPENED: Call.HEADERS},
+    Call.HEADERS: {
+        CallEvent.FIELDS: Call.BODY,
+        CallEvent.END: Call.ANSWERING,
+        CallEvent.OVER: Call.IDLE,
+    },
+    Call.BODY: {
+        CallEvent.DATA: Call.BODY,
+        CallEvent.END: Call.ANSWERING,
+        CallEvent.OVER: Call.IDLE,
+    },
+    Call.ANSWERING: {CallEvent.OVER: Call.IDLE},
+}
+"""The state that follows each event. What is not in the table is refused."""
+
+
 class _Connection(ABC):
     """What both roles share: frames, settings, flow control and the one stream's two bodies."""
 
@@ -137,10 +179,15 @@ class _Connection(ABC):
         self._out: list[bytes | memoryview] = []
         self._control_bytes = 0
 
-        # Bytes that are no whole frame yet, and how many it takes until there is more to read.
+        # A preface, frame header or frame that is not whole yet, and its size as far as known.
         self._buffer = bytearray()
         self._needed = 0
         self._expected_preface = b""
+
+        # The DATA frame being read: bytes still to come, and whether they are of the open call.
+        self._data_left = 0
+        self._data_counts = False
+        self._data_ends = False  # the peer's half ends with it
 
         # A header block that goes on in CONTINUATION frames: its stream, flags and bytes so far.
         self._block: tuple[int, int, bytearray] | None = None
@@ -149,12 +196,13 @@ class _Connection(ABC):
         # us right whatever size the peer allows (RFC 7541, section 4.2).
         self._table_size_update = b"\x20"
 
+        self._call = Call.IDLE
         self._stream = 0  # of the open call; 0 when none is
         self._last_stream = 0
-        self._peer_began = False  # the headers of the peer's half of the open call have come
-        self._peer_done = False  # that half is over
 
-        self._inbox = bytearray()  # the peer's message as it arrives, with its prefix
+        self._prefix = b""  # of the peer's message
+        self._inbox = BytesIO()  # the message as it arrives, without its prefix
+        self._inbox_size = 0  # announced by the prefix
         self._receive_window = RECEIVE_WINDOW_BYTES
         self._stream_receive_window = RECEIVE_WINDOW_BYTES
 
@@ -174,23 +222,16 @@ class _Connection(ABC):
         """
         if self._error is not None:
             raise self._error
-        buffer = self._buffer
-        if buffer:
-            buffer += data
-            if len(buffer) < self._needed:
-                return []
-            data = bytes(buffer)
-            buffer.clear()
         self._events = []
         try:
-            at = self._read_preface(data) if self._expected_preface else 0
-            at = self._read_frames(data, at)
+            at = self._finish_buffered(data) if self._buffer else 0
+            if not self._buffer:
+                at = self._read(data, at)
         except ProtocolError as error:
             self._error = error
             self._say_goodbye(error.code)
             raise
-        if at < len(data):
-            buffer += data[at:]
+        self._buffer += memoryview(data)[at:]
         return self._events
 
     def bytes_to_send(self) -> bytes:
@@ -215,6 +256,7 @@ class _Connection(ABC):
     # -- what differs between the roles --
 
     _ROLE_SETTING: ClassVar[tuple[int, int]]
+    _PEER_HALF: ClassVar[str]
 
     @abstractmethod
     def _on_fields(self, stream: int, fields: dict[bytes, bytes], end: bool) -> None:
@@ -238,86 +280,139 @@ class _Connection(ABC):
 
     # -- frames in --
 
+    def _finish_buffered(self, data: bytes) -> int:
+        """Complete what is not whole yet, act on it, and return how much of `data` that took."""
+        at = 0
+        while self._buffer and at < len(data):
+            missing = self._needed - len(self._buffer)
+            self._buffer += data[at : at + missing]
+            at = min(at + missing, len(data))
+            if len(self._buffer) == self._needed:
+                whole = bytes(self._buffer)
+                self._buffer.clear()
+                self._buffer += whole[self._read(whole, 0) :]
+        return at
+
+    def _read(self, data: bytes, at: int) -> int:
+        """Act on what is whole in `data` from `at` on, and return where that ends."""
+        if self._expected_preface:  # nothing came before it
+            at = self._read_preface(data)
+        return at if self._expected_preface else self._read_frames(data, at)
+
     def _read_preface(self, data: bytes) -> int:
         preface = self._expected_preface
         head = data[: len(preface)]
         if not preface.startswith(head):
             raise ProtocolError(f"expected the preface of HTTP/2, got {head!r}")
         if len(head) < len(preface):
+            self._needed = len(preface)
             return 0
         self._expected_preface = b""
         self._introduce()
         return len(head)
 
     def _read_frames(self, data: bytes, at: int) -> int:
-        """Act on the whole frames in `data` from `at` on, and return where they end."""
+        """Act on the whole frames, and on pieces of DATA frames, from `at` on."""
+        view = memoryview(data)
         end = len(data)
-        if self._expected_preface:
-            return at
-        self._needed = _FRAME_HEADER_BYTES
-        while end - at >= _FRAME_HEADER_BYTES:
+        while True:
+            if self._data_left:
+                piece = view[at : at + self._data_left]
+                at += len(piece)
+                self._add_data(piece)
+            payload_at = at + _FRAME_HEADER_BYTES
+            if payload_at > end:
+                self._needed = _FRAME_HEADER_BYTES
+                return at
             word, flags, stream = _FRAME_HEADER.unpack_from(data, at)
-            length = word >> 8
+            length, kind, stream = word >> 8, word & 0xFF, stream & _LARGEST_STREAM
             if length > MAX_FRAME_BYTES:
                 raise ProtocolError(
                     f"frame of {length} bytes, more than {MAX_FRAME_BYTES}",
                     ErrorCode.FRAME_SIZE_ERROR,
                 )
-            payload_at = at + _FRAME_HEADER_BYTES
+            if kind == _DATA and not flags & _PADDED:
+                at = payload_at
+                self._check_order(kind, flags, stream)
+                self._begin_data(flags, stream, length)
+                if not length:
+                    self._add_data(view[at:at])
+                continue
             if payload_at + length > end:
                 self._needed = _FRAME_HEADER_BYTES + length
-                break
+                return at
             at = payload_at + length
-            self._on_frame(word & 0xFF, flags, stream & _LARGEST_STREAM, data[payload_at:at])
-        return at
+            self._check_order(kind, flags, stream)
+            handler = _HANDLERS.get(kind)
+            if handler is not None:  # unknown types are extensions, to be ignored
+                handler(self, flags, stream, data[payload_at:at])
 
-    def _on_frame(self, kind: int, flags: int, stream: int, payload: bytes) -> None:
+    def _check_order(self, kind: int, flags: int, stream: int) -> None:
         if not self.established:
             if kind != _SETTINGS or flags & _ACK:
                 raise ProtocolError(f"the first frame is of type {kind}, not SETTINGS")
             self.established = True
         if self._block is not None and (kind != _CONTINUATION or stream != self._block[0]):
             raise ProtocolError("header block interrupted by another frame")
-        handler = _HANDLERS.get(kind)
-        if handler is not None:  # unknown types are extensions, to be ignored
-            handler(self, flags, stream, payload)
 
-    def _on_data(self, flags: int, stream: int, payload: bytes) -> None:
-        size = len(payload)
+    def _begin_data(self, flags: int, stream: int, size: int) -> None:
+        """Take in the header of a DATA frame."""
         self._receive_window -= size
         if self._receive_window < 0:
             raise ProtocolError("more DATA than our window allows", ErrorCode.FLOW_CONTROL_ERROR)
         if self._receive_window < RECEIVE_WINDOW_BYTES // 2:
             self._send_window_update(0, RECEIVE_WINDOW_BYTES - self._receive_window)
             self._receive_window = RECEIVE_WINDOW_BYTES
-        if not self._is_open(stream, "DATA"):
+        self._data_left = size
+        self._data_ends = bool(flags & _END_STREAM)
+        self._data_counts = self._is_open(stream, "DATA")
+        if not self._data_counts:
             return
-        if self._peer_done or not self._peer_began:
-            raise ProtocolError("DATA outside of its message", ErrorCode.STREAM_CLOSED)
+        self._advance_call(CallEvent.DATA)
         self._stream_receive_window -= size
         if self._stream_receive_window < 0:
             raise ProtocolError("more DATA than our window allows", ErrorCode.FLOW_CONTROL_ERROR)
-        if self._stream_receive_window < RECEIVE_WINDOW_BYTES // 2 and not flags & _END_STREAM:
+        if self._stream_receive_window < RECEIVE_WINDOW_BYTES // 2 and not self._data_ends:
             self._send_window_update(stream, RECEIVE_WINDOW_BYTES - self._stream_receive_window)
             self._stream_receive_window = RECEIVE_WINDOW_BYTES
 
-        inbox = self._inbox
-        inbox += _without_padding(payload) if flags & _PADDED else payload
-        if len(inbox) >= _MESSAGE_PREFIX_BYTES:
-            compressed, length = _MESSAGE_PREFIX.unpack_from(inbox)
+    def _add_data(self, piece: memoryview) -> None:
+        """Take in a piece of the payload of a DATA frame."""
+        self._data_left -= len(piece)
+        if not self._data_counts:
+            return
+        self._add_to_message(piece)
+        if self._data_ends and not self._data_left:
+            self._advance_call(CallEvent.END)
+            self._on_end()
+
+    def _add_to_message(self, piece: memoryview) -> None:
+        missing = _MESSAGE_PREFIX_BYTES - len(self._prefix)
+        if missing:
+            self._prefix += piece[:missing]
+            piece = piece[missing:]
+            if len(self._prefix) < _MESSAGE_PREFIX_BYTES:
+                return
+            compressed, self._inbox_size = _MESSAGE_PREFIX.unpack(self._prefix)
             if compressed:
                 self._reject_message(12, "the message is compressed; compression was not agreed")
-            if length > self._max_message_bytes:
+            if self._inbox_size > self._max_message_bytes:
                 self._reject_message(
                     8,
-                    f"message of {length} bytes, more than {self._max_message_bytes} "
+                    f"message of {self._inbox_size} bytes, more than {self._max_message_bytes} "
                     "(max_message_bytes)",
                 )
-            if len(inbox) > _MESSAGE_PREFIX_BYTES + length:
-                raise ProtocolError("a call of one message has more bytes than that message")
-        if flags & _END_STREAM:
-            self._peer_done = True
-            self._on_end()
+        if self._inbox.tell() + len(piece) > self._inbox_size:
+            raise ProtocolError("a call of one message has more bytes than that message")
+        self._inbox.write(piece)
+
+    def _on_padded_data(self, flags: int, stream: int, payload: bytes) -> None:
+        self._begin_data(flags, stream, len(payload))
+        self._data_left = 0
+        if self._data_counts:
+            content = memoryview(_without_padding(payload))
+            self._data_left = len(content)
+            self._add_data(content)
 
     def _on_headers(self, flags: int, stream: int, payload: bytes) -> None:
         if stream == 0:
@@ -444,26 +539,42 @@ class _Connection(ABC):
 
     # -- the one call --
 
+    def _advance_call(self, event: CallEvent) -> None:
+        """Put the call into the state that follows.
+
+        Raises:
+            ProtocolError: The peer sent what is not allowed now.
+        """
+        after = CALL_TRANSITIONS[self._call].get(event)
+        if after is None:
+            if event is CallEvent.DATA:
+                raise ProtocolError("DATA outside of its message", ErrorCode.STREAM_CLOSED)
+            raise ProtocolError(f"HEADERS inside a {self._PEER_HALF}")
+        self._call = after
+
     def _begin_call(self, stream: int) -> None:
+        self._advance_call(CallEvent.OPENED)
         self._stream = self._last_stream = stream
-        self._peer_began = self._peer_done = False
         self._stream_receive_window = RECEIVE_WINDOW_BYTES
         self._stream_send_window = self._peer_stream_window
 
     def _end_call(self) -> None:
+        self._advance_call(CallEvent.OVER)
         self._stream = 0
-        self._inbox = bytearray()
         self._outbox = memoryview(b"")
+        self._clear_inbox()
+
+    def _clear_inbox(self) -> None:
+        self._prefix, self._inbox, self._inbox_size = b"", BytesIO(), 0
 
     def _take_message(self) -> bytes:
         """Return the message that came, which must be whole."""
-        inbox, self._inbox = self._inbox, bytearray()
-        if (
-            len(inbox) < _MESSAGE_PREFIX_BYTES
-            or len(inbox) < _MESSAGE_PREFIX_BYTES + _MESSAGE_PREFIX.unpack_from(inbox)[1]
-        ):
-            raise ProtocolError(f"a call ended {len(inbox)} bytes into its message")
-        return bytes(memoryview(inbox)[_MESSAGE_PREFIX_BYTES:])
+        size = self._inbox.tell()
+        if len(self._prefix) < _MESSAGE_PREFIX_BYTES or size < self._inbox_size:
+            raise ProtocolError(f"a call ended {len(self._prefix) + size} bytes into its message")
+        message = self._inbox.getvalue()  # not a copy: nothing is written to it any more
+        self._clear_inbox()
+        return message
 
     # -- frames out --
 
@@ -531,6 +642,7 @@ class ServerConnection(_Connection):
     """
 
     _ROLE_SETTING = (_MAX_CONCURRENT_STREAMS, 1)
+    _PEER_HALF = "call"
     _RESPONSE = hpack.encode([(b":status", b"200"), (b"content-type", b"application/grpc")])
     _TRAILERS = hpack.encode([(b"grpc-status", b"0")])
 
@@ -541,7 +653,7 @@ class ServerConnection(_Connection):
     @property
     def awaits_response(self) -> bool:
         """Whether a request has come that is not answered yet."""
-        return self._stream != 0 and self._peer_done and not self._outbox
+        return self._call is Call.ANSWERING and not self._outbox
 
     def respond(self, message: bytes) -> None:
         """Answer the open call."""
@@ -558,9 +670,7 @@ class ServerConnection(_Connection):
 
     def _on_fields(self, stream: int, fields: dict[bytes, bytes], end: bool) -> None:
         if stream == self._stream:
-            if self._peer_done or not end:
-                raise ProtocolError("HEADERS inside a call")
-            self._peer_done = True
+            self._advance_call(CallEvent.END if end else CallEvent.FIELDS)
             self._on_end()
         elif stream % 2 == 0:
             raise ProtocolError(f"a call on stream {stream}; a client's streams are odd")
@@ -568,12 +678,12 @@ class ServerConnection(_Connection):
             self._on_call(stream, fields, end)
 
     def _on_call(self, stream: int, fields: dict[bytes, bytes], end: bool) -> None:
-        if self._stream:
+        if self._call is not Call.IDLE:
             self._last_stream = stream
             self._send_reset(stream, ErrorCode.REFUSED_STREAM)
             return
         self._begin_call(stream)
-        self._peer_began, self._peer_done = True, end
+        self._advance_call(CallEvent.END if end else CallEvent.FIELDS)
         if fields.get(b":path") != METHOD:
             self._refuse_call(12, f"the only method here is {METHOD.decode()}")
         elif end:
@@ -591,7 +701,7 @@ class ServerConnection(_Connection):
         )
         stream = self._stream
         self._send_headers(stream, block, _END_STREAM)
-        if not self._peer_done:
+        if self._call is not Call.ANSWERING:
             self._send_reset(stream, ErrorCode.NO_ERROR)
         self._end_call()
 
@@ -615,6 +725,7 @@ class ClientConnection(_Connection):
     """
 
     _ROLE_SETTING = (_ENABLE_PUSH, 0)
+    _PEER_HALF = "response"
 
     def __init__(self, authority: str, max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES) -> None:
         super().__init__(max_message_bytes)
@@ -633,11 +744,11 @@ class ClientConnection(_Connection):
 
     def request(self, message: bytes) -> None:
         """Begin a call."""
-        if self._stream:
+        if self._call is not Call.IDLE:
             raise RuntimeError("a call is open already")
         stream = self._last_stream + 2 if self._last_stream else 1
         if stream > _LARGEST_STREAM:
-            raise RuntimeError("all 2**30 calls of this connection are used up: connect anew")
+            raise RuntimeError("all 2**30 calls of this connection are used up: connect again")
         self._begin_call(stream)
         self._send_headers(stream, self._request)
         self._send_message(message)
@@ -649,14 +760,14 @@ class ClientConnection(_Connection):
     def _on_fields(self, stream: int, fields: dict[bytes, bytes], end: bool) -> None:
         if not self._is_open(stream, "HEADERS"):
             return
-        if self._peer_began and not end:
-            raise ProtocolError("HEADERS inside a response")
-        if not self._peer_began and fields.get(b":status") != b"200":
+        if self._call is Call.HEADERS and fields.get(b":status") != b"200":
             status = fields.get(b":status", b"none").decode("ascii", "replace")
             self._give_up(f"it answered with HTTP status {status}, not as a gRPC server")
-        elif not end:
-            self._peer_began = True
-        elif fields.get(b"grpc-status") == b"0":
+            return
+        self._advance_call(CallEvent.END if end else CallEvent.FIELDS)
+        if not end:
+            return
+        if fields.get(b"grpc-status") == b"0":
             message = self._take_message()
             self._cancel_rest()
             self._events.append(Message(message))
@@ -683,7 +794,7 @@ class ClientConnection(_Connection):
 
 
 _HANDLERS: dict[int, Callable[[_Connection, int, int, bytes], None]] = {
-    _DATA: _Connection._on_data,
+    _DATA: _Connection._on_padded_data,
     _HEADERS: _Connection._on_headers,
     _PRIORITY: _Connection._on_priority,
     _RST_STREAM: _Connection._on_rst_stream,

@@ -34,6 +34,8 @@ _MAX_LAYOUTS = 8
 _MAX_MESSAGE_BYTES = 2**20
 """Beyond this, copying the numbers is most of the work either way."""
 
+_MIN_VIEWED_BYTES = 2**10
+
 
 class OutputDecoder:
     """Decodes what one simulation reports, message after message.
@@ -58,14 +60,14 @@ class OutputDecoder:
         if output.specs:
             self._layouts.clear()  # they know nothing of the new behavior
         elif len(message) == len(self._previous) and not _ends_any(output):
-            self._learn(message, output, specs)
+            self._remember(message, output, specs)
         self._previous = message if len(message) <= _MAX_MESSAGE_BYTES else b""
         return output
 
-    def _learn(
+    def _remember(
         self, message: bytes, output: Output, specs: Mapping[BehaviorName, BehaviorSpec]
     ) -> None:
-        layout = _learn_layout(message, output, specs)
+        layout = _remember_layout(message, output, specs)
         if layout is None or layout.read(self._previous) is None:
             return  # nothing says that another message like it will come
         self._layouts.pop(len(message), None)
@@ -86,7 +88,11 @@ class _Column(NamedTuple):
     spans: list[slice]
 
     def read(self, message: bytes) -> bytearray:
-        return bytearray().join([message[span] for span in self.spans])
+        """Return the numbers one after the other."""
+        size = self.spans[0].stop - self.spans[0].start if self.spans else 0
+        # Slices of a view are not copies, but making one takes longer than copying a few bytes.
+        source = message if size < _MIN_VIEWED_BYTES else memoryview(message)
+        return bytearray().join([source[span] for span in self.spans])
 
 
 class _Batch(NamedTuple):
@@ -169,7 +175,7 @@ class _Layout(NamedTuple):
         return Output({}, steps, b"")
 
 
-def _learn_layout(
+def _remember_layout(
     message: bytes, output: Output, specs: Mapping[BehaviorName, BehaviorSpec]
 ) -> _Layout | None:
     """Find where the numbers of a message are; None if it is one of a rare kind.

@@ -1,6 +1,8 @@
 """The HTTP/2 endpoint, fed with frames made by hand and by its own other role."""
 
 import struct
+import tracemalloc
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -9,12 +11,15 @@ from hypothesis import strategies as st
 import http2_peer as peer
 from http2_peer import Frame, frame, parse_frames, request, response, settings, window_update
 from mlagents_envs.http2 import (
+    CALL_TRANSITIONS,
     MAX_CONTROL_BYTES,
     MAX_FRAME_BYTES,
     RECEIVE_WINDOW_BYTES,
+    Call,
     ClientConnection,
     Ended,
     ErrorCode,
+    Event,
     Message,
     ProtocolError,
     ServerConnection,
@@ -725,4 +730,60 @@ def test_empty_frames_leave_nothing_behind():
     for _ in range(5_000):
         assert server.receive_data(flood) == []
     assert server.bytes_to_send() == b""
-    assert len(server._inbox) == len(server._buffer) == 0
+    assert len(server._inbox.getvalue()) == len(server._buffer) == 0
+
+
+def copied_bytes(run: Callable[[], object]) -> int:
+    """Return how much `run` allocates at most at any one time."""
+    tracemalloc.start()
+    try:
+        run()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("frame_bytes", [16_384, MAX_FRAME_BYTES])
+def test_a_message_is_copied_once_however_it_is_cut(frame_bytes):
+    # Frames and reads end at different places, so nearly every frame is cut by a read.
+    message = bytes(range(256)) * 32 * 1024  # 8 MiB
+    body = peer.grpc_message(message)
+    pieces = [body[at : at + frame_bytes] for at in range(0, len(body), frame_bytes)]
+    sent = OPEN + b"".join(frame(peer.DATA, 0, 1, piece) for piece in pieces)
+    sent += frame(peer.DATA, peer.END_STREAM, 1, b"")
+    reads = [sent[at : at + 65_536] for at in range(0, len(sent), 65_536)]
+    server = new_server()
+    events: list[Event] = []
+
+    def receive() -> None:
+        for read in reads:
+            events.extend(server.receive_data(read))
+
+    # The buffer that grows has at most an eighth to spare.
+    assert copied_bytes(receive) < 1.2 * len(message)
+    assert events == [Message(message)]
+
+
+def test_the_states_of_a_call():
+    server, client = new_server(), new_client()
+    assert (server._call, client._call) == (Call.IDLE, Call.IDLE)
+    client.request(b"question")
+    assert client._call is Call.HEADERS
+    data = client.bytes_to_send()
+    server.receive_data(data[:-1])
+    assert server._call is Call.BODY
+    assert server.receive_data(data[-1:]) == [Message(b"question")]
+    assert server._call is Call.ANSWERING
+    server.respond(b"answer")
+    assert server._call is Call.IDLE
+    answer = server.bytes_to_send()
+    client.receive_data(answer[:-1])  # the trailers are not whole
+    assert client._call is Call.BODY
+    assert client.receive_data(answer[-1:]) == [Message(b"answer")]
+    assert client._call is Call.IDLE
+
+
+def test_every_state_can_be_reached_and_left():
+    reached = {after for row in CALL_TRANSITIONS.values() for after in row.values()}
+    assert reached == set(Call) == CALL_TRANSITIONS.keys()
+    assert all(CALL_TRANSITIONS.values())

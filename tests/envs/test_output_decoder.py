@@ -1,6 +1,7 @@
 """A message laid out like an earlier one is read as if it had been parsed."""
 
 import random
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -176,3 +177,24 @@ def test_a_behavior_that_appears_is_known_from_then_on() -> None:
     both = SPECS | {"New?team=1": SPEC}
     for _ in range(4):
         assert_same(decoder, step_message(rng), both)
+
+
+def test_large_observations_are_copied_once_from_the_message() -> None:
+    spec = BehaviorSpec([ObservationSpec.vector(4096, "a")], ActionSpec.create_continuous(1))
+    rng, decoder, n_agents = np.random.default_rng(0), OutputDecoder(), 16
+    n_bytes = n_agents * 4096 * 4
+    for _ in range(3):
+        obs = rng.random((n_agents, 4096), np.float32)
+        decisions = DecisionSteps.of([obs], rng.random(n_agents), range(n_agents))
+        steps = {NAME: (decisions, TerminalSteps.empty(spec))}
+        message = encode_output(Output({}, steps, b""), {NAME: spec})
+        decoder.decode(message, {NAME: spec})
+    (layout,) = decoder._layouts.values()
+    tracemalloc.start()
+    try:
+        read = layout.batches[NAME].obs[0].read(message)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    np.testing.assert_array_equal(np.frombuffer(read, "<f4").reshape(obs.shape), obs)
+    assert n_bytes <= peak < 1.1 * n_bytes
