@@ -14,12 +14,12 @@ SRC = Path(__file__).parents[1] / "src"
 # the rows above its own, and modules of its own folder; never a name of its own row or below.
 LAYERS = {
     "mlagents_envs": [
-        "closing exception timers logging_util cpus files hpack interrupts programs",
+        "closing exception timers logging_util atomic_file cpus folder_names hpack interrupts programs",
         "base_env communicator http2 launcher",
         "http2_socket images local_env messages env_utils",
         "side_channel observation_codec checked_env",
         "codec handshake rpc_communicator testing",
-        "demonstration_file output_decoder rpc_utils",
+        "demonstration_file output_decoder rpc_utils session",
         "demonstration_recorder environment",
         "registry",
         "envs",

@@ -7,19 +7,19 @@ with open_film(Path("play.gif"), fps=10) as film:
 import io
 import math
 import subprocess
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable
 from fractions import Fraction
 from importlib import import_module
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mlagents.extras import needed_to_play
-from mlagents_envs.files import PendingFile, naming
+from mlagents_envs.atomic_file import PendingFile, with_path
+from mlagents_envs.closing import Closing
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -34,7 +34,7 @@ MAX_FPS = 100
 _SHEET_SIDE = 3
 
 
-class Film(ABC):
+class Film(Closing):
     """A film being written. `close` moves it to its path; a film without pictures is not written.
 
     Args:
@@ -77,7 +77,7 @@ class Film(ABC):
             self._add(picture)
         except OSError as error:
             self._discard()
-            raise naming(self._path, error) from error
+            raise with_path(self._path, error) from error
         self._n_shown += 1
 
     def close(self) -> None:
@@ -93,7 +93,7 @@ class Film(ABC):
                 self._finish()
                 self._pending.keep()
         except OSError as error:
-            raise naming(self._path, error) from error
+            raise with_path(self._path, error) from error
         finally:
             self._discard()
 
@@ -107,17 +107,6 @@ class Film(ABC):
 
     @abstractmethod
     def _finish(self) -> None: ...
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 class _Gif(Film):

@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from mlagents_envs.closing import Closing
 from mlagents_envs.exception import UnityActionException, UnityEnvironmentException
-from mlagents_envs.files import folder_name_problem
+from mlagents_envs.folder_names import folder_name_problem
 
 AgentId = int
 GroupId = int

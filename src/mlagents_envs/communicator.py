@@ -5,12 +5,13 @@ the trainer's next message is *sent* as its answer. Messages are bytes here; `co
 `handshake` know what is in them.
 """
 
-from abc import ABC, abstractmethod
-from types import TracebackType
+from abc import abstractmethod
 from typing import Self
 
+from mlagents_envs.closing import Closing
 
-class Communicator(ABC):
+
+class Communicator(Closing):
     """The trainer's end of a connection to one simulation."""
 
     @abstractmethod
@@ -69,11 +70,3 @@ class Communicator(ABC):
     def __enter__(self) -> Self:
         self.open()
         return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()

@@ -14,13 +14,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from enum import Enum
 from pathlib import Path
-from types import TracebackType
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
+from mlagents_envs.atomic_file import PendingFile, with_path
 from mlagents_envs.base_env import (
     ActionSpec,
     ActionTuple,
@@ -33,13 +33,13 @@ from mlagents_envs.base_env import (
     IntArray,
     TerminalSteps,
 )
+from mlagents_envs.closing import Closing
 from mlagents_envs.codec import Command, Input, Output, decode_input, decode_output, encode_output
 from mlagents_envs.exception import (
     UnityDemonstrationException,
     UnityException,
     UnityNonFiniteException,
 )
-from mlagents_envs.files import PendingFile, naming
 from mlagents_envs.images import ImageLayout, ImageReading
 from mlagents_envs.messages import (
     STATUS_OK,
@@ -305,7 +305,7 @@ def write_demonstration(
         writer.append(records)
 
 
-class DemonstrationWriter:
+class DemonstrationWriter(Closing):
     """Writes a `.demo` file piece by piece.
 
         with DemonstrationWriter("expert.demo", behavior_name, spec) as writer:
@@ -395,7 +395,7 @@ class DemonstrationWriter:
             self._pending.file.truncate(self._size)
         except OSError as error:
             self._pending.discard()
-            raise naming(self.path, error) from error
+            raise with_path(self.path, error) from error
         self._pending.keep()
 
     def _write(self, data: bytes) -> None:
@@ -410,20 +410,9 @@ class DemonstrationWriter:
                 file.seek(self._size)
                 file.truncate()
             if isinstance(error, OSError):
-                raise naming(self.path, error) from error
+                raise with_path(self.path, error) from error
             raise
         self._size += len(data)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def demonstration_path(path: str | os.PathLike[str]) -> Path:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mlagents_envs.atomic_file import PendingFile
 from mlagents_envs.base_env import (
     ActionBuffer,
     ActionTuple,
@@ -32,7 +33,6 @@ from mlagents_envs.demonstration_file import (
     demonstration_path,
 )
 from mlagents_envs.exception import UnityEnvironmentException, UnityException
-from mlagents_envs.files import PendingFile
 from mlagents_envs.logging_util import get_logger
 
 logger = get_logger(__name__)

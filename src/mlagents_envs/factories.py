@@ -23,7 +23,7 @@ from mlagents_envs.base_env import BaseEnv, HasEightBitImages
 from mlagents_envs.checked_env import is_environment, missing_in
 from mlagents_envs.environment import UnityEnvironment
 from mlagents_envs.exception import UnityEnvironmentException
-from mlagents_envs.files import downloaded_folder
+from mlagents_envs.folder_names import downloaded_folder
 from mlagents_envs.launcher import find_executable
 from mlagents_envs.registry import BuildRegistryEntry, UnityEnvRegistry, default_registry
 

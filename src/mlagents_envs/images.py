@@ -76,7 +76,7 @@ class ImageReading(NamedTuple):
     layout: ImageLayout = ImageLayout.CHANNEL_FIRST
     keep_8_bit: bool = False
 
-    def handed_out(self, axes: tuple[_Axis, ...]) -> tuple[_Axis, ...]:
+    def in_spec_order(self, axes: tuple[_Axis, ...]) -> tuple[_Axis, ...]:
         """Put what was announced of each axis in the order of specs."""
         if len(axes) == 3 and self.layout is ImageLayout.CHANNEL_LAST:
             return axes[2], axes[0], axes[1]
@@ -109,6 +109,28 @@ class ImageReading(NamedTuple):
         if self.layout is ImageLayout.CHANNEL_LAST_KEPT:
             return batch.transpose(0, 3, 1, 2)
         return batch
+
+
+class ImageOptions(NamedTuple):
+    """The corrections that a user wants; see the arguments of `UnityEnvironment`.
+
+    Attributes:
+        turn_channel_last: Whether (H, W, C) is turned to (C, H, W).
+        reorder_uncompressed: Whether numbers in another order than announced are put right.
+        keep_8_bit: Whether images of 8 bit are handed out as uint8.
+    """
+
+    turn_channel_last: bool = True
+    reorder_uncompressed: bool = True
+    keep_8_bit: bool = False
+
+    def reading(self, layout: ImageLayout) -> ImageReading:
+        """Return how to read the images of a simulation that writes them in this layout."""
+        if layout is ImageLayout.CHANNEL_LAST and not self.turn_channel_last:
+            layout = ImageLayout.CHANNEL_LAST_KEPT
+        if layout is ImageLayout.NUMBERS_CHANNEL_LAST and not self.reorder_uncompressed:
+            layout = ImageLayout.CHANNEL_FIRST
+        return ImageReading(layout, self.keep_8_bit)
 
 
 def decode_image(

@@ -195,7 +195,7 @@ class Player:
         self._shows_output = show_output
         self._output_tail = b""
         self._exited = threading.Event()
-        self._alarm, self._bell = socket.socketpair()
+        self._wakeup_r, self._wakeup_w = socket.socketpair()
         self._reader = threading.Thread(target=self._keep_output_tail, daemon=True)
         self._watcher = threading.Thread(target=self._watch, daemon=True)
         self._reader.start()
@@ -203,7 +203,7 @@ class Player:
 
     def fileno(self) -> int:
         """File descriptor that becomes readable when the player has exited."""
-        return self._alarm.fileno()
+        return self._wakeup_r.fileno()
 
     def wait(self, timeout_s: float) -> bool:
         """Wait for the player to exit; return whether it has."""
@@ -245,7 +245,7 @@ class Player:
                 if not self.wait(_TERMINATE_TIMEOUT_S):
                     self._end(by_force=True)
                     self.wait(_KILL_TIMEOUT_S)
-            self._alarm.close()
+            self._wakeup_r.close()
             if self.wait(0):  # then the threads end too, and what they hold is closed
                 self._watcher.join(_KILL_TIMEOUT_S)
                 self._reader.join(_KILL_TIMEOUT_S)
@@ -254,7 +254,7 @@ class Player:
         self._process.wait()
         self._end(by_force=True)  # what it started and left behind
         self._exited.set()
-        self._bell.close()
+        self._wakeup_w.close()
 
     def _end(self, *, by_force: bool) -> None:
         """Tell, or make, all processes of the player's session end."""
@@ -313,13 +313,13 @@ class SharedPlayer:
         self.command = player.command
         self.log_file = player.log_file
         self._player = player
-        self._alarm = socket.socket(fileno=os.dup(player.fileno()))
+        self._wakeup_r = socket.socket(fileno=os.dup(player.fileno()))
         self._holders = holders
         holders.add(self)
 
     def fileno(self) -> int:
         """File descriptor that becomes readable when the player has exited; each has its own."""
-        return self._alarm.fileno()
+        return self._wakeup_r.fileno()
 
     def wait(self, timeout_s: float) -> bool:
         """Wait for the player to exit; return whether it has."""
@@ -347,7 +347,7 @@ class SharedPlayer:
         Args:
             timeout_s: How long it may take to exit on its own; 0 ends it for all.
         """
-        self._alarm.close()
+        self._wakeup_r.close()
         self._holders.discard(self)
         if timeout_s == 0 or not self._holders:
             self._player.stop(timeout_s)

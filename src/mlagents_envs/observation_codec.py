@@ -78,8 +78,8 @@ def decode_observation_spec(observation: Any, where: str, images: ImageReading) 
         ) from None
     is_8_bit = images.keep_8_bit and observation.HasField("compressed_data")
     return ObservationSpec(
-        images.handed_out(shape),
-        images.handed_out(tuple(map(DimensionProperty, properties))),
+        images.in_spec_order(shape),
+        images.in_spec_order(tuple(map(DimensionProperty, properties))),
         observation_type,
         observation.name,
         np.dtype(np.uint8 if is_8_bit else np.float32),

@@ -19,7 +19,6 @@ from collections.abc import Callable, Mapping
 from copy import copy
 from functools import wraps
 from time import perf_counter
-from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -195,12 +194,7 @@ class hierarchical_timer:
         self._start_s = perf_counter()
         return self._node
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._node.add_time(perf_counter() - self._start_s)
         # A reset within the span has put another tree in place; leave it alone.
         if self._stack.current is self._node:

@@ -4,9 +4,9 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import TracebackType
 from typing import Self
 
+from mlagents_envs.closing import Closing
 from mlagents_envs.exception import (
     UnityCommunicationException,
     UnityCommunicatorStoppedException,
@@ -18,7 +18,7 @@ from mlagents_envs.http2 import DEFAULT_MAX_MESSAGE_BYTES, ClientConnection, Mes
 from mlagents_envs.http2_socket import Http2Socket
 
 
-class RpcClient:
+class RpcClient(Closing):
     """One message out, the trainer's answer back.
 
         with RpcClient(port) as client:
@@ -150,14 +150,6 @@ class RpcClient:
     def __enter__(self) -> Self:
         self.connect(self._connect_timeout_s)
         return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def _deadline(timeout_s: float | None) -> float | None:

@@ -13,7 +13,7 @@ from guess_environment import GuessEnvironment
 from mlagents_envs.base_env import BaseEnv
 from mlagents_envs.exception import UnityEnvironmentException
 from mlagents_envs.factories import call_factory, find_build, find_factory, is_factory_name
-from mlagents_envs.files import DOWNLOADED
+from mlagents_envs.folder_names import DOWNLOADED
 from mlagents_envs.registry import (
     BaseRegistryEntry,
     LocalRegistryEntry,

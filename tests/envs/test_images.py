@@ -343,11 +343,11 @@ def test_layouts_move_axes_there_and_back():
     for layout in ImageLayout:
         reading = ImageReading(layout)
         for axes in [(5,), (5, 6), (4, 5, 6)]:
-            assert reading.announced(reading.handed_out(axes)) == axes
+            assert reading.announced(reading.in_spec_order(axes)) == axes
     last = ImageReading(ImageLayout.CHANNEL_LAST)
-    assert last.handed_out(("H", "W", "C")) == ("C", "H", "W")
+    assert last.in_spec_order(("H", "W", "C")) == ("C", "H", "W")
     kept = ImageReading(ImageLayout.CHANNEL_LAST_KEPT)
-    assert kept.handed_out(("H", "W", "C")) == ("H", "W", "C")
+    assert kept.in_spec_order(("H", "W", "C")) == ("H", "W", "C")
     assert kept.channel_first(("H", "W", "C")) == ("C", "H", "W")
 
 

@@ -13,7 +13,7 @@ import yaml
 from hub_server import HubServer, hub_server
 from mlagents.tools.hub import HubError, load_run, model_card, push_run
 from mlagents.utils import load_from_hf, push_to_hf
-from mlagents_envs.files import DOWNLOADED
+from mlagents_envs.folder_names import DOWNLOADED
 from mlagents_envs.programs import install_command
 
 LARGE_FILES = ("Walker.onnx", "Walker/checkpoint.pt")

@@ -28,7 +28,7 @@ from mlagents.trainers.settings.load import (
 from mlagents.trainers.settings.run_options import RunOptions
 from mlagents.trainers.settings.typed import CommandLine
 from mlagents_envs.base_env import behavior_name_problem
-from mlagents_envs.files import DOWNLOADED
+from mlagents_envs.folder_names import DOWNLOADED
 
 
 @pytest.fixture

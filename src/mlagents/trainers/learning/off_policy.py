@@ -9,7 +9,7 @@ from mlagents.trainers.data.segments import Segments
 from mlagents.trainers.learning.learner import LearnedRewards, Learner
 from mlagents.trainers.settings.behavior import BehaviorSettings
 from mlagents.trainers.settings.hyperparameters import SACSettings
-from mlagents_envs.files import written_atomically
+from mlagents_envs.atomic_file import written_atomically
 from mlagents_envs.logging_util import get_logger
 
 logger = get_logger(__name__)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from mlagents.trainers.reporting.stats import CUMULATIVE_REWARD, StatsSummary, StatsWriter
 from mlagents.trainers.run.checkpoints import RunFolder
-from mlagents_envs.files import write_atomically
+from mlagents_envs.atomic_file import write_atomically
 from mlagents_envs.logging_util import get_logger
 from mlagents_envs.programs import install_command
 

@@ -39,7 +39,7 @@ from mlagents.trainers.run.curriculum import ParameterState
 from mlagents.trainers.settings.base import did_you_mean, quoted
 from mlagents.trainers.settings.behavior import BehaviorSettings
 from mlagents.trainers.settings.run_options import holds_run
-from mlagents_envs.files import write_atomically
+from mlagents_envs.atomic_file import write_atomically
 from mlagents_envs.logging_util import get_logger
 
 STATUS_FORMAT_VERSION = "0.3.0"

@@ -30,7 +30,7 @@ from mlagents.trainers.settings.configurations import (
 from mlagents.trainers.settings.hyperparameters import hyperparameter_models
 from mlagents.trainers.settings.run_options import RunOptions, holds_run
 from mlagents.trainers.settings.typed import DEPRECATED_FLAGS, CommandLine
-from mlagents_envs.files import downloaded_folder
+from mlagents_envs.folder_names import downloaded_folder
 from mlagents_envs.logging_util import get_logger
 from mlagents_envs.programs import command, python
 

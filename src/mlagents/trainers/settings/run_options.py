@@ -25,7 +25,7 @@ from mlagents.trainers.settings.parameters import (
     with_seeds,
 )
 from mlagents_envs.base_env import behavior_name_problem
-from mlagents_envs.files import folder_name_problem
+from mlagents_envs.folder_names import folder_name_problem
 
 
 class EnvironmentSettings(Settings):

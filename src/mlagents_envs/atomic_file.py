@@ -1,12 +1,7 @@
-"""Files that are whole or not there, and names that a folder may have.
-
-A file is written beside the place where it will stand, then renamed.
-"""
+"""Files that are whole or not there: written beside where they will stand, then renamed."""
 
 import errno
 import os
-import re
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -38,7 +33,7 @@ class PendingFile:
                 raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
             self.file: BinaryIO = self.temporary.open("wb", buffering)
         except OSError as error:
-            raise naming(path, error) from error
+            raise with_path(path, error) from error
 
     def keep(self) -> None:
         """Let it stand at its path.
@@ -52,7 +47,7 @@ class PendingFile:
                 os.fsync(file.fileno())
             self.temporary.replace(self._path)
         except OSError as error:
-            raise naming(self._path, error) from error
+            raise with_path(self._path, error) from error
         finally:
             self.discard()
 
@@ -76,7 +71,7 @@ def written_atomically(path: Path) -> Iterator[BinaryIO]:
     try:
         yield pending.file
     except OSError as error:
-        raise naming(path, error) from error
+        raise with_path(path, error) from error
     else:
         pending.keep()
     finally:
@@ -93,52 +88,8 @@ def write_atomically(path: Path, content: bytes) -> None:
         file.write(content)
 
 
-def naming(path: Path, error: OSError) -> OSError:
+def with_path(path: Path, error: OSError) -> OSError:
     """Return the error such that it names `path`: what comes from a full disk names no file."""
     if error.errno is None:
         return OSError(f"{path}: {error}")
     return OSError(error.errno, error.strerror, str(path))
-
-
-_LONGEST_NAME_BYTES = 200
-"""Most systems allow 255; the names of files begin with that of their folder and go on."""
-
-_NOT_ON_WINDOWS = re.compile(
-    r'[<>:"|?*]|\.$|(?:con|prn|aux|nul|com[0-9]|lpt[0-9])(?:\..*)?$', re.IGNORECASE
-)
-"""Characters, endings and names that Windows gives another meaning."""
-
-
-def folder_name_problem(name: str, *, platform: str = sys.platform) -> str:
-    """Say why a text from outside cannot be the name of one folder; empty if it can.
-
-    Args:
-        name: The text.
-        platform: As in `sys.platform`.
-    """
-    if not name or name != name.strip():
-        return "it is empty, or begins or ends with a space"
-    if "/" in name or "\\" in name:
-        return "it contains a slash, so it would lead to another folder"
-    if name.startswith("."):
-        return "it begins with a dot"
-    if not name.isprintable():
-        return "it contains a character that cannot be printed"
-    if len(name.encode()) > _LONGEST_NAME_BYTES:
-        return f"it is {len(name.encode())} bytes long, and at most {_LONGEST_NAME_BYTES} fit"
-    if platform == "win32" and _NOT_ON_WINDOWS.search(name):
-        return "Windows does not allow such a name"
-    return ""
-
-
-DOWNLOADED = ".mlagents-downloaded"
-"""Name of the file that marks a folder as one that somebody else wrote."""
-
-
-def downloaded_folder(path: Path) -> Path | None:
-    """Return the folder of a download that is a path or holds it, None if there is none."""
-    place = path.resolve()
-    for folder in (place, *place.parents):
-        if (folder / DOWNLOADED).exists():
-            return folder
-    return None

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mlagents_envs.files import PendingFile, write_atomically, written_atomically
+from mlagents_envs.atomic_file import PendingFile, write_atomically, written_atomically
 
 
 def test_an_atomic_write_that_fails_leaves_the_old_content_and_no_litter(tmp_path: Path) -> None:

@@ -1,0 +1,214 @@
+"""`Session`: the connection to one simulation and, where we started it, its player.
+
+It knows whose turn it is, how long to wait, and what to say when a simulation falls silent, exits
+or ends the session.
+"""
+
+import contextlib
+import time
+from typing import NoReturn
+
+from mlagents_envs.codec import encode_close
+from mlagents_envs.communicator import Communicator
+from mlagents_envs.exception import (
+    UnityCommunicatorStoppedException,
+    UnityEnvironmentException,
+    UnityException,
+    UnityTimeOutException,
+)
+from mlagents_envs.launcher import Player, SharedPlayer
+
+_EXIT_GRACE_S = 2.0
+
+
+class Session:
+    """The connection to one simulation and, where we started it, its player.
+
+    Args:
+        communicator: Opened.
+        timeout_s: How long to wait for each message.
+
+    Attributes:
+        player: The player, if we started one.
+        is_agreed: Whether the handshake is complete.
+    """
+
+    def __init__(self, communicator: Communicator, *, timeout_s: float) -> None:
+        self.communicator = communicator
+        self.player: Player | SharedPlayer | None = None
+        self.is_agreed = False
+        self._timeout_s = timeout_s
+        self._exit_timeout_s = 0.0  # until the handshake is complete
+        self._arrived: bytes | None = None
+        self._was_polled = False
+        self._hangs = False
+        self._is_connected = False
+        self._is_closed = False
+        self._owes_answer = False
+        self._end: tuple[type[UnityException], str] | None = None
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the simulation's next message is still to come."""
+        return not self._owes_answer
+
+    def agree(self) -> None:
+        """Note that the handshake is complete: from now on the simulation ends when told to."""
+        self.is_agreed = True
+        self._exit_timeout_s = self._timeout_s
+
+    def filenos(self) -> tuple[int, ...]:
+        """File descriptors of which one becomes readable when it is time to `poll`."""
+        own = self.communicator.filenos()
+        return own if self.player is None else (*own, self.player.fileno())
+
+    def poll(self, deadline_s: float) -> bool:
+        """Take in what has come; return whether `receive` will not wait.
+
+        Raises:
+            UnityTimeOutException: It would, and the deadline is over.
+        """
+        if self._arrived is not None:
+            return True
+        try:
+            self._arrived = self._next_message(0.0)
+        except UnityTimeOutException:
+            if time.monotonic() < deadline_s:
+                return False
+            raise self._silence(self.communicator.silence(self._timeout_s)) from None
+        return True
+
+    def receive(self) -> bytes:
+        """Wait for the simulation's next message."""
+        message, self._arrived = self._arrived, None
+        self._was_polled = message is not None
+        if message is None:
+            try:
+                message = self._next_message(self._timeout_s)
+            except UnityTimeOutException as error:
+                raise self._silence(str(error)) from error
+        self._owes_answer = True
+        return message
+
+    def _next_message(self, timeout_s: float) -> bytes:
+        self._require_open()
+        if self._owes_answer:
+            raise UnityEnvironmentException("no step was sent: call step_send() first")
+        alarm = None if self.player is None else self.player.fileno()
+        try:
+            message = self.communicator.receive(timeout_s, alarm=alarm)
+        except UnityTimeOutException:
+            raise  # it may still answer
+        except UnityException as error:
+            self._raise_ended(error, min(timeout_s, _EXIT_GRACE_S))
+        if message is None:
+            raise self._remembered(self._player_exited())
+        self._hangs = False
+        self._is_connected = True
+        return message
+
+    def send(self, message: bytes) -> None:
+        """Answer the simulation's last message."""
+        self._require_open()
+        if not self._owes_answer:
+            raise UnityEnvironmentException(
+                "the simulation has not answered the last step: call step_receive() first"
+            )
+        self._owes_answer = False
+        try:
+            self.communicator.send(message)
+        except UnityException as error:
+            self._hangs |= isinstance(error, UnityTimeOutException)
+            self._raise_ended(error, _EXIT_GRACE_S)
+
+    def raise_explained(self, error: UnityCommunicatorStoppedException) -> NoReturn:
+        """Raise for a message that ends the session: how the player that sent it exited then.
+
+        A player that takes its leave waits for the answer, exits, and says why. That is not waited
+        for where the message was polled: others may be waiting in the same thread.
+
+        Args:
+            error: That the message is the last one.
+
+        Raises:
+            UnityEnvironmentException: The player failed.
+            UnityCommunicatorStoppedException: It did not, or has not exited.
+        """
+        self._remembered(error)
+        if self.player is None or self._was_polled:
+            raise error
+        self._answer_end()
+        if not self.player.wait(_EXIT_GRACE_S):
+            raise error
+        exited: UnityException = self._player_exited()
+        if not self.player.exit_code:
+            exited = UnityCommunicatorStoppedException(f"{error}. {exited}")
+        raise self._remembered(exited) from error
+
+    def _raise_ended(self, error: UnityException, timeout_s: float) -> NoReturn:
+        """Raise for a lost connection: a player that exited explains it."""
+        is_lost = isinstance(error, UnityCommunicatorStoppedException)
+        if is_lost and self.player is not None and self.player.wait(timeout_s):
+            raise self._remembered(self._player_exited()) from error
+        raise self._remembered(error)
+
+    def _remembered(self, error: UnityException) -> UnityException:
+        """Note what ended the session, for whoever goes on all the same.
+
+        Not the error itself: its traceback would keep the environment from being collected.
+        """
+        self._end = type(error), str(error)
+        return error
+
+    def _answer_end(self) -> None:
+        """Answer the simulation's last message with the end."""
+        if self._owes_answer:  # it waits for this; after a quit of its own too
+            self._owes_answer = False
+            with contextlib.suppress(UnityException):
+                self.communicator.send(encode_close())
+
+    def close(self) -> None:
+        """End the session, and the player if there is one."""
+        self._is_closed = True
+        self._answer_end()
+        self.communicator.close()
+        if self.player is not None:
+            self.player.stop(0.0 if self._hangs else self._exit_timeout_s)
+
+    def _silence(self, text: str) -> UnityTimeOutException:
+        """Make the error for a simulation that let its time pass; it is not waited for again."""
+        self._hangs = True
+        return UnityTimeOutException(text if self.is_agreed else f"{text}. {self._hint()}")
+
+    def _hint(self) -> str:
+        if self.player is None:
+            return (
+                "Press Play in the Unity Editor while this waits, with the Behavior Type of the "
+                "agents set to Default."
+            )
+        return (
+            f"The player {self.player.command[0]!r} is running. Its agents need the Behavior Type "
+            "Default, and nothing may wait for a click at its start; on a machine without a "
+            f"display, pass no_graphics=True{self.player.last_words() or '.'}{self._log_hint()}"
+        )
+
+    def _log_hint(self) -> str:
+        assert self.player is not None
+        if self.player.log_file is not None:
+            return ""
+        return "\nWith log_folder, the last lines of a Unity build's log are shown here."
+
+    def _require_open(self) -> None:
+        if self._is_closed:
+            raise UnityEnvironmentException("this environment is closed")
+        if self._end is not None:
+            kind, text = self._end
+            raise kind(f"the session is over: {text}")
+
+    def _player_exited(self) -> UnityEnvironmentException:
+        assert self.player is not None, "without a player there is no alarm"
+        when = "" if self._is_connected else " before it had connected"
+        return UnityEnvironmentException(
+            f"the player {self.player.command[0]!r} {self.player.exit_description(when)}"
+            f"{self._log_hint()}"
+        )
