@@ -14,7 +14,8 @@ SRC = Path(__file__).parents[1] / "src"
 # the rows above its own, and modules of its own folder; never a name of its own row or below.
 LAYERS = {
     "mlagents_envs": [
-        "closing exception timers logging_util atomic_file cpus folder_names hpack interrupts programs",
+        "atomic_file closing folder_names",
+        "exception timers logging_util cpus hpack interrupts programs",
         "base_env communicator http2 launcher",
         "http2_socket images local_env messages env_utils",
         "side_channel observation_codec checked_env",

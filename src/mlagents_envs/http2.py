@@ -26,7 +26,7 @@ waits in `bytes_to_send` then, and the connection is of no further use.
 import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from enum import Enum, IntEnum
+from enum import IntEnum
 from io import BytesIO
 from typing import ClassVar, NamedTuple
 from urllib.parse import unquote_to_bytes
@@ -130,23 +130,32 @@ class Ended(NamedTuple):
 Event = Message | Ended
 
 
-class Call(Enum):
+class Call(IntEnum):
     """State of the one call, seen from either end."""
 
-    IDLE = "no call is open"
-    HEADERS = "the headers of the peer's half are due"
-    BODY = "the peer's message is arriving"
-    ANSWERING = "the peer's half is over"
+    IDLE = 0
+    """No call is open."""
+    HEADERS = 1
+    """The headers of the peer's half are due."""
+    BODY = 2
+    """The peer's message is arriving."""
+    ANSWERING = 3
+    """The peer's half is over."""
 
 
-class CallEvent(Enum):
+class CallEvent(IntEnum):
     """What changes the state of the one call."""
 
-    OPENED = "we or the peer opened it"
-    FIELDS = "HEADERS came, and more follows"
-    DATA = "DATA came"
-    END = "the last frame of the peer's half came"
-    OVER = "it was answered, cancelled or refused"
+    OPENED = 0
+    """We or the peer opened it."""
+    FIELDS = 1
+    """HEADERS came, and more follows."""
+    DATA = 2
+    """DATA came."""
+    END = 3
+    """The last frame of the peer's half came."""
+    OVER = 4
+    """It was answered, cancelled or refused."""
 
 
 CALL_TRANSITIONS: dict[Call, dict[CallEvent, Call]] = {
@@ -231,7 +240,8 @@ class _Connection(ABC):
             self._error = error
             self._say_goodbye(error.code)
             raise
-        self._buffer += memoryview(data)[at:]
+        if at < len(data):
+            self._buffer += memoryview(data)[at:]
         return self._events
 
     def bytes_to_send(self) -> bytes:
@@ -562,7 +572,8 @@ class _Connection(ABC):
         self._advance_call(CallEvent.OVER)
         self._stream = 0
         self._outbox = memoryview(b"")
-        self._clear_inbox()
+        if self._prefix:
+            self._clear_inbox()
 
     def _clear_inbox(self) -> None:
         self._prefix, self._inbox, self._inbox_size = b"", BytesIO(), 0
