@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from mlagents_envs.base_env import ActionTuple
 from mlagents_sim.catalog import CATALOG
-from mlagents_sim.examples import hallway, push_block, sorter, wall_jump
+from mlagents_sim.examples import hallway, push_block, sorter, wall_jump, wall_jump_scene
 from mlagents_sim.examples.ball_3d import FALLEN_ASIDE_M, FALLEN_BELOW_M, START_HEIGHT_M, Ball3D
 from mlagents_sim.examples.basic import CELLS, Basic
 from mlagents_sim.examples.food_collector import WALLS_M, FoodCollector
@@ -144,10 +144,10 @@ def beyond(world: World) -> float:
         case sorter.Sorter():
             outside = [np.hypot(*world.bodies.position[:, sorter.AGENT]) - sorter.RADIUS_M]
         case wall_jump._OverWalls():
-            loose = world.bodies.position[:, : wall_jump.WALL]
-            aside = np.abs(loose - wall_jump.PLATFORM_AT[:, None]) - wall_jump.PLATFORM_HALF_M
-            below = wall_jump.PLATFORM_TOP_M - world.height
-            outside = [aside, below, world.height - 10.0]
+            scene, height_m = wall_jump_scene, world.scene.standing.height_m
+            loose = world.bodies.position[:, : scene.WALL]
+            aside = np.abs(loose - scene.PLATFORM_AT[:, None]) - scene.PLATFORM_HALF_M
+            outside = [aside, scene.PLATFORM_TOP_M - height_m, height_m - 10.0]
         case FoodCollector():
             outside = [np.abs(world.bodies.position) + world.bodies.extent() - WALLS_M]
         case GridWorld():

@@ -13,9 +13,11 @@ from mlagents_sim.examples.ball_3d import SPIN, Ball3D
 from mlagents_sim.examples.food_collector import FoodCollector
 from mlagents_sim.examples.push_block import PushBlock
 from mlagents_sim.examples.sorter import WALL, Sorter
-from mlagents_sim.examples.wall_jump import BLOCK_ON_WALL, BigWallJump, SmallWallJump, WallJump
+from mlagents_sim.examples.wall_jump import BigWallJump, SmallWallJump, WallJump
+from mlagents_sim.examples.wall_jump_scene import BLOCK_ON_WALL, Scene
 from mlagents_sim.frame_stack import FrameStack
 from mlagents_sim.planar import Bodies
+from mlagents_sim.standing import Standing
 from mlagents_sim.world import World
 
 FOUND_ANEW = {
@@ -24,10 +26,13 @@ FOUND_ANEW = {
     "bodies.touching": "found by moving",
     "bodies.touching_walls": "found by moving",
     "bodies._faces": "found by moving",
-    "_below": "Wall Jump's places of blocks, found by moving",
-    "_grounds": "of Wall Jump, found by moving",
-    "_stood": "of Wall Jump, found when the step begins",
-    "_jump_to": "Wall Jump's heights to jump to, found when a jump begins",
+    "scene.standing._boxes_at": "places of blocks, found by moving",
+    "scene.standing._grounds": "found by moving",
+    "scene.standing.is_over_zone": "found by moving",
+    "scene.standing._on": "found when the step begins",
+    "scene.standing._stood": "found when the step begins",
+    "scene.standing._is_braked": "found when the step begins",
+    "scene.standing._jump_to": "height to jump to, found when a jump begins",
 }
 """What may differ when an episode begins, as the next step finds it before it asks for it."""
 
@@ -112,12 +117,14 @@ def hand_over(old: World, new: World) -> None:
 
 
 def arrays_of(owner: object, prefix: str = "") -> dict[str, NDArray[np.generic]]:
-    """Return all arrays of a world, of its bodies and of its frames."""
+    """Return all arrays of a world, of its frames and of what moves in it."""
     found = {}
     for name, value in vars(owner).items():
         if isinstance(value, np.ndarray):
             found[prefix + name] = value
-        elif isinstance(value, Bodies | FrameStack):
+        elif prefix and name.endswith("bodies"):
+            continue  # those of the world
+        elif isinstance(value, Bodies | FrameStack | Scene | Standing):
             found |= arrays_of(value, f"{prefix}{name}.")
     return found
 

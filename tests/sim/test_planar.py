@@ -14,15 +14,14 @@ from mlagents_sim.planar import (
     LOW,
     Bodies,
     Body,
-    Rays,
     X,
     Z,
     along,
     in_frame,
     kept,
-    radius_at_edge,
     turned,
 )
+from mlagents_sim.rays import Rays, radius_at_edge
 from shared_data import ROOT, require
 
 FAR = 1e6

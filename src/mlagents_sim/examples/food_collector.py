@@ -20,16 +20,14 @@ from mlagents_sim.planar import (
     Bodies,
     Body,
     Mask,
-    Rays,
     X,
     dot,
-    enter_boxes,
     gap_to_point,
     in_frame,
     number,
-    radius_at_edge,
     way_to_point,
 )
+from mlagents_sim.rays import Rays, enter_boxes, radius_at_edge
 from mlagents_sim.sensors import GridSensor, Marks, RaySensor
 from mlagents_sim.top_view import TopView
 from mlagents_sim.world import Agents, World

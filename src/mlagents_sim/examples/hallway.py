@@ -18,12 +18,11 @@ from mlagents_sim.frame_stack import FrameStack, stacked
 from mlagents_sim.planar import (
     Bodies,
     Body,
-    Rays,
     X,
     Z,
-    radius_at_edge,
     turned,
 )
+from mlagents_sim.rays import Rays, radius_at_edge
 from mlagents_sim.sensors import RaySensor
 from mlagents_sim.top_view import TopView
 from mlagents_sim.world import Agents, World

@@ -20,14 +20,13 @@ from mlagents_sim.planar import (
     LOW,
     Bodies,
     Body,
-    Rays,
     X,
     Z,
     along,
     kept,
-    radius_at_edge,
     turned,
 )
+from mlagents_sim.rays import Rays, radius_at_edge
 from mlagents_sim.sensors import RaySensor
 from mlagents_sim.top_view import TopView
 from mlagents_sim.world import ALL, Agents, World

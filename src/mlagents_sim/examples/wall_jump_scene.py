@@ -1,0 +1,173 @@
+"""Scene of Wall Jump: platform, goal, wall, block and agent, and the questions that a task asks."""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from mlagents_sim import top_view
+from mlagents_sim.planar import Array, Bodies, Body, Indices
+from mlagents_sim.rays import Rays
+from mlagents_sim.standing import Gait, Standing, Support
+from mlagents_sim.top_view import TopView
+
+AGENT, BLOCK, WALL = range(3)
+PLATFORM = 0
+"""With block and wall, the supports."""
+AGENT_ON_BLOCK, AGENT_ON_WALL, BLOCK_ON_WALL = range(3)
+"""Pairs that may touch."""
+
+# Heights are those of the axis up; the platform's centre has height 0.
+PLATFORM_CENTRE, PLATFORM_HALF_M, PLATFORM_TOP_M = (0.0, -4.0), 10.5, 0.45
+WALL_CENTRE, WALL_HALF = (0.0, -1.98), (10.0, 0.75)
+GOAL_CENTRE, GOAL_HALF, GOAL_LOW_M, GOAL_HIGH_M = (6.37, 2.93), (2.0, 2.0), 0.49, 5.49
+BLOCK_HALF, BLOCK_LOW_M, BLOCK_HIGH_M = (1.5, 1.5), 0.5, 2.5
+PLATFORM_AT, GOAL_AT = np.reshape(PLATFORM_CENTRE, (2, 1)), np.reshape(GOAL_CENTRE, (2, 1))
+AGENT_HALF_M = 0.5
+AGENT_KG, BLOCK_KG = 25.0, 10.0
+AGENT_DRAG, BLOCK_DRAG = 2.0, 1.0
+# A jump lasts 0.2 s, counted down in 32-bit floats by 0.02 s a step. After ten steps 3e-8 s are
+# left, enough for an eleventh.
+GAIT = Gait(
+    push_m_s=3.0,
+    air_push=0.5,
+    jump_height_m=2.75,
+    jump_steps=11,
+    jump_speed_per_m=15.54,
+    jump_change_m_s=10.0,
+    fall_m_s2=111.0,
+)
+SUPPORTS = [
+    Support((PLATFORM_HALF_M, PLATFORM_HALF_M), PLATFORM_CENTRE, PLATFORM_TOP_M),
+    Support(BLOCK_HALF, top_m=BLOCK_HIGH_M, body=BLOCK, mass_ratio=AGENT_KG / BLOCK_KG),
+    Support(WALL_HALF, WALL_CENTRE),
+]
+START_Y_M = 1.0
+START_CENTRES = np.array([[[0.0], [0.0]], [[-12.0], [-6.27]]])
+"""Centres of the ranges in which agent and block start, in x and in z."""
+START_HALVES = np.array([[[9.0], [8.1]], [[0.0], [3.5]]])
+"""Half lengths of those ranges."""
+START_DRAWN = np.array([[0, 1], [0, 2]])
+"""Indices, among three random numbers, of those that place them."""
+
+WALL_TAG, GOAL_TAG, BLOCK_TAG = range(3)
+SEEN_HALVES = np.transpose([WALL_HALF, GOAL_HALF, BLOCK_HALF])[..., None]
+SEEN_EDGES = np.reshape([0.0, GOAL_LOW_M, BLOCK_LOW_M, 0.0, GOAL_HIGH_M, BLOCK_HIGH_M], (2, 3, 1))
+"""Heights of lower and upper edges by tag, besides those of the walls."""
+RAY_RADIUS_M = 0.5
+RAISED_START_M, RAISED_SLOPE = 2.5, (5.0 - 2.5) / 20.0
+
+NO_AGENT = np.zeros(0, np.intp)
+
+
+class Scene:
+    """Platforms of N areas.
+
+    Args:
+        n_areas: Number of platforms, N.
+
+    Attributes:
+        bodies: Agent, block and wall of every area.
+        standing: Vertical motion of the agents.
+        wall_top: (N,) heights of the walls' upper edges, in m.
+    """
+
+    def __init__(self, n_areas: int) -> None:
+        self.bodies = Bodies(
+            n_areas,
+            [
+                Body((AGENT_HALF_M, AGENT_HALF_M), mass=AGENT_KG, drag=AGENT_DRAG),
+                Body(BLOCK_HALF, mass=BLOCK_KG, drag=BLOCK_DRAG),
+                Body(WALL_HALF),
+            ],
+            low=(-np.inf, -np.inf),
+            high=(np.inf, np.inf),
+            pairs=[(AGENT, BLOCK), (AGENT, WALL), (BLOCK, WALL)],
+        )
+        self.bodies.position[:, WALL] = np.reshape(WALL_CENTRE, (2, 1))
+        goal = Support(GOAL_HALF, GOAL_CENTRE)
+        self.standing = Standing(self.bodies, AGENT, SUPPORTS, gait=GAIT, zones=[goal])
+        self.wall_top: Array = self.standing.tops[WALL]
+
+    def begin(
+        self,
+        areas: slice | Indices,
+        *,
+        wall_top: Array,
+        gravity: ArrayLike,
+        rng: np.random.Generator,
+    ) -> None:
+        """Put up n walls, blocks before them and agents at the near end, at rest.
+
+        Args:
+            areas: Indices of the areas, n of them.
+            wall_top: (n,) heights of the walls' upper edges, in m.
+            gravity: Downward acceleration, in m/s2.
+            rng: Source of the places.
+        """
+        bodies = self.bodies
+        self.wall_top[areas] = wall_top
+        bodies.is_solid[BLOCK_ON_WALL][areas] = wall_top > BLOCK_LOW_M
+        drawn = rng.uniform(-1.0, 1.0, (3, len(wall_top))).take(START_DRAWN, axis=0)
+        bodies.position[:, :WALL, areas] = START_CENTRES + drawn * START_HALVES
+        bodies.velocity[:, :, areas] = 0.0
+        self.standing.put_down(areas, height_m=START_Y_M, gravity=gravity)
+
+    def move(self) -> None:
+        """Move agents and blocks. An agent above a block or a wall passes over it."""
+        meets = self.bodies.is_solid[AGENT_ON_BLOCK:BLOCK_ON_WALL]
+        np.logical_not(self.standing.is_cleared[BLOCK:], out=meets)
+        self.standing.move()
+
+    def off_platform(self) -> Indices:
+        """Return the areas whose block is off the platform, or the agent but not above it."""
+        # The wall is among the bodies, but never off the platform.
+        is_off = np.abs(self.bodies.position - PLATFORM_AT[:, None]) > PLATFORM_HALF_M
+        if not np.count_nonzero(is_off):
+            return NO_AGENT
+        agent_is_off, block_is_off, _ = np.logical_or.reduce(is_off)
+        agent_is_off &= ~self.standing.is_above(BLOCK)
+        return np.flatnonzero(agent_is_off | block_is_off)
+
+    def in_goal(self) -> Indices:
+        """Return the areas whose agent reaches into the goal and is on the ground."""
+        areas: Indices = self.standing.is_over_zone[0].nonzero()[0]
+        if areas.size:
+            height = self.standing.height_m[areas]
+            reaches = (height + AGENT_HALF_M > GOAL_LOW_M) & (height - AGENT_HALF_M < GOAL_HIGH_M)
+            areas = areas[reaches & self.standing.is_on_ground()[areas]]
+        return areas
+
+    def see(self, areas: slice | Indices, directions: Array) -> Array:
+        """Return (2, 3, R, n) distances, from raised and level rays, to what has a tag.
+
+        Args:
+            areas: Indices of the areas, n of them.
+            directions: (2, R) unit vectors to the right of the agents and ahead.
+        """
+        position = self.bodies.position[:, :, areas]
+        height, wall_top = self.standing.height_m[areas], self.wall_top[areas]
+        rays = Rays.cast(position[:, AGENT], self.bodies.heading[:, AGENT, areas], directions)
+        centre = np.empty((2, 3, len(height)))
+        centre[:, WALL_TAG] = position[:, WALL]
+        centre[:, GOAL_TAG] = GOAL_AT
+        centre[:, BLOCK_TAG] = position[:, BLOCK]
+        low, high = SEEN_EDGES.repeat(len(height), axis=2)
+        low[WALL_TAG], high[WALL_TAG] = -wall_top, wall_top
+        flights = [(height + RAISED_START_M, RAISED_SLOPE), (height, 0.0)]
+        return rays.to_solids(centre, SEEN_HALVES, low, high, RAY_RADIUS_M, flights)
+
+    def draw(self) -> NDArray[np.uint8]:
+        """Return a picture of every platform from above, together about (720, 960, 3).
+
+        Low walls are light, high walls are dark.
+        """
+        position = self.bodies.position
+        low, high = (np.add(PLATFORM_CENTRE, side * PLATFORM_HALF_M) for side in (-1, 1))
+        view = TopView(len(self.wall_top), low.tolist(), high.tolist())
+        view.box(GOAL_CENTRE, GOAL_HALF, top_view.GREEN)
+        is_high = self.wall_top > BLOCK_HIGH_M
+        is_low = (self.wall_top > PLATFORM_TOP_M) & ~is_high
+        for is_shown, colour in ((is_low, top_view.GREY), (is_high, top_view.WALL)):
+            view.box(np.where(is_shown, position[:, WALL], np.nan), WALL_HALF, colour)
+        view.box(position[:, BLOCK], BLOCK_HALF, top_view.BLOCK)
+        view.agent(position[:, AGENT], self.bodies.heading[:, AGENT], AGENT_HALF_M)
+        return view.picture()
