@@ -62,10 +62,12 @@ _LANDED = number(1e-7)
 """Gap to the floor, plus the fall in a step, below which a body counts as at rest on the floor."""
 
 
-def turned(heading: Array, sine: ArrayLike, cosine: ArrayLike) -> Array:
-    """Turn (2, ..., N) headings to the right by an angle."""
+def turn(heading: Array, sine: Array, cosine: Array) -> None:
+    """Turn (2, ..., N) headings, in place, to the right by an angle."""
     x, z = heading[X], heading[Z]
-    return np.array([x * cosine + z * sine, z * cosine - x * sine])
+    turned_x = x * cosine + z * sine
+    np.subtract(z * cosine, x * sine, out=z)
+    x[:] = turned_x
 
 
 def along(heading: Array, forward: ArrayLike, right: ArrayLike) -> Array:

@@ -109,6 +109,7 @@ class Rays(NamedTuple):
             radius: Radius of the spheres.
             flights: F pairs: (N,) heights at which the spheres start, and their rise in a metre.
         """
+        radius = number(radius)
         near, solid, approaches = self._near(centre, half, radius)
         low, high = low.reshape(-1)[solid], high.reshape(-1)[solid]
         area = solid % centre.shape[2]

@@ -19,7 +19,7 @@ from mlagents_sim.planar import (
     along,
     in_frame,
     kept,
-    turned,
+    turn,
 )
 from mlagents_sim.rays import Rays, radius_at_edge
 from shared_data import ROOT, require
@@ -46,7 +46,9 @@ def column(values) -> np.ndarray:
 
 def test_headings_by_hand():
     # Yaw grows to the right, clockwise from above: from ahead to the right, then back.
-    np.testing.assert_allclose(turned(AHEAD, 1.0, 0.0), [[1.0], [0.0]])
+    heading = AHEAD.copy()
+    turn(heading, np.ones(1), np.zeros(1))
+    np.testing.assert_allclose(heading, [[1.0], [0.0]])
     np.testing.assert_allclose(along(AHEAD, 2.0, 3.0), [[3.0], [2.0]])
     # Who looks to the right has what is behind the world's middle at his right hand.
     np.testing.assert_allclose(along(column([1.0, 0.0]), 2.0, 3.0), [[2.0], [-3.0]])

@@ -20,7 +20,7 @@ from mlagents_sim.planar import (
     Body,
     X,
     Z,
-    turned,
+    turn,
 )
 from mlagents_sim.rays import Rays, radius_at_edge
 from mlagents_sim.sensors import RaySensor
@@ -172,8 +172,8 @@ class Hallway(World):
     def act(self) -> None:
         """Turn; time costs."""
         self.reward -= 1.0 / self.max_steps
-        heading, action = self.bodies.heading[:, AGENT], self._action
-        heading[:] = turned(heading, TURN_SINE[action], TURN_COSINE[action])
+        action = self._action
+        turn(self.bodies.heading[:, AGENT], TURN_SINE[action], TURN_COSINE[action])
 
     def physics(self) -> None:
         """Let the agents move; see who touches a goal."""

@@ -24,7 +24,7 @@ from mlagents_sim.planar import (
     Z,
     along,
     kept,
-    turned,
+    turn,
 )
 from mlagents_sim.rays import Rays, radius_at_edge
 from mlagents_sim.sensors import RaySensor
@@ -181,8 +181,8 @@ class PushBlock(World):
     def act(self) -> None:
         """Turn and push; time costs."""
         self.reward -= 1.0 / self.max_steps
-        heading, action = self.bodies.heading[:, AGENT], self._action
-        heading[:] = turned(heading, TURN_SINE[action], TURN_COSINE[action])
+        action = self._action
+        turn(self.bodies.heading[:, AGENT], TURN_SINE[action], TURN_COSINE[action])
 
     def physics(self) -> None:
         """Let agents and blocks move; see which block is in the goal."""

@@ -17,7 +17,7 @@ from mlagents_envs.base_env import (
 )
 from mlagents_sim import top_view
 from mlagents_sim.frame_stack import FrameStack, stacked
-from mlagents_sim.planar import Bodies, Body, Z, along, in_frame, turned
+from mlagents_sim.planar import Bodies, Body, Z, along, in_frame, turn
 from mlagents_sim.top_view import TopView
 from mlagents_sim.world import Agents, World
 
@@ -183,7 +183,7 @@ class Sorter(World):
         self.reward -= 1.0 / self.max_steps
         heading = self.bodies.heading[:, AGENT]
         self.bodies.velocity[:, AGENT] += along(heading, self._forward, self._right)
-        heading[:] = turned(heading, TURN_SINE[self._turn], TURN_COSINE[self._turn])
+        turn(heading, TURN_SINE[self._turn], TURN_COSINE[self._turn])
 
     def physics(self) -> None:
         """Let the agents move; see who touches a tile, and which."""

@@ -23,7 +23,7 @@ from mlagents_sim.examples.wall_jump_scene import (
     Scene,
 )
 from mlagents_sim.frame_stack import FrameStack, stacked
-from mlagents_sim.planar import Array, X, Z, turned
+from mlagents_sim.planar import Array, X, Z, turn
 from mlagents_sim.sensors import RaySensor
 from mlagents_sim.world import Agents, World
 
@@ -31,7 +31,7 @@ from mlagents_sim.world import Agents, World
 # (nothing, left, right). Pushes are parts of a full one.
 FORWARD = np.array([0.0, 1.0, -1.0])
 TURN_RAD = np.radians([0.0, -6.0, 6.0])
-TURNS = np.array([np.sin(TURN_RAD), np.cos(TURN_RAD)])
+TURN_SINE, TURN_COSINE = np.sin(TURN_RAD), np.cos(TURN_RAD)
 RIGHT = np.array([0.0, -0.6, 0.6])
 STEP_COST = 0.0005
 
@@ -69,7 +69,7 @@ class _OverWalls(World):
         self.scene = Scene(n)
         self.bodies = self.scene.bodies
         self._forward, self._right = np.zeros((2, n))
-        self._turn = np.zeros((2, n))  # sine and cosine of the turn in a step
+        self._sine, self._cosine = np.zeros((2, n))  # of the turn in a step
         self._wants_to_jump = np.zeros(n, np.bool_)
         self._raised, self._level = (FrameStack(RAYS.spec(""), STACKED, n) for _ in range(2))
         self._places = FrameStack(PLACE, STACKED, n)
@@ -111,16 +111,16 @@ class _OverWalls(World):
 
     def command(self, agents: Agents, action: ActionTuple) -> None:
         """Set the action of each of the coming steps."""
-        ahead, turn, aside, jump = action.discrete.T
-        self._forward[agents] = FORWARD[ahead * (aside == 0)]
-        self._right[agents] = RIGHT[aside]
-        self._turn[:, agents] = TURNS.take(turn, axis=1)
+        ahead, way, aside, jump = action.discrete.T
+        self._forward[agents] = FORWARD.take(ahead * (aside == 0))
+        self._right[agents] = RIGHT.take(aside)
+        self._sine[agents], self._cosine[agents] = TURN_SINE.take(way), TURN_COSINE.take(way)
         self._wants_to_jump[agents] = jump == 1
 
     def rest(self, agents: Agents) -> None:
         """Neither go, turn nor jump until the next command."""
         self._forward[agents] = self._right[agents] = 0.0
-        self._turn[:, agents] = TURNS[:, :1]
+        self._sine[agents], self._cosine[agents] = 0.0, 1.0
         self._wants_to_jump[agents] = False
 
     def act(self) -> None:
@@ -128,7 +128,7 @@ class _OverWalls(World):
         standing, heading = self.scene.standing, self.bodies.heading[:, AGENT]
         standing.begin_step(self._wants_to_jump)
         standing.push(self._forward, self._right)
-        heading[:] = turned(heading, *self._turn)
+        turn(heading, self._sine, self._cosine)
         standing.rub()
         self.reward -= STEP_COST
         off = self.scene.off_platform()
