@@ -16,7 +16,8 @@ from mlagents_sim.catalog import CATALOG
 from mlagents_sim.examples import hallway, push_block, sorter, wall_jump, wall_jump_scene
 from mlagents_sim.examples.ball_3d import FALLEN_ASIDE_M, FALLEN_BELOW_M, START_HEIGHT_M, Ball3D
 from mlagents_sim.examples.basic import CELLS, Basic
-from mlagents_sim.examples.food_collector import WALLS_M, FoodCollector
+from mlagents_sim.examples.food_collector import FoodCollector
+from mlagents_sim.examples.food_floors import WALLS_M
 from mlagents_sim.examples.grid_world import GridWorld
 from mlagents_sim.planar import STEP_S
 from mlagents_sim.world import World

@@ -49,7 +49,7 @@ LAYERS = {
     "mlagents_sim": [
         "parameters planar channels client recorder raster",
         "world",
-        "frame_stack rays sensors standing top_view",
+        "frame_stack rays rolling sensors standing top_view",
         "examples player",
         "catalog",
         "__main__",

@@ -224,7 +224,7 @@ CATALOG = {
             "FoodCollector",
             expected_reward=10.0,
             description="Gather good food by sight along rays.",
-            factory="food_collector:RayFoodCollector",
+            factory="ray_food_collector:RayFoodCollector",
             tags=("rays", "vector", "discrete"),
         ),
     )

@@ -15,9 +15,9 @@ from mlagents_sim.examples.ball_3d import (
     X,
     Y,
     Z,
-    frame_along,
     rotation_matrix,
 )
+from mlagents_sim.rolling import frame_along
 from shared_data import ROOT, load_recording, require
 from tilted_cubes import tilted_cubes
 
@@ -257,7 +257,7 @@ def test_a_larger_ball_lies_higher():
 def test_balls_have_a_size_that_can_be(scale: float, radius: float):
     env = Ball3D(parameters={"scale": scale})
     env.reset()
-    np.testing.assert_allclose(env._radius, radius)
+    np.testing.assert_allclose(env.rolling.radius, radius)
 
 
 def test_balls_of_random_size_lie_a_radius_above_their_cubes():

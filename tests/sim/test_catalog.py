@@ -11,17 +11,19 @@ from mlagents_sim import top_view
 from mlagents_sim.catalog import CATALOG
 from mlagents_sim.examples.ball_3d import SPIN, Ball3D
 from mlagents_sim.examples.food_collector import FoodCollector
+from mlagents_sim.examples.food_floors import Floors
 from mlagents_sim.examples.push_block import PushBlock
 from mlagents_sim.examples.sorter import WALL, Sorter
 from mlagents_sim.examples.wall_jump import BigWallJump, SmallWallJump, WallJump
 from mlagents_sim.examples.wall_jump_scene import BLOCK_ON_WALL, Scene
 from mlagents_sim.frame_stack import FrameStack
 from mlagents_sim.planar import Bodies
+from mlagents_sim.rolling import BallsOnCubes
 from mlagents_sim.standing import Standing
 from mlagents_sim.world import World
 
 FOUND_ANEW = {
-    "_ways": "3DBall's way to turn, which is by nothing until the next command",
+    "rolling._ways": "3DBall's way to turn, which is by nothing until the next command",
     "bodies.reach": "half of what bodies cover, found before they move",
     "bodies.touching": "found by moving",
     "bodies.touching_walls": "found by moving",
@@ -124,7 +126,7 @@ def arrays_of(owner: object, prefix: str = "") -> dict[str, NDArray[np.generic]]
             found[prefix + name] = value
         elif prefix and name.endswith("bodies"):
             continue  # those of the world
-        elif isinstance(value, Bodies | FrameStack | Scene | Standing):
+        elif isinstance(value, Bodies | BallsOnCubes | Floors | FrameStack | Scene | Standing):
             found |= arrays_of(value, f"{prefix}{name}.")
     return found
 

@@ -11,13 +11,13 @@ from mlagents_sim import top_view
 from mlagents_sim.examples.food_collector import (
     AGENT_TAG,
     BAD_TAG,
-    FALL_STEPS,
     FROZEN_TAG,
     GOOD_TAG,
     WALL_TAG,
     GridFoodCollector,
-    RayFoodCollector,
 )
+from mlagents_sim.examples.food_floors import FALL_STEPS
+from mlagents_sim.examples.ray_food_collector import RayFoodCollector
 from mlagents_sim.planar import X, Z
 from shared_data import ROOT, require
 from worlds import Policy, at_random, play, set_discrete
@@ -32,7 +32,7 @@ def started(world=GridFoodCollector, **options):
     env = world(**options)
     env.reset()
     env.bodies.stand()
-    env._find_touch()
+    env.floors.find_touch()
     env.bodies.velocity[:] = 0.0
     env.bodies.heading[:] = [[[0.0]], [[1.0]]]
     corners = np.array([[0, -40, -40, 40, 40], [0, -40, 40, -40, 40]], np.float64)
@@ -47,6 +47,19 @@ def do(env: GridFoodCollector, ahead=0.0, right=0.0, left_turn=0.0, shoot=0) -> 
     continuous[0], discrete[0] = (ahead, right, left_turn), shoot
     env.set_actions(NAME, ActionTuple(continuous, discrete))
     env.step()
+
+
+def command(env: GridFoodCollector, members: list[int], *, ahead, shoots) -> None:
+    """Command agents of the first area to push ahead and to shoot."""
+    rest = np.zeros(len(members))
+    env.floors.command(
+        np.zeros(len(members), np.intp),
+        np.array(members),
+        ahead=np.array(ahead),
+        right=rest,
+        left_turn=rest,
+        shoots=np.array(shoots),
+    )
 
 
 def grid_of(env: GridFoodCollector) -> list[tuple[int, int, int]]:
@@ -224,9 +237,9 @@ def test_who_is_hit_rests_for_four_seconds():
     continuous, shoot = np.zeros((env.n_agents, 3)), np.zeros((env.n_agents, 1))
     continuous[3, 0], shoot[0] = 1.0, 1.0
     env.act()  # a step without a command
-    env._command(np.array([0]), *np.zeros((3, 1)), np.array([1], np.int32))
+    command(env, [0], ahead=[0.0], shoots=[True])
     env.act()
-    env._command(np.array([0, 3]), np.array([0.0, 1.0]), *np.zeros((2, 2)), np.zeros(2, np.int32))
+    command(env, [0, 3], ahead=[0.0, 1.0], shoots=[False, False])
     for _ in range(200):
         env.act()
         env.physics()
@@ -525,10 +538,10 @@ def test_food_is_seen_and_touched_from_above_by_those_who_fall():
     env.food[:, BAD, 0] = env.bodies.position[:, 0, 0] + [0.0, 12.0]
     rays, _ = env.observe(slice(None))
     np.testing.assert_allclose(rays[0][:7], [0, 0, 0, 1, 0, 0, 11 / 50], rtol=1e-6)
-    np.testing.assert_allclose(env._touch_m, 0.02 + np.sqrt(0.75**2 - 0.25**2))
+    np.testing.assert_allclose(env.floors.touch_m, 0.02 + np.sqrt(0.75**2 - 0.25**2))
     for _ in range(8):
         go(env, np.zeros((1, 4), np.int32))
-    np.testing.assert_allclose(env._touch_m, 0.02 + 0.75)
+    np.testing.assert_allclose(env.floors.touch_m, 0.02 + 0.75)
 
 
 def test_the_grid_sees_little_of_food_below_it():

@@ -12,11 +12,9 @@ from mlagents_envs.base_env import (
 )
 from mlagents_sim.examples.food_collector import (
     ACTIONS,
-    FOOD_RADIUS_M,
-    GOOD,
-    WALLS_M,
     FoodCollector,
 )
+from mlagents_sim.examples.food_floors import FOOD_RADIUS_M, GOOD, WALLS_M
 from mlagents_sim.planar import Array, X, Z, in_frame
 from mlagents_sim.raster import Camera, Pixels, Runs, box_faces, paint, polygon, sphere
 from mlagents_sim.world import Agents
@@ -121,7 +119,7 @@ class VisualFoodCollector(FoodCollector):
         apart = places - bodies.position[:, None, member, area]
         found = np.empty((3, *apart.shape[1:]))
         found[0], found[2] = in_frame(bodies.heading[:, None, member, area], apart)
-        found[1] = np.subtract(height, self._heights(area, member))
+        found[1] = np.subtract(height, self.floors.heights(area, member))
         return found
 
     def _walls(self, area: NDArray[np.intp], member: NDArray[np.intp]) -> Faces:
@@ -152,7 +150,7 @@ class VisualFoodCollector(FoodCollector):
         other = (member + np.arange(1, self.n_members)[:, None]) % self.n_members  # (k, n)
         half = bodies.half[X, other, area]
         centre = self._from_eyes(
-            area, member, bodies.position[:, other, area], self._heights(area, other)
+            area, member, bodies.position[:, other, area], self.floors.heights(area, other)
         )
         which, agent = _may_be_seen(centre, half * math.sqrt(2.0)).nonzero()
         other, half, centre = other[which, agent], half[which, agent], centre[:, which, agent]

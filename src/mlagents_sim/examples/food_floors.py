@@ -1,0 +1,319 @@
+"""Floors of Food Collector: agents, food and lasers in many areas at once.
+
+Arrays and letters are those of `planar`; M is the number of agents of an area.
+"""
+
+from itertools import combinations, permutations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from mlagents_sim import top_view
+from mlagents_sim.planar import (
+    Array,
+    Bodies,
+    Body,
+    Indices,
+    Mask,
+    X,
+    dot,
+    in_frame,
+    number,
+    way_to_point,
+)
+from mlagents_sim.rays import Rays, enter_boxes, radius_at_edge
+from mlagents_sim.top_view import TopView
+
+FOODS = 50
+GOOD = np.arange(FOODS) < FOODS // 2
+"""Which of the pieces of food in an area are good."""
+
+WALLS_M, WALL_THICKNESS_M = 50.0, 1.0
+START_M = 45.0
+AGENT_HALF_M = 0.5
+AGENT_SCALES = 0.5, 5.0
+"""Limits of the factor by which an agent's size is multiplied."""
+AGENT_KG, FOOD_KG = 10.0, 5.0
+AGENT_DRAG = 0.5
+GRAVITY_M_S2 = 9.81
+START_HEIGHT_M = 1.5
+"""Height of an agent's centre above the floor when its episode begins."""
+FOOD_RADIUS_M = 0.75
+TOUCH_M = 0.02
+BUMP = FOOD_KG / (AGENT_KG + FOOD_KG)
+"""Part of the speed towards food that an agent loses to it."""
+FALL_STEPS = 34
+"""Steps that food takes to drop from 3 m. No agent sees or eats it meanwhile."""
+
+TURN_RAD = np.radians(6.0)
+PUSH_M_S = np.array([2.0, 1.0])
+"""Full push in a step, without and with shooting."""
+SPEED_BY_SHOOTING = np.array([1.0, 0.75])
+"""Part of the speed that a step keeps, without and with shooting."""
+FAST_M2_S2 = number(5.0**2)
+"""Squared speed, the fall's included, above which an agent loses speed."""
+SPEED_BY_FAST = np.array([1.0, 0.95])
+"""Part of the speed that a step keeps, below and above `FAST_M2_S2`."""
+LASER_M, LASER_RADIUS_M = 25.0, 2.0
+FROZEN_STEPS = 201
+"""Steps from the hit to the step in which an agent pushes again, after 4 s."""
+
+STRAIGHT_AHEAD = np.array([[0.0], [1.0]])
+_NONE = np.zeros(0, np.intp)
+_LASER, _ZERO, _DIAGONAL = number(LASER_M), number(0.0), number(np.sqrt(2.0))
+
+
+class Floors:
+    """Agents that push, turn, shoot and eat on the floors of all areas.
+
+    Args:
+        n_areas: Number of areas.
+        n_members: Number of agents of an area, M.
+
+    Attributes:
+        bodies: Agents of every area, M of them.
+        food: (2, 50, areas) places of all food, good before bad.
+        falling: (50, areas) steps until a piece has come down.
+        frozen: (M, areas) steps until an agent thaws.
+        is_shooting: (M, areas) whether the last step was spent shooting.
+        touch_m: (M, areas) distance from an agent's edge to a touched piece's centre.
+    """
+
+    def __init__(self, n_areas: int, n_members: int) -> None:
+        shape = (n_members, n_areas)
+        self.bodies = Bodies(
+            n_areas,
+            [Body((AGENT_HALF_M, AGENT_HALF_M), mass=AGENT_KG, drag=AGENT_DRAG)] * n_members,
+            low=(-WALLS_M, -WALLS_M),
+            high=(WALLS_M, WALLS_M),
+            pairs=list(combinations(range(n_members), 2)),
+        )
+        self.food = np.zeros((2, FOODS, n_areas))
+        self.falling = np.zeros((FOODS, n_areas), np.intp)
+        self.frozen = np.zeros(shape, np.intp)
+        self.is_shooting = np.zeros(shape, np.bool_)
+        self.touch_m = np.zeros(shape)
+        # Of each agent that may be hit and each that may shoot: its place in (2, M, areas).
+        other, shooter = np.transpose(list(permutations(range(n_members), 2)))
+        by_axis = np.arange(2)[:, None, None] * n_members
+        self._other, self._shooter = (
+            ((which[:, None] + by_axis) * n_areas + np.arange(n_areas)).reshape(2, -1)
+            for which in (other, shooter)
+        )
+        # Of each agent and each piece of food in its area: the agent's place in (M, areas).
+        floors = np.arange(FOODS * n_areas) % n_areas
+        self._eater = np.arange(n_members)[:, None] * n_areas + floors
+        self._laser_m = np.zeros(shape)  # as drawn
+        self._right, self._ahead = np.zeros((2, *shape))  # parts of a full push
+        self._turn_rad = np.zeros(shape)
+        self._shoots = np.zeros(shape, np.bool_)
+
+    def scatter_food(self, rng: np.random.Generator) -> None:
+        """Put all food at random places."""
+        self.food[:] = rng.uniform(-START_M, START_M, self.food.shape)
+        self.falling[:] = 0
+
+    def put_down(
+        self,
+        area: Indices,
+        member: Indices,
+        *,
+        scale: Array,
+        laser_length: ArrayLike,
+        rng: np.random.Generator,
+    ) -> None:
+        """Drop n agents at random places, at rest.
+
+        Args:
+            area: (n,) areas of the agents.
+            member: (n,) rows of the agents.
+            scale: (n,) factors of their sizes.
+            laser_length: Factor of the drawn lasers' lengths.
+            rng: Source of places and headings.
+        """
+        bodies, at = self.bodies, (member, area)
+        n = len(area)
+        bodies.position[:, member, area] = rng.uniform(-START_M, START_M, (2, n))
+        bodies.velocity[:, member, area] = 0.0
+        yaw = np.radians(rng.integers(0, 360, n))
+        bodies.heading[:, member, area] = np.sin(yaw), np.cos(yaw)
+        half = AGENT_HALF_M * np.clip(scale, *AGENT_SCALES)
+        bodies.half[:, member, area] = half
+        bodies.put_down(at, gravity=GRAVITY_M_S2, above_m=START_HEIGHT_M - half)
+        self.find_touch()
+        self._laser_m[at] = np.multiply(LASER_M, laser_length)
+        self.frozen[at] = 0
+        self.is_shooting[at] = False
+
+    def command(
+        self,
+        area: Indices,
+        member: Indices,
+        *,
+        ahead: Array,
+        right: Array,
+        left_turn: Array,
+        shoots: Mask,
+    ) -> None:
+        """Set what n agents do in each of the coming steps.
+
+        Args:
+            area: (n,) areas of the agents.
+            member: (n,) rows of the agents.
+            ahead: (n,) pushes ahead, as parts of a full one.
+            right: (n,) pushes to the right, as parts of a full one.
+            left_turn: (n,) turns to the left, as parts of a full one.
+            shoots: (n,) whether they shoot.
+        """
+        self._right[member, area] = right
+        self._ahead[member, area] = ahead
+        self._turn_rad[member, area] = -TURN_RAD * left_turn
+        self._shoots[member, area] = shoots
+
+    def push_and_turn(self) -> None:
+        """Push agents where they face, then turn them, unless they are frozen."""
+        bodies = self.bodies
+        self.frozen[:] = np.maximum(self.frozen - 1, 0)
+        is_free = self.frozen == 0
+        np.logical_and(self._shoots, is_free, out=self.is_shooting)
+        # Components are taken one by one, so that arrays are of one shape.
+        (v_x, v_z), (x, z) = bodies.velocity, bodies.heading
+        kept = SPEED_BY_SHOOTING.take(self.is_shooting)
+        v_x *= kept
+        v_z *= kept
+        square = v_x * v_x + v_z * v_z
+        if bodies.is_falling:
+            bodies.climb *= kept
+            square += bodies.climb * bodies.climb
+        kept = SPEED_BY_FAST.take(square > FAST_M2_S2)
+        v_x *= kept
+        v_z *= kept
+        if bodies.is_falling:
+            bodies.climb *= kept
+        strength = PUSH_M_S.take(self.is_shooting) * is_free
+        right, ahead = self._right * strength, self._ahead * strength
+        v_x += x * ahead + z * right
+        v_z += z * ahead - x * right
+        angle = self._turn_rad * is_free
+        sine, cosine = np.sin(angle), np.cos(angle)
+        x[:], z[:] = x * cosine + z * sine, z * cosine - x * sine
+
+    def move(self, rng: np.random.Generator) -> tuple[Indices, Indices, Indices]:
+        """Move the agents; let them eat the food that they touch, which comes back elsewhere.
+
+        Args:
+            rng: Source of the new places of food.
+
+        Returns:
+            (n,) areas, (n,) rows and (n,) pieces: which agents ate which food.
+        """
+        bodies = self.bodies
+        was_falling = bodies.is_falling
+        bodies.move()
+        if was_falling:
+            self.find_touch()
+        self.falling[:] = np.maximum(self.falling - 1, 0)
+        # (agents, foods and areas): areas may be few, and NumPy is slow along a short last axis.
+        is_near: Mask = self.falling.reshape(-1) == 0
+        for foods, place, reach in zip(self.food, bodies.position, bodies.reach, strict=True):
+            apart = np.abs(foods.reshape(-1) - place.reshape(-1)[self._eater])
+            is_near = is_near & (apart < (reach + self.touch_m).reshape(-1)[self._eater])
+        if not np.count_nonzero(is_near):
+            return _NONE, _NONE, _NONE
+        member, food = is_near.nonzero()
+        food, area = np.divmod(food, bodies.position.shape[2])
+        way = way_to_point(
+            bodies.position[:, member, area],
+            bodies.heading[:, member, area],
+            bodies.half[:, member, area],
+            self.food[:, food, area],
+        )
+        gap = np.hypot(*way)
+        is_eaten = gap < self.touch_m[member, area]
+        member, food, area = member[is_eaten], food[is_eaten], area[is_eaten]
+        ahead = way[:, is_eaten] / np.maximum(gap[is_eaten], 1e-9)
+        lost = BUMP * np.maximum(dot(bodies.velocity[:, member, area], ahead), 0.0) * ahead
+        for velocity, of_axis in zip(bodies.velocity, lost, strict=True):
+            np.subtract.at(velocity, (member, area), of_axis)
+        self.food[:, food, area] = rng.uniform(-START_M, START_M, (2, len(food)))
+        self.falling[food, area] = FALL_STEPS
+        return area, member, food
+
+    def find_touch(self) -> None:
+        """Update the distance at which each agent touches food, by their heights."""
+        low, high = self.bodies.above_m, self.bodies.above_m + 2.0 * self.bodies.half[X]
+        beyond = np.maximum(low - FOOD_RADIUS_M, FOOD_RADIUS_M - high)
+        self.touch_m = TOUCH_M + radius_at_edge(FOOD_RADIUS_M, beyond)
+
+    def heights(self, area: Indices, member: Indices) -> Array:
+        """Return the heights of agents' centres above the floor, (n,)."""
+        heights: Array = self.bodies.half[X, member, area] + self.bodies.above_m[member, area]
+        return heights
+
+    def shoot(self) -> None:
+        """Freeze the agent that each laser hits first, unless it is frozen already."""
+        if not np.count_nonzero(self.is_shooting):
+            return
+        bodies = self.bodies
+        # (agents that may be hit and agents that shoot, areas), all pairs in a row
+        place = bodies.position.reshape(-1)
+        heading = bodies.heading.reshape(-1)[self._shooter]
+        right, ahead = in_frame(heading, place[self._other] - place[self._shooter])
+        reach = bodies.half.reshape(-1)[self._other[X]] * _DIAGONAL + LASER_RADIUS_M
+        is_near = (np.abs(right) < reach) & (ahead > _ZERO) & (ahead < reach + _LASER)
+        is_near &= self.is_shooting.reshape(-1)[self._shooter[X]]
+        (near,) = is_near.nonzero()
+        if near.size == 0:
+            return
+        n_areas = self.is_shooting.shape[1]
+        other, area = np.divmod(self._other[X, near], n_areas)
+        member = self._shooter[X, near] // n_areas
+        # One sphere for each agent that a shot may hit, seen from that agent.
+        position, heading = bodies.position[:, member, area], bodies.heading[:, member, area]
+        other_heading = bodies.heading[:, other, area]
+        to_agent = enter_boxes(
+            in_frame(other_heading, position - bodies.position[:, other, area]),
+            in_frame(other_heading, heading),
+            bodies.half[:, other, area],
+            LASER_RADIUS_M,
+        )
+        nearest = np.full(self.is_shooting.shape, LASER_M)
+        np.minimum.at(nearest, (member, area), to_agent)
+        is_hit = (to_agent == nearest[member, area]) & (self.frozen[other, area] == 0)
+        if not np.count_nonzero(is_hit):
+            return
+        other, member, area = other[is_hit], member[is_hit], area[is_hit]
+        # Walls and food stop a shot.
+        rays = Rays.cast(position[:, is_hit], heading[:, is_hit], STRAIGHT_AHEAD)
+        (to_wall,) = rays.to_room((-WALLS_M, -WALLS_M), (WALLS_M, WALLS_M), LASER_RADIUS_M)
+        above = np.abs(self.heights(area, member) - FOOD_RADIUS_M)
+        together = radius_at_edge(LASER_RADIUS_M + FOOD_RADIUS_M, above)
+        to_food = rays.to_discs(self.food[:, :, area], together)[:, 0]
+        to_food[self.falling[:, area] > 0] = np.inf
+        is_frozen = nearest[member, area] <= np.minimum(to_wall, to_food.min(axis=0))
+        self.frozen[other[is_frozen], area[is_frozen]] = FROZEN_STEPS
+
+    def draw(self) -> NDArray[np.uint8]:
+        """Return a picture of every area from above, together about (720, 960, 3).
+
+        Good food is green and bad food red; frozen agents are light, lasers orange.
+        """
+        bodies = self.bodies
+        edge = WALLS_M + WALL_THICKNESS_M
+        view = TopView(
+            bodies.position.shape[2], (-edge, -edge), (edge, edge), background=top_view.WALL
+        )
+        view.box((0.0, 0.0), (WALLS_M, WALLS_M), top_view.FLOOR)
+        shown = np.where(self.falling == 0, self.food, np.nan)
+        for food in range(FOODS):
+            view.disc(shown[:, food], FOOD_RADIUS_M, top_view.GREEN if GOOD[food] else top_view.RED)
+        for agent in range(len(self.frozen)):
+            position, heading = bodies.position[:, agent], bodies.heading[:, agent]
+            half = bodies.half[X, agent]
+            length = np.where(self.is_shooting[agent], self._laser_m[agent], 0.0) / 2.0
+            width = np.full_like(length, 0.2)
+            view.box(position + heading * length, [width, length], top_view.BLOCK, heading)
+            is_frozen = self.frozen[agent] > 0
+            view.agent(np.where(is_frozen, np.nan, position), heading, half)
+            view.agent(np.where(is_frozen, position, np.nan), heading, half, top_view.GREY)
+        return view.picture()
