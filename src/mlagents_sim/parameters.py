@@ -1,4 +1,4 @@
-"""A world's environment parameters: numbers, fixed or drawn anew at every read.
+"""A world's environment parameters: numbers, fixed or drawn at every read.
 
 The distributions are those of Unity (wire protocol, section 4.6). It draws them with a generator
 of .NET, so the same seed gives other values here.

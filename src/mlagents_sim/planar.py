@@ -1,20 +1,18 @@
-"""Boxes and discs on a floor: how they move, touch and are met by rays, in many areas at once.
+"""Boxes on a floor, which move and touch, in many areas at once.
 
 Seen from above. An array of vectors starts with an axis of two, x to the right and z ahead, and
 ends with an axis of N areas, so that one operation serves all of them. A body's heading is the
 unit vector it faces, (sin yaw, cos yaw); what is to its right is (cos yaw, -sin yaw).
 
     bodies = Bodies(n_areas, [Body(half=(0.5, 0.5), mass=10.0)], low=..., high=...)
-    bodies.velocity[:, 0] += what the agent wants
+    bodies.velocity[:, 0] += pushes
     bodies.move()
-    rays = Rays.cast(bodies.position[:, 0], heading, angles_rad)
-    travel = rays.to_room(low, high, radius)
 
-Letters in shapes: N areas, B bodies of an area, P pairs of them, R rays of an area.
+Letters in shapes: N areas, B bodies of an area, P pairs of them.
 
-A scene of a few dozen areas costs as many microseconds as it takes NumPy calls, whatever they do.
-A call is cheapest, by a factor of three, where all arrays are contiguous and of one shape, and by
-a factor of two where numbers are arrays of no dimension; what runs at every step is written so.
+In a scene of a few dozen areas, the number of NumPy calls decides the cost of a step. Contiguous
+arrays of one shape make a call three times cheaper, and 0-d arrays instead of Python numbers make
+it twice as cheap. Code that runs at every step uses both.
 """
 
 from collections.abc import Sequence
@@ -43,11 +41,11 @@ CORRECTION = 0.8
 MAX_PUSH_OUT_M_S = 10.0
 """Fastest way out of an overlap."""
 ITERATIONS = 3
-"""Times that all contacts of a step are settled, since settling one may upset another."""
+"""Passes over all contacts of a step, since settling one contact may upset another."""
 
 
 def number(value: ArrayLike) -> Array:
-    """Return a number as NumPy takes it fastest, as an array of no dimension."""
+    """Return a number as a 0-d array, which NumPy processes faster than a Python number."""
     return np.array(value, np.float64)
 
 
@@ -71,13 +69,13 @@ def turn(heading: Array, sine: Array, cosine: Array) -> None:
 
 
 def along(heading: Array, forward: ArrayLike, right: ArrayLike) -> Array:
-    """Return (2, ..., N) vectors of so much forward and so much to the right of a heading."""
+    """Return (2, ..., N) vectors with these components forward and to the right of a heading."""
     x, z = heading[X], heading[Z]
     return np.array([x * forward + z * right, z * forward - x * right])
 
 
 def in_frame(heading: Array, vector: Array) -> Array:
-    """Return (2, ..., N) how far vectors go to the right of a heading, and how far forward."""
+    """Return (2, ..., N) components of vectors to the right of a heading, and forward."""
     x, z, v_x, v_z = heading[X], heading[Z], vector[X], vector[Z]
     return np.array([v_x * z - v_z * x, v_x * x + v_z * z])
 
@@ -89,17 +87,17 @@ def dot(one: Array, other: Array) -> Array:
 
 
 def kept(drag: ArrayLike) -> Array:
-    """Return the part of a velocity that a step leaves of it, where a second loses `drag`."""
+    """Return the part of a velocity that remains after a step with this drag per second."""
     return np.maximum(1.0 - np.multiply(drag, STEP_S), 0.0)
 
 
 class Body(NamedTuple):
-    """A box that stands upright and turns only when it is told to.
+    """A box that stands upright and turns only when its heading is set.
 
     Attributes:
-        half: Half its length in x and in z, in m.
-        mass: In kg; infinite for what never moves.
-        drag: Part of its velocity that is lost in a second.
+        half: Half lengths in x and in z, in m.
+        mass: Mass in kg; infinite for a body that never moves.
+        drag: Part of the velocity that is lost in a second.
         gravity: Acceleration that presses the body to the floor, in m/s2; 0 for no floor friction.
     """
 
@@ -128,26 +126,26 @@ class Bodies:
     floor pushes an overlapping body out does not count.
 
     Args:
-        n_areas: N.
-        bodies: What stands in each of them, B.
-        low: (x, z) of the walls around an area, or (2, B, 1) where they differ by body.
-        high: Likewise.
+        n_areas: Number of areas, N.
+        bodies: Bodies of each area, B of them.
+        low: Faces of the walls on the low sides, (x, z), or (2, B, 1) if they differ by body.
+        high: Faces of the walls on the high sides, as `low`.
         pairs: Indices of bodies that may touch, P pairs of them.
-        friction: Coulomb's, between bodies, and between bodies and walls.
+        friction: Coulomb's coefficient between bodies, and between bodies and walls.
 
     Attributes:
         position: (2, B, N) of the centres, in m.
         velocity: (2, B, N) in m/s.
         heading: (2, B, N) unit vectors.
         half: (2, B, N) half lengths to the right and ahead, in m.
-        reach: (2, B, N) how far they reached from their centres in x and z in the last step.
+        reach: (2, B, N) extents from the centres in x and z, in the last step.
         kept: (B, N) part of the velocity that drag leaves in a step.
         above_m: (B, N) heights above the floor, in m; below 0 for a body that overlaps it.
         climb: (B, N) upward speeds, in m/s.
         is_falling: Whether any body may be above the floor; if not, falls are not computed.
         grip: (B, N) twice the friction with the floor.
         pressed: (B, N) downward speed that the floor stopped in the last step, in m/s.
-        is_solid: (P, N) which pairs can touch; not where one stands above the other.
+        is_solid: (P, N) which pairs can touch; False if one body is above the other.
         touching: (P, N) which pairs touched in the last step.
         touching_walls: (2, 2, B, N) which bodies touched the walls at `low` and at `high`, in x
             and in z.
@@ -193,7 +191,7 @@ class Bodies:
         self._faces = np.zeros((3, 2, *shape))  # for `_across`
 
     def extent(self) -> Array:
-        """Return (2, B, N) how far the bodies reach from their centres in x and z."""
+        """Return (2, B, N) extents of the bodies from their centres in x and z."""
         x, z = np.abs(self.heading[X]), np.abs(self.heading[Z])
         half_right, half_ahead = self.half[X], self.half[Z]
         extent = np.empty_like(self.half)
@@ -204,7 +202,7 @@ class Bodies:
     def put_down(
         self, where: tuple[Any, Any], *, gravity: ArrayLike, above_m: ArrayLike = 0.0
     ) -> None:
-        """Put bodies on the floor, or above it, from where they fall.
+        """Put bodies on the floor, or above it, so that they fall.
 
         Args:
             where: Index of these bodies into (B, N) arrays.
@@ -240,7 +238,7 @@ class Bodies:
         self.climb[has_landed] = 0.0
 
     def move(self) -> None:
-        """Let a step pass."""
+        """Move all bodies by a step."""
         if self.is_falling:
             self._drop()
         velocity = self.velocity
@@ -269,11 +267,14 @@ class Bodies:
         self.velocity = velocities[1]
 
     def _limits(self, extent: Array) -> Array | None:
-        """Find who touches the walls, of bodies that reach (2, B, N) so far in x and z.
+        """Find the bodies that touch walls.
+
+        Args:
+            extent: (2, B, N) extents of the bodies in x and z.
 
         Returns:
-            (2, 2 sides, 2, B, N) highest speed towards either wall, for `_stop`, or nothing if
-            nobody touches any.
+            (2, 2 sides, 2, B, N) highest speed towards either wall, for `_stop`, or None if no
+            body touches a wall.
         """
         gaps = np.empty(self.touching_walls.shape)
         np.subtract(self.position - extent, self._low, out=gaps[LOW])
@@ -284,7 +285,7 @@ class Bodies:
         return np.where(self.touching_walls, -least_speeds(gaps), np.inf)
 
     def _contacts(self, extent: Array) -> "_Contacts | None":
-        """Find which pairs touch, of bodies that reach (2, B, N) so far in x and z."""
+        """Find the pairs that touch, of bodies with (2, B, N) extents in x and z."""
         first, second = self._tables.first, self._tables.second
         place, reach = self.position.reshape(-1), extent.reshape(-1)
         apart = place[second] - place[first]  # (2, P, N)
@@ -299,10 +300,10 @@ class Bodies:
         return contacts
 
     def _across(self, near: Indices, apart: Array) -> "_Contacts | None":
-        """Return how those of n pairs touch that do.
+        """Return the contacts among n pairs.
 
-        Of the four directions in which the faces of two boxes look, the gap is widest, or the
-        overlap least, in one; that is where they touch.
+        Two boxes touch in one of the four directions that their faces look in: the direction with
+        the widest gap or the least overlap.
 
         Args:
             near: (n,) indices among all pairs, (P, N).
@@ -315,7 +316,7 @@ class Bodies:
         faces[2] = self.half
         found = faces.reshape(3, -1).take(self._tables.faces.take(near, axis=1), axis=1)
         x, z, half = found  # each (16, n), as the table says
-        # What a box reaches in the directions of the other's faces.
+        # Extent of a box in the directions of the other's faces.
         shadow = np.abs(x[:8] * x[8:] + z[:8] * z[8:]) * half[8:]
         at = self._tables.pair.take(near, axis=1)
         seen = x[:4] * apart[X].reshape(-1)[at] + z[:4] * apart[Z].reshape(-1)[at]
@@ -349,7 +350,7 @@ class Bodies:
                 self._settle(contact, velocities)
             if limits is not None:
                 self._stop(velocities, limits)
-            # What touches one thing alone is settled at once.
+            # A body with a single contact is settled at once.
             elif len(rounds) < 2:
                 break
             if iteration == 0:
@@ -361,7 +362,7 @@ class Bodies:
                 break
 
     def _rounds(self, contacts: "_Contacts", n_touched: Indices) -> list["_Contacts"]:
-        """Part contacts so that those of an area, (N,) of them, are settled one after the other."""
+        """Split contacts into rounds with at most one contact of each area, by (N,) counts."""
         most = n_touched.max()
         if most < 2:
             return [contacts]
@@ -369,11 +370,11 @@ class Bodies:
         return [contacts.only(place == k) for k in range(1, most + 1)]
 
     def _settle(self, contacts: "_Contacts", velocities: Array) -> None:
-        """Push bodies apart, and let them rub; changes (2, 2, B, N) velocities.
+        """Push bodies apart and apply their friction.
 
         Args:
-            contacts: At most one of an area.
-            velocities: Changed in place.
+            contacts: Contacts, at most one of each area.
+            velocities: (2, 2, B, N) velocities, changed in place.
         """
         pair, values = contacts
         normal, aside, wanted = values[:4], values[4:8], values[8:]
@@ -389,22 +390,22 @@ class Bodies:
         velocities.reshape(-1)[at] = velocity
 
     def _stop(self, velocities: Array, limits: Array) -> None:
-        """Stop, in place, (2, 2, B, N) velocities at walls; what that takes presses and rubs.
+        """Stop bodies at walls, and apply friction by the speed that the walls stop.
 
         Args:
-            velocities: Changed in place.
+            velocities: (2, 2, B, N) velocities, changed in place.
             limits: (2, 2 sides, 2, B, N) highest speed towards either wall.
         """
         low, high = -limits[:, LOW], limits[:, HIGH]
         stopped = np.minimum(np.maximum(velocities, low), high)
         limit = self._wall_friction * np.abs(stopped - velocities)[:, ::-1]
         stopped -= np.minimum(np.maximum(stopped, -limit), limit)
-        # In a corner, what rubs at one wall must not keep a body inside the other.
+        # In a corner, friction at one wall must not keep a body inside the other.
         velocities[:] = np.minimum(np.maximum(stopped, low), high)
 
 
 class _Contacts(NamedTuple):
-    """How n pairs touch.
+    """Contacts of n pairs.
 
     Attributes:
         pair: (n,) indices among all pairs, (P, N).
@@ -417,7 +418,7 @@ class _Contacts(NamedTuple):
     values: Array
 
     def only(self, chosen: Mask) -> "_Contacts":
-        """Return those that are chosen, (n,)."""
+        """Return the chosen contacts, by an (n,) mask."""
         (which,) = chosen.nonzero()
         if which.size == chosen.size:
             return self
@@ -425,20 +426,20 @@ class _Contacts(NamedTuple):
 
 
 class _Tables(NamedTuple):
-    """Where to find, in flat arrays, what concerns a pair: columns for all (P, N) pairs.
+    """Indices into flat arrays by pair, with a column for each of the (P, N) pairs.
 
     Attributes:
-        area: (P N,) the area it is in.
-        pair: (4, P N) itself, for each of four faces.
+        area: (P N,) areas of the pairs.
+        pair: (4, P N) indices of the pairs, for each of four faces.
         first: (2, P, N) among (2, B, N): x and z of the first body.
-        second: Likewise, of the second.
+        second: (2, P, N) among (2, B, N): x and z of the second body.
         faces: (16, P N) among (2, B, N), right and ahead of all bodies: the faces of both bodies
             (right and ahead of the first, then of the second), those again, the same faces of
             the respective other, and the face beside each of these.
         velocities: (8, P N) among (2, 2, B, N): of the first body and then of the second, x twice
             and z twice, in this step and after it.
-        shares: (8, P N) what a push does to these, of what it does to both bodies together.
-        friction: (P N,) most that friction changes a velocity, by what a push changes it.
+        shares: (8, P N) parts of a push that these take, of its effect on both bodies together.
+        friction: (P N,) largest change of a velocity by friction, per change by a push.
     """
 
     area: Indices
@@ -452,7 +453,7 @@ class _Tables(NamedTuple):
 
     @classmethod
     def of(cls, pairs: Indices, bodies: Sequence[Body], n_areas: int, friction: float) -> Self:
-        """Make them for (2, P) indices of bodies that rub with this friction."""
+        """Make the tables for (2, P) indices of bodies with this friction."""
         n = len(bodies) * n_areas
         at = (pairs[:, :, None] * n_areas + np.arange(n_areas)).reshape(2, -1)  # among (B, N)
         n_pairs = at.shape[1]
@@ -465,7 +466,7 @@ class _Tables(NamedTuple):
         if not shares.any(axis=0).all():
             fixed = pairs.T[~shares.any(axis=0)].tolist()
             raise ValueError(
-                f"of pairs that may touch one body has to move; neither does of {fixed}"
+                f"no body of the pairs {fixed} can move. Give one body of each pair a finite mass."
             )
         anchors = np.where(shares.all(axis=0), 1.0, ANCHORS)
         shares = (shares / shares.sum(axis=0)).repeat(n_areas, axis=1)
@@ -482,21 +483,21 @@ class _Tables(NamedTuple):
 
 
 def least_speeds(gap: Array) -> Array:
-    """Return (2, ...) speeds at which surfaces must part at least: in this step, and after it."""
+    """Return (2, ...) least speeds at which surfaces must part: in this step, and after it."""
     in_step = np.minimum(gap * _CLOSING_PER_S, _PUSH_OUT)
     speeds: Array = np.array([in_step, np.minimum(in_step, _ZERO)])
     return speeds
 
 
 def gap_to_point(position: Array, heading: Array, half: Array, point: Array) -> Array:
-    """Return how far boxes are from points, 0 inside; all but the result (2, ...), broadcast."""
+    """Return distances from boxes to points, 0 inside. All arguments are (2, ...), broadcast."""
     beyond = np.maximum(np.abs(in_frame(heading, point - position)) - half, 0.0)
     gap: Array = np.hypot(*beyond)
     return gap
 
 
 def way_to_point(position: Array, heading: Array, half: Array, point: Array) -> Array:
-    """Return the ways from where boxes are nearest to points; all (2, ...), broadcast."""
+    """Return vectors from the nearest points of boxes to points. All are (2, ...), broadcast."""
     seen = in_frame(heading, point - position)
     right, ahead = seen - np.minimum(np.maximum(seen, -half), half)
     return along(heading, ahead, right)

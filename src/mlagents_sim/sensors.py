@@ -1,4 +1,4 @@
-"""What agents sense, encoded as Unity's sensors do: rays and grids.
+"""Ray and grid sensors, which encode observations as Unity's sensors do.
 
 Source: example environments, sections 1.4 and 1.5.
 """
@@ -17,16 +17,16 @@ from mlagents_sim.planar import Array, Indices, Mask, X, Z
 
 
 class RaySensor:
-    """Rays on either side of where an agent looks, and what each of them meets first.
+    """Rays on either side of an agent's heading, and the first thing that each of them meets.
 
-    A ray's part of the observation is a 1 for the tag that was hit, of T, then a 1 if there was
-    nothing, then the distance as a fraction of the length, 1 for nothing.
+    A ray has T + 2 numbers: a 1 for the tag that it hit, a 1 if it hit nothing, and the distance
+    as a fraction of the length, which is 1 for nothing.
 
     Args:
         per_side: Rays to the left, and as many to the right; there is one more straight ahead.
-        max_degrees: Of the outermost from the one ahead.
-        length: Of each ray, in m.
-        n_tags: T.
+        max_degrees: Angle between the outermost ray and the one ahead.
+        length: Length of each ray, in m.
+        n_tags: Number of tags, T.
 
     Attributes:
         directions: (2, R) unit vectors to the right of the agent and ahead, in the order of the
@@ -51,13 +51,15 @@ class RaySensor:
         return ObservationSpec.vector(self.size, name)
 
     def observe(self, travels: Sequence[Array], tags: Sequence[int]) -> FloatArray:
-        """Encode how far it is to things, each (R, N), of these tags: (N, size).
+        """Return the (N, size) observation of things with these tags.
 
-        The rays may be those of several such sensors, one after the other; so is the result.
+        The rays may be those of several such sensors in a row. Their observations then follow each
+        other in the result.
 
         Args:
-            travels: Along each ray; of things equally far, the first is seen.
-            tags: All different.
+            travels: (R, N) distances along each ray to each kind of thing. Of equally distant
+                things, the first is seen.
+            tags: Tags of these kinds, all different.
         """
         nearest = reduce(np.minimum, travels)
         n_rays, n = nearest.shape
@@ -73,12 +75,12 @@ class RaySensor:
 
 
 class Marks(NamedTuple):
-    """Which cells of which grids something covers; several things may cover the same.
+    """Cells of grids that things cover. Several things may cover the same cell.
 
     Attributes:
         cell: (n,) indices into (agents, columns, rows), flat, in the order of the observation.
-        tag: (n,) of what is there.
-        distance: (n,) from the agent to the nearest point of that, in m.
+        tag: (n,) tags of the things.
+        distance: (n,) distances from the agent to the nearest points of the things, in m.
     """
 
     cell: Indices
@@ -89,15 +91,15 @@ class Marks(NamedTuple):
 class GridSensor:
     """A square grid that an agent carries around, and the tag of the nearest thing in each cell.
 
-    Things are seen from the agent: `place` is how far to its right and how far ahead they are.
+    Things are seen from the agent: `place` is the distance to its right and the distance ahead.
 
     Args:
-        n_cells: Along either side.
-        cell_m: Length of a cell.
+        n_cells: Number of cells along either side.
+        cell_m: Length of a cell, in m.
         n_tags: Number of tags, of one channel each.
 
     Attributes:
-        reach_m: How far to the right and ahead the grid goes.
+        reach_m: Extent of the grid to the right and ahead, in m.
     """
 
     def __init__(self, *, n_cells: int, cell_m: float, n_tags: int) -> None:
@@ -112,7 +114,7 @@ class GridSensor:
     def discs(
         self, agent: Indices, place: Array, radius: Array, tag: Indices, distance: Array
     ) -> Marks:
-        """Mark what n discs cover: agent, radius, tag and distance are (n,), place is (2, n)."""
+        """Mark the cells that n discs cover: place is (2, n), the other arguments are (n,)."""
         cells, offset = self._around(place, radius)
         aside = np.maximum(np.abs(offset) - self._cell_m / 2, 0.0)
         across, ahead = aside * aside
@@ -128,8 +130,8 @@ class GridSensor:
         tag: Indices,
         distance: Array,
     ) -> Marks:
-        """Mark what n squares cover: half their edges are (n,), headings as seen are (2, n)."""
-        # How far a turned square reaches, by half its edge.
+        """Mark the cells that n squares cover: half edges are (n,), headings as seen (2, n)."""
+        # Extent of a turned square, divided by half its edge.
         spread = np.abs(heading[X]) + np.abs(heading[Z])
         cells, offset = self._around(place, half * spread)
         by_cell = np.abs(offset) < (half * spread + self._cell_m / 2)[:, None]
@@ -142,15 +144,13 @@ class GridSensor:
         return self._marks(agent, cells, is_covered, tag, distance)
 
     def walls(self, normal: Array, distance: Array, thickness: float, tag: int) -> Marks:
-        """Mark what endless walls cover that are so far away in the direction of their normals.
-
-        Only the walls that reach into a grid are looked at.
+        """Mark the cells that endless walls cover.
 
         Args:
             normal: (2, walls, agents) unit vectors.
-            distance: (walls, agents) in m.
-            thickness: Of them, in m.
-            tag: Of them.
+            distance: (walls, agents) distances in the direction of the normals, in m.
+            thickness: Thickness of the walls, in m.
+            tag: Tag of the walls.
         """
         spread = np.abs(normal[X]) + np.abs(normal[Z])
         wall, agent = (distance < self.reach_m * spread).nonzero()
@@ -167,9 +167,9 @@ class GridSensor:
         return Marks(cell, np.full(len(cell), tag), distance[wall])
 
     def observe(self, n_agents: int, marks: Sequence[Marks]) -> FloatArray:
-        """Encode all that was marked: (n_agents, n_tags, n_cells, n_cells).
+        """Return the (n_agents, n_tags, n_cells, n_cells) observation of all marks.
 
-        Rows run from what is on the right to what is on the left, columns from back to ahead.
+        Rows run from right to left, columns from back to ahead.
         """
         cell = np.concatenate([m.cell for m in marks])
         tag = np.concatenate([m.tag for m in marks])
@@ -184,9 +184,9 @@ class GridSensor:
         return seen
 
     def _around(self, place: Array, reach: Array) -> tuple[Indices, Array]:
-        """Return (2, n, W) which columns and rows n things could cover, and where those are.
+        """Return (2, n, W) columns and rows that n things could cover, and their offsets.
 
-        The second is (2, n, W): how far the middles of the cells are from the things.
+        The offsets are (2, n, W) vectors from the things to the middles of the cells.
         """
         lowest = np.floor((place - reach + self.reach_m) / self._cell_m)
         width = int(np.ceil(2 * reach.max(initial=0.0) / self._cell_m)) + 1
@@ -197,7 +197,7 @@ class GridSensor:
     def _marks(
         self, agent: Indices, cells: Indices, is_covered: Mask, tag: Indices, distance: Array
     ) -> Marks:
-        """Mark which of W by W cells, (n, W, W), n things cover, if they are in the grid."""
+        """Mark the cells, of (n, W, W) candidates, that n things cover inside the grid."""
         column_is_inside, row_is_inside = (cells >= 0) & (cells < self._n_cells)
         is_covered = is_covered & column_is_inside[:, :, None] & row_is_inside[:, None]
         thing = is_covered.nonzero()[0]

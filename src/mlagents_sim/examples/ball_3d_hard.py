@@ -54,7 +54,7 @@ class Ball3DHard(Ball3D):
             self._is_sized = True
 
     def observe(self, agents: Agents) -> list[NDArray[Any]]:
-        """Return what the class describes."""
+        """Return the observations that the class describes."""
         offset = self.ball[POSITION][:, agents].T.astype(np.float32)
         tilt = self.cube[[Z, X]][:, agents].T.astype(np.float32)
         return [self._offsets.add(agents, offset), self._tilts.add(agents, tilt)]

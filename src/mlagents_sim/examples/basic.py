@@ -37,7 +37,7 @@ class Basic(World):
     Start: cell 10. There is no randomness and no parameter.
     A good policy reaches 0.93: 1 for seven steps to the right.
 
-    As in Unity, where the scene is loaded anew after an episode, the agent is away for a step and
+    As in Unity, where the scene is loaded again after an episode, the agent is away for a step and
     comes back under a new id. Source: example environments, section 2, task 1.
 
     Attributes:
@@ -63,7 +63,7 @@ class Basic(World):
         self._is_away[agents] = False
 
     def observe(self, agents: Agents) -> list[FloatArray]:
-        """Return what the class describes."""
+        """Return the observations that the class describes."""
         cell = self.cell[agents]
         seen = np.zeros((len(cell), CELLS), np.float32)
         seen[np.arange(len(cell)), cell] = 1.0

@@ -48,7 +48,7 @@ SPREAD_X_M, SPREAD_Z_M = 3.0, 5.0
 RAYS = RaySensor(per_side=2, max_degrees=70.0, length=12.0, n_tags=5)
 RAY_RADIUS_M = 0.5
 HALVES = np.transpose([SYMBOL_HALF, GOAL_HALF, GOAL_HALF])[..., None]
-# Of symbol and goals. The rays are 0.5 m above the floor; a goal is 0.1 m high.
+# Radii of the rays at symbol and goals. The rays are 0.5 m above the floor; a goal is 0.1 m high.
 RAY_RADII_M = radius_at_edge(RAY_RADIUS_M, [[[-1.0]], [[0.4]], [[0.4]]])
 O_GOAL_TAG, X_GOAL_TAG, O_SYMBOL_TAG, X_SYMBOL_TAG, WALL_TAG = range(5)
 STEPS = ObservationSpec.vector(1, "VectorSensor_size1")
@@ -146,7 +146,7 @@ class Hallway(World):
         self._steps.clear(agents)
 
     def observe(self, agents: Agents) -> list[FloatArray]:
-        """Return what the class describes."""
+        """Return the observations that the class describes."""
         position = self.bodies.position[:, :, agents]
         heading = self.bodies.heading[:, AGENT, agents]
         rays = Rays.cast(position[:, AGENT], heading, RAYS.directions)
@@ -166,7 +166,7 @@ class Hallway(World):
         return [self._seen.add(agents, seen), self._steps.add(agents, steps)]
 
     def command(self, agents: Agents, action: ActionTuple) -> None:
-        """Note what to do in each of the coming steps."""
+        """Set the action of each of the coming steps."""
         self._action[agents] = action.discrete[:, 0]
 
     def act(self) -> None:
@@ -176,7 +176,7 @@ class Hallway(World):
         turn(self.bodies.heading[:, AGENT], TURN_SINE[action], TURN_COSINE[action])
 
     def physics(self) -> None:
-        """Let the agents move; see who touches a goal."""
+        """Move the agents; end episodes that touch a goal."""
         bodies = self.bodies
         bodies.velocity[:, AGENT] += bodies.heading[:, AGENT] * FORWARD_M_S[self._action]
         bodies.move()

@@ -63,7 +63,7 @@ class Match3VectorObs(World):
         a step.
     Start: a board of 6 to 9 rows and 6 to 8 columns without lines. Seven gems of ten are of the
         first kind, two of the second, one of the third. There is no parameter. A board on which
-        no move is left is dealt anew.
+        no move is left is dealt again.
     A good policy reaches 38.5 on boards of 9 by 8, where playing any move that is not masked
     reaches 34.2, and the best at sight 37.0; on boards of varying size it is 1.8 less.
 
@@ -115,7 +115,7 @@ class Match3VectorObs(World):
         return rows, columns
 
     def observe(self, agents: Agents) -> list[NDArray[Any]]:
-        """Return what the class describes."""
+        """Return the observations that the class describes."""
         return [
             _one_hot(gems[:, :, agents], size)
             for gems, size in ((self.colour, COLOURS), (self.special, SPECIALS))
@@ -186,7 +186,7 @@ class Match3VectorObs(World):
         self.colour[place], self.special[place] = colour, special
 
     def _deal(self, boards: NDArray[np.intp]) -> None:
-        """Fill boards anew, without lines and so that there is a move."""
+        """Fill boards again, without lines and with at least one move."""
         while len(boards):
             colour, special = self.colour[:, :, boards], self.special[:, :, boards]
             is_inside = colour != NO_GEM
@@ -228,7 +228,7 @@ class Match3VisualObs(Match3VectorObs):
     )
 
     def observe(self, agents: Agents) -> list[NDArray[Any]]:
-        """Return what the class describes."""
+        """Return the observations that the class describes."""
         return [
             _planes(gems[:, :, agents], size)
             for gems, size in ((self.colour, COLOURS), (self.special, SPECIALS))

@@ -50,7 +50,7 @@ CLEAR_M = 2.5
 BLOCK_SCALES = 0.5, 4.0
 """Smallest and largest; beside much larger blocks there would be no room."""
 DROP_M = np.array([[0.5], [0.625]])
-"""How far above the floor agent and block are put down."""
+"""Heights above the floor at which agent and block are put down."""
 AGENT_DRAG = 4.0
 
 RAY_RADIUS_M = 0.5
@@ -86,8 +86,8 @@ class PushBlock(World):
     A good policy reaches 4.5 and more; 5 is all there is.
 
     Source: example environments, section 2, task 5, and `ExpertPushBlock.demo`, recorded in Unity.
-    In Unity, an episode begins with a turn of the whole room, which nobody in it can see; here the
-    room stays as it is.
+    In Unity, an episode begins with a turn of the whole room, which no agent in it can see. Here
+    the room stays as it is.
     """
 
     behavior_name = "PushBlock?team=0"
@@ -150,7 +150,7 @@ class PushBlock(World):
         self._level.clear(agents)
 
     def observe(self, agents: Agents) -> list[FloatArray]:
-        """Return what the class describes."""
+        """Return the observations that the class describes."""
         position = self.bodies.position[:, :, agents]
         heading = self.bodies.heading[:, AGENT, agents]
         rays = Rays.cast(position[:, AGENT], heading, RAYS.directions)
@@ -175,7 +175,7 @@ class PushBlock(World):
         return [self._raised.add(agents, raised), self._level.add(agents, level)]
 
     def command(self, agents: Agents, action: ActionTuple) -> None:
-        """Note what to do in each of the coming steps."""
+        """Set the action of each of the coming steps."""
         self._action[agents] = action.discrete[:, 0]
 
     def act(self) -> None:
@@ -185,7 +185,7 @@ class PushBlock(World):
         turn(self.bodies.heading[:, AGENT], TURN_SINE[action], TURN_COSINE[action])
 
     def physics(self) -> None:
-        """Let agents and blocks move; see which block is in the goal."""
+        """Move agents and blocks; reward blocks in the goal."""
         bodies = self.bodies
         is_moving = bodies.velocity.any(axis=0)
         bodies.grip = np.where(is_moving, self._dynamic_grip, self._static_grip)

@@ -34,16 +34,16 @@ SLOTS = 20
 HIGHEST = 20
 RADIUS_M = 20.3
 TILE_AT_M = 20.5
-"""From the middle of the arena to that of a tile."""
+"""Distance from the middle of the arena to the middle of a tile."""
 TILE_HALF = (1.75, 0.76)
 WALL_HALF = (3.0, 1.0)
-"""Of the piece of wall next to an agent."""
+"""Half lengths of the piece of wall next to an agent."""
 AGENT_HALF_M = 0.5
 AGENT_DRAG = 4.0
 SCALE_M = 20.0
-"""By which places are divided where they are observed."""
+"""Divisor of observed places."""
 FAR_M = 1e3
-"""Where a tile is that is not there."""
+"""Distance of an absent tile."""
 
 _ANGLES = np.arange(SLOTS) * (2 * np.pi / SLOTS)
 TILES_AT = np.stack([np.sin(_ANGLES), np.cos(_ANGLES)])
@@ -88,10 +88,10 @@ class Sorter(World):
 
     Attributes:
         bodies: Of every area the agent, and the piece of wall and the tile that it may touch.
-        number: (20, N) of the tiles in ascending order, 0 for none.
-        slot: (20, N) where these are.
-        n_tiles: (N,) how many there are.
-        n_visited: (N,) how many of them were visited: the first ones.
+        number: (20, N) numbers of the tiles in ascending order, 0 for none.
+        slot: (20, N) slots of these tiles.
+        n_tiles: (N,) numbers of tiles.
+        n_visited: (N,) numbers of visited tiles, which are the first ones.
     """
 
     behavior_name = "Sorter?team=0"
@@ -153,7 +153,7 @@ class Sorter(World):
         self.bodies.put_down((AGENT, agents), gravity=self.parameters.draw("gravity", n))
 
     def observe(self, agents: Agents) -> list[FloatArray]:
-        """Return what the class describes."""
+        """Return the observations that the class describes."""
         place = self.bodies.position[:, AGENT, agents]
         heading = self.bodies.heading[:, AGENT, agents]
         n = place.shape[1]
@@ -172,7 +172,7 @@ class Sorter(World):
         return [tiles, body, self._poses.add(agents, pose)]
 
     def command(self, agents: Agents, action: ActionTuple) -> None:
-        """Note what to do in each of the coming steps."""
+        """Set the action of each of the coming steps."""
         ahead, aside, turn = action.discrete.T
         self._forward[agents] = np.where(aside == 0, FORWARD_M_S[ahead], 0.0)
         self._right[agents] = RIGHT_M_S[aside]
@@ -186,7 +186,7 @@ class Sorter(World):
         turn(heading, TURN_SINE[self._turn], TURN_COSINE[self._turn])
 
     def physics(self) -> None:
-        """Let the agents move; see who touches a tile, and which."""
+        """Move the agents; reward the tiles that they touch."""
         bodies = self.bodies
         tile = self._put_wall_and_tile()
         bodies.move()

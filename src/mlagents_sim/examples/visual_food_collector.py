@@ -62,7 +62,7 @@ class Faces(NamedTuple):
 
 
 class VisualFoodCollector(FoodCollector):
-    """Two areas of four agents as those of `GridFoodCollector`, who see by a camera.
+    """Two areas of four agents as those of `GridFoodCollector`, which see by a camera.
 
     Observations: two sensors.
         1. (3, 84, 84), of 8 bit: red, green and blue of what a camera sees that looks ahead from
@@ -84,7 +84,7 @@ class VisualFoodCollector(FoodCollector):
     n_members = 4
 
     def observe(self, agents: Agents) -> list[NDArray[Any]]:
-        """Return what the class describes."""
+        """Return the observations that the class describes."""
         area, member = self._area[agents], self._member[agents]
         frozen = (self.frozen[member, area] > 0).astype(np.float32)
         return [self._see(area, member), frozen[:, None]]

@@ -212,7 +212,7 @@ class BigWallJump(_OverWalls):
 
 
 class WallJump(_OverWalls):
-    """Agents of `SmallWallJump` and of `BigWallJump` in one scene, drawn anew with every episode.
+    """Agents of `SmallWallJump` and of `BigWallJump` in one scene, drawn again for every episode.
 
     Of five episodes, one has no wall and one a low wall, both of behavior `SmallWallJump`, and
     three have a high wall, of behavior `BigWallJump`. An agent ends under the behavior it had, and
