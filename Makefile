@@ -1,11 +1,11 @@
-# The project's commands. Each one first sets up what it needs, in $(VENV).
+# The project's commands. Each one first installs its dependencies in $(VENV).
 
 VENV ?= .venv
 WORLD ?= 3DBall
 RUN ?= first-$(WORLD)
 # A configuration file; without one, the world's own.
 CONFIG ?=
-# The mean reward at which training ends: what a policy earns that has learned the world.
+# The mean reward at which training ends, which a trained policy reaches.
 STOP_AT_3DBall = 95
 STOP_AT_Basic = 0.9
 STOP_AT ?= $(STOP_AT_$(WORLD))
@@ -13,7 +13,7 @@ STOP := $(if $(STOP_AT),--stop-at-reward $(STOP_AT))
 FILM ?= results/$(RUN)/$(WORLD).mp4
 export VENV
 
-# A run nobody named starts afresh every time; a run named by RUN=... is never overwritten.
+# Without RUN=... each run starts from scratch; a run named by RUN=... is never overwritten.
 FORCE := $(if $(filter file,$(origin RUN)),--force)
 
 .DEFAULT_GOAL := help
@@ -22,10 +22,10 @@ FORCE := $(if $(filter file,$(origin RUN)),--force)
 help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
-train: $(VENV)/.installed-train ## Train 3DBall (WORLD=Basic: another world; RUN=mine: under that name)
+train: $(VENV)/.installed-train ## Train 3DBall (WORLD=Basic: another world; RUN=mine: another name)
 	@$(VENV)/bin/mlagents-learn $(CONFIG) --env $(WORLD) --run-id $(RUN) $(FORCE) $(STOP)
 
-watch: $(VENV)/.installed-play ## Show what that run has learned: its rewards, and a film
+watch: $(VENV)/.installed-play ## Show the rewards of that run's policy, and film it
 	@$(VENV)/bin/mlagents-play --env $(WORLD) --model $(RUN) --episodes 3 \
 	    --render $(FILM) --film-seconds 20
 	@echo "The film is $(FILM)."
@@ -39,13 +39,13 @@ test: $(VENV)/.installed-dev ## Run all tests, the fast ones first
 test-fast: $(VENV)/.installed-dev ## Run the fast tests only
 	@scripts/test fast
 
-nightly: $(VENV)/.installed-dev ## Run what takes hours: all seeds, faults, fuzzing, mutants, other torches
+nightly: $(VENV)/.installed-dev ## Run the checks that take hours: all seeds, faults, fuzzing, mutants, other torches
 	@$(VENV)/bin/python scripts/nightly
 
-check: $(VENV)/.installed-dev ## Check formatting, lint, types and the written reference
+check: $(VENV)/.installed-dev ## Check formatting, lint, types, wordings and the generated pages
 	@scripts/check
 
-format: $(VENV)/.installed-dev ## Format the code and repair what the linter can
+format: $(VENV)/.installed-dev ## Format the code and apply the linter's fixes
 	@$(VENV)/bin/ruff check --fix --quiet .
 	@$(VENV)/bin/ruff format .
 
@@ -56,7 +56,7 @@ reference: $(VENV)/.installed-dev ## Write docs/configuration.md and docs/worlds
 compatibility: ## Test the oldest and newest dependencies and every Python found
 	@scripts/compatibility
 
-install: $(VENV)/.installed-dev ## Set up everything for working on the project
+install: $(VENV)/.installed-dev ## Install everything for work on the project
 	@echo "The project is ready in $(VENV)."
 
 clean: ## Remove the virtual environment and every cache; results/ stays

@@ -1,8 +1,8 @@
-"""Microseconds to decode an output and to encode an input, by agents and sizes.
+"""Microseconds to decode an output and to encode an input, by number of agents and sizes.
 
     python benchmarks/decode.py
 
-"parse" is what the protobuf library needs to read the message, the least that decoding can take.
+"parse" is the time in which the protobuf library reads the message, a lower bound for decoding.
 Every figure is the best of several runs.
 """
 
@@ -39,7 +39,7 @@ NAME = "Behavior?team=0"
 REPEATS, CALLS = 7, 300
 ROUNDS = 200
 
-# agents that ask, agents that ended, floats each sees, continuous actions, discrete branches
+# agents that ask, agents that ended, floats per agent, continuous actions, discrete branches
 CASES = [
     (1, 0, 8, 2, ()),
     (12, 0, 8, 2, ()),
@@ -84,7 +84,7 @@ def sample(n_asking, n_ended, n_floats, n_continuous, branches):
 
 
 def scene(rng) -> np.ndarray:
-    """Draw what a camera may see: slow gradients, a few discs, a little noise."""
+    """Draw a picture as of a camera: slow gradients, a few discs, a little noise."""
     y, x = np.mgrid[:84, :84]
     picture = np.stack([120 + 60 * np.sin(x / 20), 100 + 50 * np.cos(y / 15), 80 + 0 * x], axis=2)
     for _ in range(8):
@@ -95,7 +95,7 @@ def scene(rng) -> np.ndarray:
 
 
 def images() -> None:
-    """Compare messages of images with the bare library, on all processors either way."""
+    """Compare messages of images with the bare library; both use all processors."""
     try:
         import cv2
     except ImportError:
@@ -145,7 +145,7 @@ def images() -> None:
             "encode as stored files": lambda: encode_output(output, as_bytes),
             "encode uncompressed floats": lambda: encode_output(output, specs),
         }
-        # One call each in turn, so that a busy moment of the machine hits all of them.
+        # The calls take turns, so that a busy moment of the machine affects all of them.
         times: dict[str, list[float]] = {name: [] for name in calls}
         for _ in range(ROUNDS):
             for name, call in calls.items():

@@ -1,8 +1,8 @@
-"""What policies reach that learn from play recorded in Unity, by how its actions are paired.
+"""Rewards of policies that learned from play recorded in Unity, by the pairing of its actions.
 
-Every demonstration is read twice: with each action beside the observation at which it was taken,
-and beside the observation after it, where Unity's recorder leaves it in the file. Policies learn
-from both with the same settings and seeds, are exported, and play the world.
+Every demonstration is read twice. One reading pairs each action with the observation at which it
+was taken. The other pairs it with the next observation, which is in the same record of Unity's
+file. Policies learn from both with the same settings and seeds, are exported, and play the world.
 
     OMP_NUM_THREADS=1 python benchmarks/imitation.py DEMONSTRATIONS [--task Hallway-clone]
 
@@ -39,14 +39,14 @@ DEMO = "expert.demo"
 
 @dataclass(frozen=True)
 class Task:
-    """What is learned, from what, and how.
+    """A task: its world, its demonstrations and its settings.
 
     Attributes:
         world: The environment, which is also the behavior.
         demonstration: Name of the file.
         settings: The behavior's settings.
-        areas: Copies of the world in which the policy is judged.
-        episodes: Number of episodes by which it is judged.
+        areas: Copies of the world in which the policy is evaluated.
+        episodes: Number of episodes of the evaluation.
     """
 
     world: str
@@ -74,7 +74,7 @@ def clone(n_steps: int, **network: Any) -> dict[str, Any]:
 
 
 def ppo(n_steps: int, **changes: Any) -> dict[str, Any]:
-    """Return the settings of PPO beside demonstrations."""
+    """Return the settings of PPO with demonstrations."""
     return {
         "trainer_type": "ppo",
         "hyperparameters": {

@@ -1,10 +1,10 @@
-"""What a decision costs, beside the bare network that it is made with.
+"""Cost of a decision, compared with the bare network that it uses.
 
 A decision is all of `Policy.act`: normalized observations through the network, a sample, its
-log-probability, and the check that nothing is infinite. The bare network is only the matrix
-products, swish and the means of 8 actions, once in torch and once in NumPy written as tightly as it
-goes, with every array made beforehand. One thread; microseconds of CPU time, so that whatever else
-the machine does counts little.
+log-probability, and the check that all numbers are finite. The bare network is only the matrix
+products, swish and the means of 8 actions. It is written once in torch and once in NumPy, as
+efficiently as possible, with every array made beforehand. The script uses one thread and measures
+microseconds of CPU time, so that other programs on the machine have little effect.
 
     python benchmarks/inference.py [--rounds 15]
 """
@@ -32,7 +32,7 @@ N_OBSERVED, N_ACTIONS = 48, 8
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=15, help="of which the median is shown")
+    parser.add_argument("--rounds", type=int, default=15, help="rounds; the median is shown")
     arguments = parser.parse_args()
     set_threads(1)
 

@@ -1,10 +1,14 @@
-"""Steps and reward of PPO with the losses of ML-Agents, and with each that may take their place.
+"""Steps and reward of PPO with the losses of ML-Agents and with each of the alternatives.
 
-Every task is learned once a seed with each loss, in one thread. A run is looked at twenty times: a
-*summary* is the mean return of the episodes that have ended since the one before. Printed are the
-thousand steps until a summary reaches the task's goal (those of the run where none does) and the
-mean of all summaries, each as mean and standard deviation over the seeds. Runs are short and
-schedules end with them, so goals are on the way to a good policy. Some tasks are from the tests:
+Every task is learned once a seed with each loss, in one thread. A run has twenty *summaries*. Each
+is the mean return of the episodes that have ended since the previous one. The table has two
+columns, as mean and standard deviation over the seeds:
+
+- the thousand steps until a summary reaches the task's goal, or all steps of a run that misses it,
+- the mean of all summaries.
+
+Runs are short and schedules end with them, so goals are intermediate. Some tasks come from the
+tests:
 
     PYTHONPATH=tests python benchmarks/losses.py [--tasks 3DBall Basic] [--seeds 5]
 """
@@ -54,13 +58,13 @@ SIGNALS = {"normalize_each_signal": True}
 
 
 class Task(NamedTuple):
-    """What is learned, and with which losses other than those of ML-Agents.
+    """A task, and the losses that are compared with those of ML-Agents.
 
     Attributes:
-        make: The environment for a seed.
-        settings: Its schedules end with the run.
-        goal: A reward on the way to a good policy.
-        losses: Those that make a difference here.
+        make: Function that makes the environment for a seed.
+        settings: Settings whose schedules end with the run.
+        goal: Reward of an intermediate policy.
+        losses: Losses that differ in this task.
     """
 
     make: Callable[..., BaseEnv]
@@ -110,7 +114,7 @@ def corridor() -> Task:
         time_horizon=20,
         reward_signals={"extrinsic": {}, "curiosity": curiosity},
     )
-    # Nothing in it is random but what the policy does.
+    # Only the policy's actions are random.
     return Task(
         lambda *, seed: CorridorEnvironment(length=10, episode_steps=20), settings, 0.9, [SIGNALS]
     )
@@ -176,7 +180,7 @@ def main() -> None:
 
 
 class Run(NamedTuple):
-    """What one run was like; `steps` is None where the goal was not reached."""
+    """Result of one run; `steps` is None if it missed the goal."""
 
     steps: int | None
     reward: float

@@ -1,11 +1,12 @@
-"""Final returns of our PPO and SAC, beside those of Stable-Baselines3 with the same settings.
+"""Final returns of our PPO and SAC, and of Stable-Baselines3 with the same settings.
 
-Ours is `mlagents-learn`, and what it exported acts. Stable-Baselines3 plays the same tasks in its
-own way, our world through `SB3VecEnv`. Then both act deterministically in the same episodes. Equal
-are networks, minibatches, buffers, learning rates, discounts, entropy weights, steps and copies.
+Ours is `mlagents-learn` and the model that it exports. Stable-Baselines3 plays the same tasks in
+its own way, our world through `SB3VecEnv`. Then both act deterministically in the same episodes.
+Networks, minibatches, buffers, learning rates, discounts, entropy weights, steps and copies are
+equal.
 
-What is left are the two losses: ours takes PPO's ratio for every action by itself and normalizes
-the advantages of the whole buffer, and our SAC has a network for the values of states.
+Only the losses differ. Our PPO takes the ratio of every action separately and normalizes the
+advantages of the whole buffer, and our SAC has a network for the values of states.
 
     OMP_NUM_THREADS=1 python benchmarks/peers.py [--task 3DBall-sac] [--seeds 5]
 """
@@ -45,20 +46,20 @@ EVALUATION_SEED = 10_000
 
 @dataclass(frozen=True)
 class Task:
-    """What both are asked to learn, and how.
+    """A task that both learn, and its settings.
 
     Attributes:
-        name: The behavior.
-        env: What `--env` takes.
+        name: Name of the behavior.
+        env: Value of `--env`.
         trainer: `ppo` or `sac`.
         steps: Decisions of all agents together.
         areas: Copies of the environment.
-        agents: In all copies together.
-        network: `num_layers` and `hidden_units`.
-        hyperparameters: As in a configuration file; schedules are linear for PPO's learning rate
-            alone.
+        agents: Number of agents in all copies together.
+        network: Values of `num_layers` and `hidden_units`.
+        hyperparameters: Keys of a configuration file; only PPO's learning rate has a linear
+            schedule.
         gamma: Discount per step.
-        evaluation_areas: Copies in which the policy is judged, one episode of every agent.
+        evaluation_areas: Copies for the evaluation, with one episode of every agent.
     """
 
     name: str

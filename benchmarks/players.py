@@ -1,13 +1,13 @@
-"""How many players one process keeps busy, and what that costs.
+"""Number of players that one process keeps busy, and the cost.
 
     python benchmarks/players.py [exchanges | scaling | waiting | training]
 
 exchanges   Every player answers at once: a step of 12 agents with 8 floats each, whose 2 actions it
-            does not read. One thread steps them all through `step_send` and `step_receive`,
-            whichever has answered. "busy" is the share of a core that this takes: the rate over the
-            rate that a whole core would reach at the same processor time per exchange.
+            does not read. One thread steps all players through `step_send` and `step_receive`, in
+            the order of their answers. "busy" is the used share of a core: the rate divided by the
+            rate of a whole core at the same processor time per exchange.
 scaling     The same players sleep for 2 ms a step, so the processor has time for many. "of 0.85 k"
-            is how many times the rate of one player that is, over 0.85 times the number of players.
+            is the rate as a multiple of one player's, divided by 0.85 times the number of players.
 waiting     The processor's share while one player takes 50 ms a step.
 training    `mlagents-learn` on 3DBall with its published settings, over 300,000 steps: one scene
             and eight in the trainer's process, and eight players.
@@ -196,8 +196,8 @@ def measure_training(configuration: Path, n_players: int, n_areas: int) -> float
 def main() -> None:
     parts = {part.__name__: part for part in (exchanges, scaling, waiting, training)}
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("part", nargs="?", choices=parts, help="one of them; all by default")
-    parser.add_argument("--seconds", type=float, default=3.0, help="of each measurement")
+    parser.add_argument("part", nargs="?", choices=parts, help="part to run; all by default")
+    parser.add_argument("--seconds", type=float, default=3.0, help="duration of each measurement")
     parser.add_argument("--mlagents-port", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--step-ms", type=float, default=0.0, help=argparse.SUPPRESS)
     arguments = parser.parse_args()

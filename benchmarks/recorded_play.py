@@ -1,8 +1,8 @@
-"""Push Block as a policy plays it here, beside play recorded in Unity.
+"""Compares a policy's play of Push Block in this world with play recorded in Unity.
 
-Prints how long episodes take and what they bring, what the rays meet and how far away, and what
-is done: of all steps, and of the first of each episode alone, which is the task's choice and
-nobody's play. Who played makes a difference, so look for what no way of playing explains.
+Prints the length and reward of episodes, the tags and distances that rays report, and the actions.
+The figures are given for all steps, and for the first step of each episode alone, which depends on
+the task only. The two policies play differently, so compare only what does not depend on play.
 
     python benchmarks/recorded_play.py ExpertPushBlock.demo PushBlock.onnx [--episodes 500]
 """
@@ -32,11 +32,11 @@ class Play(NamedTuple):
     """T decisions in E episodes.
 
     Attributes:
-        rays: By sensor the newest frame, (T, rays, tags and distance).
-        action: (T,).
-        is_first: (T,) whether the decision is the first of its episode.
-        length: (E,) decisions.
-        reward: (E,) their sums.
+        rays: Newest frame of each sensor, (T, rays, tags and distance).
+        action: (T,) choices.
+        is_first: (T,) True for the first decision of an episode.
+        length: (E,) number of decisions.
+        reward: (E,) sum of rewards.
     """
 
     rays: list[Array]
@@ -50,7 +50,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("demonstration", type=Path, help="a .demo file recorded in Unity")
     parser.add_argument("model", type=Path, help="an .onnx file of a trained policy")
-    parser.add_argument("--episodes", type=int, default=500, help="to play with the policy")
+    parser.add_argument("--episodes", type=int, default=500, help="episodes of the policy")
     arguments = parser.parse_args()
     plays = recorded(arguments.demonstration), played(arguments.model, arguments.episodes)
 
@@ -84,7 +84,7 @@ def main() -> None:
 
 
 def recorded(path: Path) -> Play:
-    """Read play; the end of an episode was recorded with what the next one begins with."""
+    """Read play; the record of an episode's end holds the first observation of the next."""
     records = read_demonstration(path).records
     ends = np.flatnonzero(records.done)
     is_decision = ~records.done
@@ -95,7 +95,7 @@ def recorded(path: Path) -> Play:
         records.action.discrete[is_decision, 0],
         is_first[is_decision],
         np.diff(ends, prepend=-1) - 1,
-        # A record's reward is of the step before; the first of an episode has none.
+        # A record holds the reward of the previous step; the first of an episode has none.
         np.add.reduceat(
             np.where(is_first, 0.0, records.reward)[: ends[-1] + 1], [0, *ends[:-1] + 1]
         ),
@@ -103,7 +103,7 @@ def recorded(path: Path) -> Play:
 
 
 def played(path: Path, n_episodes: int) -> Play:
-    """Let a policy play the first so many episodes to begin, to their ends."""
+    """Play the given number of episodes, counted by their beginnings, to their ends."""
     env, policy, tally = PushBlock(seed=1), Policy.load(path, seed=1), Tally(n_episodes)
     rays: list[list[Array]] = [[], []]
     actions, firsts = [], []
@@ -135,14 +135,14 @@ def played(path: Path, n_episodes: int) -> Play:
 
 
 def newest(batch: Array) -> Array:
-    """(T, size) to the last of the stacked frames, (T, rays, tags and distance)."""
+    """Turn (T, size) into the last of the stacked frames, (T, rays, tags and distance)."""
     n_rays = RAYS.directions.shape[1]
     frame: Array = batch.reshape(len(batch), STACKED, n_rays, -1)[:, -1]
     return frame
 
 
 def distances(rays: Array, tag: int) -> Array:
-    """Return (n,) how far it was to what bears a tag, in m."""
+    """Return (n,) distances in m to objects with a tag."""
     metres: Array = rays[rays[..., tag] == 1.0][:, -1] * LENGTH_M
     return metres
 

@@ -1,23 +1,23 @@
-"""Gradient steps per second of SAC, beside those of Stable-Baselines3.
+"""Gradient steps per second of our SAC, and of Stable-Baselines3.
 
-Both have networks of the same width and depth, the same minibatches, replay buffers full of the
-same kind of experience and one thread of torch; seconds are of CPU time, so that whatever else the
-machine does counts little. `mixed` is ours with `torch_settings.mixed_precision`, `compiled` with
-`torch_settings.compile` too, which takes minutes to begin.
+Both have networks of the same width and depth, the same minibatches, full replay buffers of the
+same kind of experience, and one thread of torch. Seconds are CPU time, so that other programs on
+the machine have little effect. `mixed` is ours with `torch_settings.mixed_precision`. `compiled`
+also has `torch_settings.compile`, which takes minutes to begin.
 
-How fast it can be at all: let F be the floating-point operations of one network looking at one
-minibatch, twice the rows times the weights of its layers. Backwards costs F by the weights and F by
-what came in. One step is
+The upper bound follows from the arithmetic. Let F be the floating-point operations of one forward
+pass of one network over one minibatch: twice the rows times the weights of its layers. The backward
+pass costs F for the weights and F for the inputs. One step is
 
     actor, value network            2 x 3 F     forward and backward
-    Q of what was done              2 x 3 F     two networks
-    Q of what the actor would do    2 x F + F   backward by the actions, through one network
+    Q of the recorded actions       2 x 3 F     two networks
+    Q of the actor's actions        2 x F + F   backward by the actions, through one network
     target                              F       only forward
 
-16 F in all; Stable-Baselines3 takes 18 F or a little more. `products` is how many steps per second
-would leave no time for anything but these, at the rate of a product of two float32 matrices of the
-hidden layers' size by the library that is the faster one here: no way of writing the same
-arithmetic is faster, but lower precision is.
+16 F in all; Stable-Baselines3 takes 18 F or a little more. `products` is the number of steps per
+second if only these products took time. Each is timed as a product of two float32 matrices of the
+hidden layers' size, by the faster library of this machine. No program for the same arithmetic is
+faster, except with lower precision.
 
     python benchmarks/sac.py [--rounds 5] [--compile]
 """
@@ -49,8 +49,8 @@ CPU = torch.device("cpu")
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=5, help="of which the median is shown")
-    parser.add_argument("--compile", action="store_true", help="measure what is compiled too")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds; the median is shown")
+    parser.add_argument("--compile", action="store_true", help="also measure compiled losses")
     arguments = parser.parse_args()
     set_threads(1)
 
@@ -92,7 +92,7 @@ def main() -> None:
 
 
 def products(hidden_units: int, num_layers: int, batch_size: int) -> float:
-    """Gradient steps per second of nothing but their matrix products, see above."""
+    """Return the gradient steps per second of the matrix products alone, see above."""
     weights = N_OBSERVED * hidden_units + (num_layers - 1) * hidden_units**2
     n_operations = 16 * 2 * batch_size * weights
     rows, square = torch.ones(batch_size, hidden_units), torch.ones(hidden_units, hidden_units)
@@ -156,7 +156,7 @@ def experience() -> Segments:
 
 
 class Spaces(gymnasium.Env):
-    """An environment of which only the spaces are looked at."""
+    """An environment that only provides its spaces."""
 
     observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (N_OBSERVED,), np.float32)
     action_space = gymnasium.spaces.Box(-1, 1, (N_ACTIONS,), np.float32)

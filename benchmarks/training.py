@@ -1,7 +1,8 @@
 """Agent-steps per second of training 3DBall at its standard settings.
 
-Prints rollout alone (the policy acts, nothing is learned), and rollout and update together, with
-12 and with 96 agents in this process, and with 12 agents of a player in another process.
+Prints rollout alone (the policy acts and does not learn), and rollout and update together. Both are
+measured with 12 and with 96 agents in this process, and with 12 agents of a player in another
+process.
 
     python benchmarks/training.py [--steps 120000] [--rounds 3]
 """
@@ -39,7 +40,7 @@ def main() -> None:
         "--steps", type=int, default=120_000, help="agent-steps of each measurement"
     )
     parser.add_argument(
-        "--rounds", type=int, default=3, help="measurements of which the median is shown"
+        "--rounds", type=int, default=3, help="number of measurements; the median is shown"
     )
     arguments = parser.parse_args()
     set_threads()

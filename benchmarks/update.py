@@ -1,8 +1,8 @@
-"""Minibatch updates per second of PPO, beside a loop written by hand for one network and one loss.
+"""Minibatch updates per second of PPO, and of a loop written for one network and one loss.
 
-The loop has no memory, no other observations, no reward streams and no schedules: what it is
-faster is what they cost. One thread of torch; seconds are of CPU time, so that whatever else the
-machine does counts little.
+The loop has no memory, no other observations, no reward streams and no schedules: its advantage is
+their cost. Both use one thread of torch. Seconds are CPU time, so that other programs on the
+machine have little effect.
 
     python benchmarks/update.py [--rounds 5]
 """
@@ -29,7 +29,7 @@ CPU = torch.device("cpu")
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=5, help="of which the median is shown")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds; the median is shown")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
 
@@ -104,7 +104,7 @@ def ppo_update(segments: Segments, settings: BehaviorSettings) -> Callable[[], o
 
 
 def plain_update(segments: Segments, settings: BehaviorSettings) -> Callable[[], object]:
-    """Return PPO's update in as few lines as torch needs."""
+    """Return PPO's update, written as briefly as possible in torch."""
     network, hyperparameters = settings.network_settings, settings.hyperparameters
 
     def layers(n_out: int) -> nn.Sequential:

@@ -1,11 +1,11 @@
-"""What `UnityVectorEnv` costs on top of the world it steps.
+"""Cost of `UnityVectorEnv` in addition to the world that it steps.
 
     python benchmarks/vector_env.py
 
 "direct" steps 3DBall as a BaseEnv, in this process: get_steps, set_actions, step, until all agents
 ask again. "vector" takes the same decisions through `UnityVectorEnv.step`. Both play the same
-random actions from the same seed. Rounds of the two alternate, so that both meet the same machine;
-every figure is the median over the rounds, and so is the ratio, vector to direct in each round.
+random actions from the same seed. Their rounds alternate, so that both run under the same load.
+Every figure is the median over the rounds, and so is the ratio of vector to direct in each round.
 """
 
 import argparse

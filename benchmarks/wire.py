@@ -1,17 +1,17 @@
-"""What one exchange on the wire costs, compared with a bare gRPC server that only echoes.
+"""Cost of one exchange on the wire, compared with a bare gRPC server that only echoes.
 
     python benchmarks/wire.py
 
-The client is the gRPC library (grpcio) in this process; the servers are processes of their own:
+The client is the gRPC library (grpcio) in this process; the servers run in other processes:
 
-    echo  a grpcio server that returns the bytes it got: what any Python server built on the gRPC
-          library costs before it does anything
+    echo  a grpcio server that returns the bytes it got: the minimal cost of a Python server that
+          uses the gRPC library
     ours  RpcCommunicator, which decodes the message into steps and answers with encoded actions
 
-Both get the same messages: a step of a behavior whose agents see 8 floats and have 2 continuous
-actions. Rounds of the two alternate, so that both meet the same machine. "trip" is the time of one
-call seen by the client, "CPU" the processor time that the server's process spent on it. Every
-figure is the median over the rounds; so is the ratio, ours to echo within each round.
+Both get the same messages: a step of a behavior whose agents observe 8 floats and have 2 continuous
+actions. Their rounds alternate, so that both run under the same load. "trip" is the time of one
+call for the client, "CPU" the processor time that the server's process used for it. Every figure is
+the median over the rounds, and so is the ratio of ours to echo within each round.
 """
 
 import argparse
@@ -62,7 +62,7 @@ def step_message(n_agents: int) -> bytes:
 
 
 def report_cpu() -> bool:
-    """Answer a line on standard input with the processor time so far; False at its end."""
+    """Answer a line on standard input with the processor time so far; False at end of file."""
     if not sys.stdin.buffer.raw.readline():
         return False
     print(time.process_time(), flush=True)
@@ -105,7 +105,7 @@ SERVERS = {"echo": serve_echo, "ours": serve_ours}
 
 
 class Server:
-    """A server in a process of its own, and a client of it."""
+    """A server in another process, and its client."""
 
     def __init__(self, name: str, resources: ExitStack) -> None:
         self._process = resources.enter_context(
@@ -120,7 +120,7 @@ class Server:
         self._call = channel.unary_unary(f"/{SERVICE}/{METHOD}")
 
     def cpu_s(self) -> float:
-        """Return the processor time its process has used."""
+        """Return the processor time that the server's process has used."""
         self._process.stdin.write(b"\n")
         self._process.stdin.flush()
         return float(self._process.stdout.readline())
@@ -155,7 +155,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--rounds", type=int, default=30)
-    parser.add_argument("--exchanges", type=int, default=300, help="per round and server")
+    parser.add_argument("--exchanges", type=int, default=300, help="exchanges per round and server")
     parser.add_argument("--serve", choices=SERVERS, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.serve:

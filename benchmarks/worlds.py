@@ -1,12 +1,12 @@
-"""How fast the worlds step in this process: agent-steps per second and time per decision.
+"""Speed of the worlds in this process: agent-steps per second and time per decision.
 
     python benchmarks/worlds.py
 
-An agent-step is one decision of one agent. Every world is measured as it stands in its scene, and
-with as many areas as about 64 and 1024 agents need. Actions are drawn beforehand; what is measured
-is `set_actions`, `step` and `get_steps`, in seconds of the processor, which others on the machine
-disturb least. 3DBall is also played by a policy that balances the balls, since balls that stay on
-their cubes touch them all the time.
+An agent-step is one decision of one agent. Every world is measured in its own scene, and with as
+many areas as about 64 and 1024 agents need. Actions are drawn beforehand. Only `set_actions`,
+`step` and `get_steps` are measured, in processor seconds, to reduce the effect of other programs.
+3DBall is also played by a policy that balances the balls, because balls that stay on their cubes
+touch them all the time.
 """
 
 import math
@@ -23,7 +23,7 @@ MORE_AGENTS = (64, 1024)
 N_DRAWN = 2**16
 
 Policy = Callable[[DecisionSteps], ActionTuple]
-"""Who acts for all behaviors of a world, whose specs are alike."""
+"""Function that acts for all behaviors of a world, whose specs are equal."""
 
 
 def random_policy(env: BaseEnv) -> Policy:

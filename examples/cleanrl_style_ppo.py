@@ -4,9 +4,9 @@
     python examples/cleanrl_style_ppo.py --env mlagents/3DBall-v0
     python examples/cleanrl_style_ppo.py --env mlagents/Basic-v0 --num-envs 16
 
-Every agent of the scene is an environment of one Gymnasium vector environment. Episodes begin anew
-in the step in which they end, so the last observation of an episode is in `infos["final_obs"]`;
-a truncated episode goes on as far as its value is concerned.
+Every agent of the scene is an environment of one Gymnasium vector environment. An episode that ends
+starts again in the same step, so the last observation of an episode is in `infos["final_obs"]`. The
+value of a truncated episode includes the rewards that would have followed.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from gymnasium.wrappers.vector import RecordEpisodeStatistics
 from torch import nn
 from torch.distributions import Categorical, Independent, Normal
 
-import mlagents_envs.envs  # noqa: F401  # makes the worlds known to Gymnasium
+import mlagents_envs.envs  # noqa: F401  # registers the worlds with Gymnasium
 
 
 class Agent(nn.Module):
@@ -40,7 +40,7 @@ class Agent(nn.Module):
 
     @staticmethod
     def network(n_inputs: int, hidden: int, n_outputs: int, gain: float) -> nn.Sequential:
-        """Make two hidden layers and a head whose weights begin of size `gain`."""
+        """Make two hidden layers and a head whose initial weights have size `gain`."""
         layers = [nn.Linear(n_inputs, hidden), nn.Linear(hidden, hidden)]
         head = nn.Linear(hidden, n_outputs)
         for layer in (*layers, head):
@@ -56,7 +56,7 @@ class Agent(nn.Module):
         return Independent(Normal(output, self.log_std.exp()), 1)
 
     def value(self, observation: torch.Tensor) -> torch.Tensor:
-        """Return what is left to earn, (N,)."""
+        """Return the expected future reward, (N,)."""
         return self.critic(observation).squeeze(-1)
 
 
@@ -65,7 +65,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--env", default="mlagents/3DBall-v0")
     parser.add_argument("--num-envs", type=int, default=48, help="agents that play side by side")
     parser.add_argument("--total-steps", type=int, default=400_000)
-    parser.add_argument("--num-steps", type=int, default=256, help="of every agent per update")
+    parser.add_argument("--num-steps", type=int, default=256, help="steps per agent and update")
     parser.add_argument("--epochs", type=int, default=6)
     parser.add_argument("--minibatch", type=int, default=1024)
     parser.add_argument("--learning-rate", type=float, default=1e-3)
@@ -129,7 +129,7 @@ def main() -> None:
             carried = delta + args.gamma * args.gae_lambda * (1.0 - ends[step]) * carried
             advantages[step] = carried
 
-        # Slots whose agent did not ask had no say in what happened.
+        # Slots whose agent did not ask had no influence on the step.
         taken = counts.flatten() > 0
         batch = [
             column.flatten(0, 1)[taken]

@@ -21,7 +21,7 @@ from mlagents_envs.registry import default_registry
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=400_000, help="decisions of all agents")
-    parser.add_argument("--areas", type=int, default=4, help="copies of the scene, of 12 agents")
+    parser.add_argument("--areas", type=int, default=4, help="copies of the scene (12 agents each)")
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
 

@@ -69,11 +69,12 @@ def test_the_page_of_worlds_is_current() -> None:
 
 
 def test_worlds_are_drawn_alike_and_small() -> None:
-    # Three of them, drawn anew; the pictures in the folder may come from another machine.
+    # Three of them, drawn again; the pictures in the folder may come from another machine.
     pytest.importorskip("PIL")
     script = runpy.run_path(str(ROOT / "scripts" / "build_gallery"))
     for name in ("Basic", "GridWorld", "Visual3DBall"):
         entry = script["CATALOG"][name]
         picture = script["draw"](entry)
+        assert picture.dtype == "uint8"
         assert (picture == script["draw"](entry)).all()
         assert 0 < script["image"](entry).stat().st_size <= script["MAX_BYTES"]

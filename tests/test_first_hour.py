@@ -52,9 +52,14 @@ from mlagents_envs.registry import default_registry
 def make_environment(seed):
     return default_registry["3DBall"].make(seed=seed)
 """
+# TensorBoard prints its address before it handles Ctrl-C.
 TENSORBOARD = """#!{python}
+import sys
 from tensorboard.main import run_main
-run_main()
+try:
+    run_main()
+except KeyboardInterrupt:
+    sys.exit(130)
 """
 OLD_CONFIGURATION = "default: {trainer: ppo, batch_size: 64, buffer_size: 1200}\n3DBall: {}\n"
 

@@ -364,7 +364,7 @@ def test_the_programs_of_the_page_run(capsys, monkeypatch):
     names: dict[str, object] = {}
     page = DOCS / "registry.md"
     programs = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
-    assert len(programs) == 5
+    assert len(programs) == 6
     for program in programs:
         exec(compile(program, page.name, "exec"), names)
     assert "3DBall" in capsys.readouterr().out

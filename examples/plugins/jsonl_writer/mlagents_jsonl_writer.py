@@ -13,10 +13,10 @@ from mlagents.trainers.stats import StatsSummary, StatsWriter
 
 
 class JsonLinesWriter(StatsWriter):
-    """Appends to a file, so that a resumed run goes on in it.
+    """Writer that appends to a file, so that a resumed run continues it.
 
     Args:
-        path: The file.
+        path: Path of the file.
     """
 
     def __init__(self, path: Path) -> None:
@@ -32,7 +32,7 @@ class JsonLinesWriter(StatsWriter):
 
 
 def stats_writers(options: RunOptions) -> list[StatsWriter]:
-    """Return the writer for a run; inference leaves nothing behind."""
+    """Return the writer for a run; inference writes no file."""
     settings = options.checkpoint_settings
     if settings.inference:
         return []

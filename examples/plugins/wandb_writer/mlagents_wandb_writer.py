@@ -20,7 +20,7 @@ class WandbWriter(StatsWriter):
     """One run on Weights & Biases.
 
     Args:
-        options: Of the run that is trained.
+        options: Settings of the run.
     """
 
     def __init__(self, options: RunOptions) -> None:
@@ -34,7 +34,7 @@ class WandbWriter(StatsWriter):
         self._known: set[str] = set()
 
     def write_stats(self, category: str, values: Mapping[str, StatsSummary], step: int) -> None:
-        """Send one summary; every behavior counts its own steps."""
+        """Send one summary; every behavior has its own step count."""
         if category not in self._known:
             self._known.add(category)
             self._run.define_metric(f"{category}/*", step_metric=f"{category}/Step")
@@ -47,5 +47,5 @@ class WandbWriter(StatsWriter):
 
 
 def stats_writers(options: RunOptions) -> list[StatsWriter]:
-    """Return the writer for a run; inference leaves nothing behind."""
+    """Return the writer for a run; inference sends nothing."""
     return [] if options.checkpoint_settings.inference else [WandbWriter(options)]
