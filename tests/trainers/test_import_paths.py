@@ -78,7 +78,7 @@ def test_a_program_starts_a_run(
     )
     learn.run_cli(load_run_options(command_line) if kind is RunOptions else command_line)
     assert Path("results/mine/Basic.onnx").exists()
-    with pytest.raises(UnityTrainerException, match="holds an earlier run"):
+    with pytest.raises(UnityTrainerException, match="contains an earlier run"):
         learn.run_cli(command_line)
 
 

@@ -419,7 +419,7 @@ def test_a_beginning_that_is_no_checkpoint_is_named_by_its_key(
     assert learn() == 1
     log = capsys.readouterr().out
     assert "behaviors.Guess.init_path, of Guess: checkpoint guess.yaml cannot be read: it is" in log
-    assert "no file that a run saved, such as checkpoint.pt (" in log
+    assert "not a file that a run saved, such as checkpoint.pt (" in log
 
 
 @pytest.mark.parametrize(
