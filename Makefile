@@ -17,7 +17,7 @@ export VENV
 FORCE := $(if $(filter file,$(origin RUN)),--force)
 
 .DEFAULT_GOAL := help
-.PHONY: help train watch tensorboard test test-fast nightly check format reference compatibility install clean
+.PHONY: help train watch tensorboard test test-fast nightly check format reference audit compatibility install clean
 
 help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -52,6 +52,9 @@ format: $(VENV)/.installed-dev ## Format the code and apply the linter's fixes
 reference: $(VENV)/.installed-dev ## Write docs/configuration.md and docs/worlds.md from the code
 	@$(VENV)/bin/python scripts/build_reference
 	@$(VENV)/bin/python scripts/build_gallery
+
+audit: ## Look for known security holes in the locked versions
+	@scripts/audit
 
 compatibility: ## Test the oldest and newest dependencies and every Python found
 	@scripts/compatibility
