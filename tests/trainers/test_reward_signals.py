@@ -207,7 +207,9 @@ def test_acting_needs_no_demonstration(tmp_path: Path, demo: Path) -> None:
 
     acting.load_state(trained.state())
     roll(acting, env, 10)
-    with pytest.raises(UnityTrainerException, match=r"the file or folder .*expert\.demo does not exist"):
+    with pytest.raises(
+        UnityTrainerException, match=r"the file or folder .*expert\.demo does not exist"
+    ):
         make_trainer(env, written)
 
 
