@@ -36,6 +36,45 @@ BAR = 0.2
 WALL_COLOUR, FLOOR_COLOUR = (137, 139, 143), (70, 73, 78)
 AGENT_COLOUR = np.array([62, 195, 255], np.uint8)
 GOAL_COLOURS = np.array([[140, 238, 151], [238, 92, 75]], np.uint8)
+
+
+class Shadow(NamedTuple):
+    """The soft shadow that an object casts on the floor, fitted to recorded pictures of Unity.
+
+        depth * exp(-((l * u)^2 + (m * u + n * v)^2) / 2)
+
+    with u to the right and v up, in cells, from the middle of the shadow.
+
+    Attributes:
+        depth: Levels, of 255, by which it darkens every channel at most.
+        right: Place of its middle, in cells to the right of the object's.
+        up: The same upward.
+        shape: (l, m, n) above, per cell.
+    """
+
+    depth: float
+    right: float
+    up: float
+    shape: tuple[float, float, float]
+
+
+SHADOWS = (
+    Shadow(4.13, -1.18, 1.42, (1.22, -0.11, 1.06)),  # of the agent
+    Shadow(3.79, -1.19, 1.30, (0.97, -0.59, 1.33)),  # of a plus
+    Shadow(4.00, -1.09, 1.18, (1.03, -0.37, 1.29)),  # of a cross
+)
+LIGHT = (0.83, -0.12, -0.66)
+"""Levels by which the floor is lighter in the middle of the grid, and the differences from its left
+to its right edge and from its lower to its upper one."""
+PER_LEVEL = 8
+"""Units of shade in a level of colour. The shadows of a grid full of objects still fit 8 bits."""
+LIGHTEST = 2
+"""Levels that no floor is lighter than its colour by more than."""
+MOST_SHADED = 12
+"""Cells along an edge of the largest grid with shadows of objects, whose tables take memory."""
+AT_ONCE = 32
+"""Pictures that are shaded at once; they stay in the processor's cache."""
+
 FROM_ABOVE = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, -1.0], [0.0, 1.0, 0.0]])[:, :, None]
 """Axes of a camera: x to the right, z up, down ahead."""
 
@@ -45,8 +84,8 @@ class GridWorld(World):
 
     Observations:
         a picture, (3, 64, 84), of 8 bit: the grid from above, as high as the picture, walls left
-            and right of it. The floor is dark gray, the agent is a blue frame, goals are green
-            pluses and red crosses. The faint shadows of the Unity scene are not drawn.
+            and right of it. The floor is dark gray with soft shadows. The agent is a blue frame,
+            goals are green pluses and red crosses.
         2 numbers, the goal signal: 1 for the kind requested, plus or cross, 0 for the other.
     Action: one branch of 5: stay, up, down, left, right. What leads out of the grid is masked, and
         otherwise does nothing.
@@ -192,9 +231,11 @@ class GridWorld(World):
         place, goal, kind = self.place[agents], self.goal[agents], self.kind[agents]
         sizes, group = np.unique(self.size[agents], return_inverse=True)
         stamps = [stamps_of(size) for size in sizes.tolist()]
-        pictures = np.array([stamp.floor for stamp in stamps])[group]
+        pictures = np.empty((len(place), 3, HEIGHT * WIDTH), np.uint8)
         for number, (size, stamp) in enumerate(zip(sizes, stamps, strict=True)):
             is_here = group == number
+            (picture,) = is_here.nonzero()
+            _shade(pictures, picture, stamp, size, place, goal, kind)
             is_goal = is_here[:, None] & (goal[..., 0] != NOWHERE)
             for which, colour in enumerate(GOAL_COLOURS):
                 picture, column = (is_goal & (kind == which)).nonzero()
@@ -223,15 +264,44 @@ class Stamps(NamedTuple):
     """What is drawn on grids of one size.
 
     Attributes:
-        floor: (3, H * W) the grid and its walls.
+        lightest: (3, H * W) the grid and its walls, `LIGHTEST` levels lighter than they ever are.
+        shades: (3 * cells + 1, H * W) units of shade: of the floor with an agent in each cell, then
+            what a plus, and a cross, adds in each cell, then of no object. In grids larger than
+            `MOST_SHADED` one row, of the floor alone.
         agent: (cells, P) the pixels of an agent in each cell, counted through the picture; cells
             are counted from the left, then from the bottom. Some are named twice.
         goals: The same, for each kind of goal.
     """
 
-    floor: Pixels
+    lightest: Pixels
+    shades: Pixels
     agent: NDArray[np.intp]
     goals: tuple[NDArray[np.intp], NDArray[np.intp]]
+
+
+def _shade(
+    pictures: Pixels,
+    which: NDArray[np.intp],
+    stamp: Stamps,
+    size: int,
+    place: NDArray[np.intp],
+    goal: NDArray[np.intp],
+    kind: NDArray[np.intp],
+) -> None:
+    """Draw walls and shaded floor of some of the pictures, (N, 3, H * W), of grids of one size."""
+    rows = np.zeros((len(which), 1), np.intp)  # of `shades`, for every object
+    if size <= MOST_SHADED:
+        cells = size**2
+        of_goals = (1 + kind[which]) * cells + goal[which] @ (1, size)
+        of_goals[goal[which, :, 0] == NOWHERE] = 3 * cells
+        rows = np.column_stack([place[which] @ (1, size), of_goals])
+    for start in range(0, len(which), AT_ONCE):
+        part = slice(start, start + AT_ONCE)
+        units = stamp.shades[rows[part, 0]]
+        for column in range(1, rows.shape[1]):
+            units += stamp.shades[rows[part, column]]
+        units //= PER_LEVEL
+        pictures[which[part]] = stamp.lightest - units[:, None]
 
 
 def _paint(
@@ -249,7 +319,11 @@ def stamps_of(size: int) -> Stamps:
     x = (np.arange(WIDTH) - (WIDTH - 1) / 2) * size / HEIGHT + half
     is_floor = (x > 0.0) & (x < size)
     row = np.where(is_floor[:, None], FLOOR_COLOUR, WALL_COLOUR).astype(np.uint8)  # (W, 3)
-    floor = row.T[:, None].repeat(HEIGHT, axis=1)
+    lightest = row.T[:, None].repeat(HEIGHT, axis=1) + np.uint8(LIGHTEST)
+    z = (HEIGHT - 0.5 - np.arange(HEIGHT)) * size / HEIGHT
+    across, along = np.meshgrid(x, z)  # (H, W) of the middle of each pixel, in cells
+    light = LIGHT[0] + LIGHT[1] * (across / half - 1) / 2 + LIGHT[2] * (along / half - 1) / 2
+    ground = _units(np.where(is_floor, LIGHTEST - light, LIGHTEST))
 
     cell = np.arange(size**2)
     middle = np.array([cell % size + 0.5, np.zeros(size**2), cell // size + 0.5])
@@ -269,7 +343,29 @@ def stamps_of(size: int) -> Stamps:
     plus = [bar(width, turn_rad=0.0), bar(width, turn_rad=np.pi / 2)]
     cross = [bar(width, turn_rad=np.pi / 4), bar(width, turn_rad=-np.pi / 4)]
     agent, *goals = (pixels(np.stack(bars, axis=-1)) for bars in (frame, plus, cross))
-    return Stamps(floor.reshape(3, -1), agent, (goals[0], goals[1]))
+    ground += np.uint8(PER_LEVEL // 2 - 1)  # rounds to the nearest level
+    shades = ground[None]
+    if size <= MOST_SHADED:
+        of_objects = [
+            _units(shadow_of(shadow, across - i, along - j) * is_floor)
+            for shadow in SHADOWS
+            for i, _, j in middle.T
+        ]
+        shades = np.array([*of_objects, np.zeros_like(ground)])
+        shades[: len(cell)] += ground
+    return Stamps(lightest.reshape(3, -1), shades, agent, (goals[0], goals[1]))
+
+
+def _units(levels: Array) -> Pixels:
+    """Turn levels of shade, (H, W), into whole units, (H * W,)."""
+    return np.rint(PER_LEVEL * levels).astype(np.uint8).reshape(-1)
+
+
+def shadow_of(shadow: Shadow, right: Array, up: Array) -> Array:
+    """Return the levels that a shadow takes, at places given from the object's middle in cells."""
+    u, v = right - shadow.right, up - shadow.up
+    narrow, slope, high = shadow.shape
+    return shadow.depth * np.exp(-0.5 * ((narrow * u) ** 2 + (slope * u + high * v) ** 2))
 
 
 def bar(width: float, *, turn_rad: float, aside: float = 0.0) -> Array:
