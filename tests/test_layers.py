@@ -253,3 +253,9 @@ def test_no_module_without_torch_in_its_needs_loads_a_trainers_library(package):
     ]
     loaded = loaded_by(f"import {', '.join(modules)}")
     assert not loaded & {"torch", "gymnasium", "pettingzoo", "yaml", "PIL", "pydantic", "grpc"}
+
+
+def test_acting_needs_no_torch():
+    modules = [name for name in MODULES if is_within(name, "mlagents.trainers.acting")]
+    assert len(modules) > 3
+    assert "torch" not in loaded_by(f"import {', '.join(modules)}")
