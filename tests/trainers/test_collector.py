@@ -481,8 +481,8 @@ def test_a_cut_gives_back_the_room_of_images() -> None:
         np.dtype("u1"),
     )
     spec = BehaviorSpec([image], ActionSpec(1, ()))
-    collector = Collector(spec, time_horizon=512)
     n_agents, n_steps = 16, 256
+    collector = Collector(spec, time_horizon=512, n_expected=n_agents * n_steps)
     ids, zeros = np.arange(n_agents, dtype=np.int32), np.zeros(n_agents, np.float32)
     images = np.full((n_agents, 1, 128, 128), 7, np.uint8)
     before = resident_bytes()

@@ -33,6 +33,7 @@ class Cinema(GuessEnvironment):
         super().__init__(
             actions, n_agents=n_agents, episode_steps=episode_steps, observation_specs=[IMAGE]
         )
+        self.keep_8_bit_images()
 
     def _obs(self) -> list[NDArray[np.uint8]]:
         shape = self._n_agents, *IMAGE.shape
