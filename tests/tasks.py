@@ -111,6 +111,7 @@ class Task(GuessEnvironment):
             seed=seed,
             observation_specs=specs,
         )
+        self.keep_8_bit_images()  # as the trainer asks of an environment
 
     def _look(self) -> None:
         if not self._recall or self._begins:

@@ -280,7 +280,6 @@ def test_agents_act_by_what_was_learned() -> None:
 
 def test_images_wait_as_bytes() -> None:
     env = Task("8 bit image", ActionSpec.create_discrete((3,)))
-    env.keep_8_bit_images()
     encoder = {"vis_encode_type": "match3"}
     trainer = make_trainer(env, settings({"steps_per_update": 64}, encoder))
     roll(trainer, env, 20)
