@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _print_list()
         return 0
     if options.world is None:
-        parser.error("which world? --list names them all")
+        parser.error("no world is named: add one of those that --list shows")
     try:
         factory = find_factory(options.world)
     except UnityEnvironmentException as error:
@@ -62,10 +62,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _try(world: str, factory: EnvironmentFactory, parameters: Mapping[str, float]) -> None:
-    """Raise what is wrong with the arguments, before a trainer is waited for.
+    """Raise if the arguments are invalid, before this process waits for a trainer.
 
-    A world of ours or of Gymnasium is made to try. A user's function may take its time or open a
-    window, so only its arguments are checked.
+    A world of this package or of Gymnasium is made and closed. A user's function may be slow or
+    open a window, so only its arguments are checked.
     """
     offered: dict[str, Any] = {"worker_id": 0, "parameters": parameters, "seed": 0, "num_areas": 1}
     if world in CATALOG or world.startswith(GYMNASIUM):
@@ -80,9 +80,9 @@ def _play(
     """Play for all trainers.
 
     Args:
-        makers: By the port where the trainer listens.
-        attempt: Raises what is wrong before a trainer is waited for.
-        timeout_s: How long to wait for each to listen.
+        makers: Functions that make the environments, by the port the trainer listens on.
+        attempt: Function that raises if the arguments are invalid.
+        timeout_s: Longest time, in seconds, to wait for each trainer to listen.
     """
     try:
         attempt()
@@ -108,8 +108,8 @@ def _parser() -> argparse.ArgumentParser:
         "world",
         nargs="?",
         help=(
-            "a registered name such as 3DBall, module:function, or gym: and the id of a Gymnasium "
-            "environment"
+            "a registered name such as 3DBall, module:function, or gym:ID with the id of a "
+            "Gymnasium environment"
         ),
     )
     parser.add_argument("--list", action="store_true", help="list the worlds and exit")
@@ -118,15 +118,15 @@ def _parser() -> argparse.ArgumentParser:
         type=_port,
         action="append",
         metavar="PORT",
-        help=f"where the trainer listens; {DEFAULT_PORT} by default, as for the Unity Editor. With "
-        "several of them, this process plays for all trainers by turns",
+        help=f"port the trainer listens on; {DEFAULT_PORT} by default, as for the Unity Editor. If "
+        "given several times, this process plays for all trainers",
     )
     parser.add_argument(
         "--timeout",
         type=_seconds,
         default=60.0,
         metavar="SECONDS",
-        help="how long to wait for the trainer to listen; %(default)g by default",
+        help="longest time to wait for the trainer to listen; %(default)g by default",
     )
     parser.add_argument(
         "--parameter",
@@ -134,26 +134,26 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="NAME=NUMBER",
-        help="an environment parameter to begin with; may be given several times",
+        help="initial value of an environment parameter; may be given several times",
     )
     parser.add_argument(
         "--worker-id",
         type=int,
         default=0,
         metavar="K",
-        help="which of the trainer's players this is, for a function that asks; %(default)s by "
-        "default. With several ports it is the first, and the others follow",
+        help="number of this player among those of the trainer, for a function that takes it; "
+        "%(default)s by default. With several ports, the first has this number",
     )
     unity = parser.add_argument_group("arguments of a Unity player")
-    unity.add_argument("-logFile", "-logfile", dest="log_file", metavar="FILE", help="log there")
+    unity.add_argument("-logFile", "-logfile", dest="log_file", metavar="FILE", help="log file")
     for flag in ("-nographics", "-batchmode"):
-        unity.add_argument(flag, action="store_true", help="taken for granted")
+        unity.add_argument(flag, action="store_true", help="no effect")
     return parser
 
 
 def _port(text: str) -> int:
     if not text.isdecimal() or not 0 < int(text) < 2**16:
-        raise argparse.ArgumentTypeError(f"{text!r} is no port: expected 1 to {2**16 - 1}")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port: expected 1 to {2**16 - 1}")
     return int(text)
 
 
@@ -163,7 +163,7 @@ def _seconds(text: str) -> float:
     except ValueError:
         seconds = -1.0
     if not 0 <= seconds < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
     return seconds
 
 
@@ -178,7 +178,7 @@ def _parameter(text: str) -> tuple[str, float]:
 
 
 def _output_to(log_file: str | None) -> contextlib.AbstractContextManager[object]:
-    """Send all output to a file, if one is named."""
+    """Redirect all output to a file, if one is given."""
     if log_file is None:
         return contextlib.nullcontext()
     stack = contextlib.ExitStack()

@@ -12,7 +12,7 @@ from mlagents_envs.side_channel.side_channel import SideChannel
 from mlagents_sim.world import World
 
 _FOR_BUILDS_ONLY = frozenset({"file_name", "additional_args"})
-"""Arguments of `UnityEnvironment` that no world obeys."""
+"""Arguments of `UnityEnvironment` that no world uses."""
 
 _FOR_PLAYERS_ONLY = _FOR_BUILDS_ONLY | {
     "worker_id",
@@ -22,18 +22,18 @@ _FOR_PLAYERS_ONLY = _FOR_BUILDS_ONLY | {
     "timeout_wait",
     "log_folder",
 }
-"""Those that mean nothing where there is no other process."""
+"""Arguments of `UnityEnvironment` that have no meaning without another process."""
 
 
 class WorldEntry(BaseRegistryEntry):
     """A world of this package.
 
     Args:
-        identifier: Its name.
-        expected_reward: The published mean reward of a trained policy.
-        description: What it is.
-        factory: `module:class` below `mlagents_sim.examples`.
-        tags: What makes it special, to choose worlds by.
+        identifier: Name of the world.
+        expected_reward: Published mean reward of a trained policy.
+        description: Task of the agents, in a sentence.
+        factory: Class of the world, as `module:class` below `mlagents_sim.examples`.
+        tags: Properties to choose worlds by.
     """
 
     only_computes = True
@@ -58,21 +58,21 @@ class WorldEntry(BaseRegistryEntry):
         keep_8_bit_images: bool = False,
         **kwargs: Any,
     ) -> BaseEnv:
-        """Make the world: in this process, or in another one if there are side channels.
+        """Return the world: in this process, or in another one if there are side channels.
 
         Args:
-            side_channels: Channels to talk to the world. With any, the world is played in a
-                process of its own, and what is returned is the `UnityEnvironment` that leads to it.
-            keep_8_bit_images: Whether images of 8 bit are handed out as uint8, 0 to 255, a
-                quarter of the memory, rather than as float32, 0 to 1.
-            kwargs: `seed`, `num_areas` and `parameters`, as `mlagents_sim.world.World` takes
-                them. Arguments of `UnityEnvironment` may be given too: those that concern only
-                its player are ignored where there is none.
+            side_channels: Channels to communicate with the world. If there are any, the world runs
+                in its own process, and this returns the `UnityEnvironment` connected to it.
+            keep_8_bit_images: Whether 8-bit images are returned as uint8, 0 to 255, instead of
+                float32, 0 to 1. They then take a quarter of the memory.
+            kwargs: `seed`, `num_areas` and `parameters`, as for `mlagents_sim.world.World`.
+                Arguments of `UnityEnvironment` may be given too. Those that concern only its player
+                are ignored if there is no player.
 
         Raises:
-            UnityEnvironmentException: The world cannot be made so.
+            UnityEnvironmentException: The world cannot be made with these arguments.
             TypeError: An argument is unknown.
-            UnityException: With side channels, as `UnityEnvironment`.
+            UnityException: As `UnityEnvironment`, with side channels.
         """
         if side_channels:
             return self._play_elsewhere(

@@ -1,8 +1,8 @@
-"""The simulation's end of the side channels: those that Unity has, and an environment's own.
+"""The simulation's end of the side channels: those of Unity and an environment's own.
 
-What an environment offers decides what its channels do: the methods of `ParameterReceiver` let it
-obey environment parameters, that of `StatsSource` lets it report statistics, and an attribute
-`side_channels` holds channels of its own, the other ends of those that a script registers.
+An environment with the methods of `ParameterReceiver` receives environment parameters. One with
+the method of `StatsSource` reports statistics. Its attribute `side_channels`, if present, holds its
+own channels; a script registers the other ends of them.
 """
 
 from collections.abc import Sequence
@@ -35,11 +35,11 @@ class SimulationChannels:
     """All side channels of one environment that is served to a trainer.
 
     Args:
-        env: The environment.
+        env: Environment to serve.
 
     Raises:
         UnityEnvironmentException: Two channels of the environment have the same id, or one has
-            the id of a channel of Unity.
+            the id of a Unity channel.
     """
 
     def __init__(self, env: BaseEnv) -> None:
@@ -57,30 +57,30 @@ class SimulationChannels:
         )
 
     def deliver(self, data: bytes) -> None:
-        """Hand over what came with the trainer's answer.
+        """Deliver the messages of the trainer's answer to their channels.
 
         Raises:
-            UnityEnvironmentException: The data are malformed; then nothing was delivered.
-            Exception: What a channel of the environment's own raises.
+            UnityEnvironmentException: The data are malformed. No message was delivered.
+            Exception: One of the environment's own channels raised it.
         """
         self._router.deliver(data)
 
     def collect(self) -> bytes:
-        """Return what goes out with the next report: statistics, messages of own channels."""
+        """Return the data for the next report: statistics and messages of own channels."""
         if self._source is not None:
             self._stats.send(self._source.get_and_reset_stats())
         return self._router.collect()
 
 
 class _Ignored(SideChannel):
-    """Takes what means nothing without an engine."""
+    """Ignores messages that have no meaning without an engine."""
 
     def on_message_received(self, msg: IncomingMessage) -> None:
         logger.debug("Ignored a message of side channel %s.", self.channel_id)
 
 
 class _ParametersReader(SideChannel):
-    """Reads environment parameters. What cannot be read or obeyed is logged, as in Unity."""
+    """Reads environment parameters. Invalid ones are logged, as in Unity."""
 
     def __init__(self, receiver: ParameterReceiver | None) -> None:
         super().__init__(EnvironmentParametersChannel.CHANNEL_ID)
@@ -95,7 +95,7 @@ class _ParametersReader(SideChannel):
                 logger.warning("Ignored an environment parameter: %s", error)
         elif not self._has_warned:
             self._has_warned = True
-            logger.warning("Ignored environment parameters: this environment takes none.")
+            logger.warning("Ignored environment parameters: this environment has none.")
 
 
 class _StatsSender(SideChannel):
@@ -114,17 +114,19 @@ class _StatsSender(SideChannel):
                 self.queue_message_to_send(message)
 
     def on_message_received(self, msg: IncomingMessage) -> None:
-        logger.warning("Ignored statistics from the trainer: that channel only leads to it.")
+        logger.warning(
+            "Ignored statistics from the trainer: the channel sends statistics only to the trainer."
+        )
 
 
 def _set_parameter(receiver: ParameterReceiver, message: IncomingMessage) -> None:
-    """Obey one message (wire protocol, section 4.6)."""
+    """Set the parameter that a message holds (wire protocol, section 4.6)."""
     key, kind = message.read_string(), message.read_int32()
     if kind == EnvironmentDataType.FLOAT:
         receiver.set_float_parameter(key, message.read_float32())
         return
     if kind != EnvironmentDataType.SAMPLER:
-        raise UnitySideChannelException(f"{key!r} is of the unknown kind {kind}")
+        raise UnitySideChannelException(f"{key!r} has the unknown kind {kind}")
     seed, sampler = message.read_int32(), message.read_int32()
     if sampler == SamplerType.UNIFORM:
         receiver.set_uniform_sampler_parameters(
@@ -143,4 +145,4 @@ def _set_parameter(receiver: ParameterReceiver, message: IncomingMessage) -> Non
         intervals = list(zip(bounds[::2], bounds[1::2], strict=True))
         receiver.set_multirangeuniform_sampler_parameters(key, intervals, seed)
     else:
-        raise UnitySideChannelException(f"{key!r} is of the unknown sampler type {sampler}")
+        raise UnitySideChannelException(f"{key!r} has the unknown sampler type {sampler}")

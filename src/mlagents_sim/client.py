@@ -1,4 +1,4 @@
-"""`RpcClient`: the simulation's end of the wire; it calls the trainer."""
+"""`RpcClient`: the simulation's end of the connection. It calls the trainer."""
 
 import socket
 import time
@@ -19,15 +19,15 @@ from mlagents_envs.http2_socket import Http2Socket
 
 
 class RpcClient(Closing):
-    """One message out, the trainer's answer back.
+    """Sends messages to a trainer and receives its answers.
 
         with RpcClient(port) as client:
             answer = client.call(message)
 
     Args:
-        port: Where the trainer listens.
-        host: On which machine.
-        connect_timeout_s: How long entering the `with` block waits for the connection.
+        port: Port the trainer listens on.
+        host: Machine the trainer runs on.
+        connect_timeout_s: Longest time, in seconds, to wait for the connection in a `with` block.
         max_message_bytes: Largest answer accepted.
     """
 
@@ -50,8 +50,8 @@ class RpcClient(Closing):
         """Connect to the trainer, which must be listening already.
 
         Raises:
-            UnityEnvironmentException: Nobody listens there.
-            UnityTimeOutException: Nobody answered within `timeout_s`.
+            UnityEnvironmentException: No trainer listens there.
+            UnityTimeOutException: No trainer answered within `timeout_s`.
         """
         where = f"{self._host} port {self._port}"
         try:
@@ -67,15 +67,15 @@ class RpcClient(Closing):
         self._socket = Http2Socket(sock, self._connection, peer=f"the trainer at {where}")
 
     def fileno(self) -> int:
-        """File descriptor that becomes readable when something of the answer is there."""
+        """File descriptor that becomes readable when a part of the answer has arrived."""
         return self._connected().fileno()
 
     def send(self, message: bytes, timeout_s: float | None = None) -> None:
         """Send a message; `poll` then finds the answer.
 
         Args:
-            message: What to send.
-            timeout_s: How long the trainer may take to read it; None for as long as it takes.
+            message: Message to send.
+            timeout_s: Longest time, in seconds, for the trainer to read it; None for no limit.
 
         Raises:
             As `call`.
@@ -87,7 +87,7 @@ class RpcClient(Closing):
             sock.send(_deadline(timeout_s))
 
     def poll(self) -> bytes | None:
-        """Take in what has come; return the trainer's answer once all of it is there.
+        """Read the data that has arrived; return the trainer's answer once it is complete.
 
         Raises:
             As `call`.
@@ -99,17 +99,18 @@ class RpcClient(Closing):
     def call(self, message: bytes, timeout_s: float | None = None) -> bytes:
         """Send a message and return the trainer's answer.
 
-        After an error the client is closed: there is no telling what the trainer made of the call.
+        After an error the client is closed, because it is unknown what the trainer did.
 
         Args:
-            message: What to send.
-            timeout_s: How long to wait for the answer; None for as long as it takes, since the
-                trainer may be learning.
+            message: Message to send.
+            timeout_s: Longest time, in seconds, to wait for the answer; None for no limit, since
+                the trainer may be learning.
 
         Raises:
-            UnityTimeOutException: No answer came in time.
-            UnityCommunicatorStoppedException: The trainer refused the call or hung up.
-            UnityCommunicationException: The trainer broke the protocol, or this is not connected.
+            UnityTimeOutException: No answer arrived in time.
+            UnityCommunicatorStoppedException: The trainer refused the call or disconnected.
+            UnityCommunicationException: The trainer violated the protocol, or the client is not
+                connected.
         """
         deadline = _deadline(timeout_s)
         self.send(message, timeout_s)
@@ -120,7 +121,7 @@ class RpcClient(Closing):
 
     def _connected(self) -> Http2Socket:
         if self._socket is None:
-            raise UnityCommunicationException("not connected to a trainer: connect() comes first")
+            raise UnityCommunicationException("not connected to a trainer: call connect() first")
         return self._socket
 
     def _answer(self) -> bytes | None:
@@ -142,7 +143,7 @@ class RpcClient(Closing):
             raise
 
     def close(self) -> None:
-        """Hang up. Calling it again does nothing."""
+        """Close the connection. Calling it again does nothing."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None

@@ -1,7 +1,7 @@
-"""A world's environment parameters: numbers, fixed or drawn at every read.
+"""A world's environment parameters: numbers that are fixed or drawn at every read.
 
-The distributions are those of Unity (wire protocol, section 4.6). It draws them with a generator
-of .NET, so the same seed gives other values here.
+The distributions are those of Unity (wire protocol, section 4.6). Unity draws with a generator of
+.NET, so the same seed gives other values here.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,18 +18,20 @@ from mlagents_envs.side_channel.environment_parameters_channel import (
 
 
 class Sampler(Protocol):
-    """Where the values of a parameter come from."""
+    """Source of the values of a parameter."""
 
     def draw(self, n: int) -> NDArray[np.float64]:
         """Return the next (n,) values."""
 
 
 class Uniform:
-    """Every value of some intervals equally likely; of intervals without length, each as likely.
+    """The uniform distribution over a union of intervals.
+
+    If all intervals have length 0, each is equally likely.
 
     Args:
         intervals: Pairs (lower, upper).
-        seed: Of the generator, which is the sampler's own.
+        seed: Seed of the sampler's own generator.
 
     Raises:
         UnityEnvironmentException: There is no interval, or one is not finite or does not ascend.
@@ -55,9 +57,9 @@ class Gaussian:
     """The normal distribution.
 
     Args:
-        mean: Its mean.
-        st_dev: Its standard deviation.
-        seed: Of the generator, which is the sampler's own.
+        mean: Mean of the values.
+        st_dev: Standard deviation of the values.
+        seed: Seed of the sampler's own generator.
 
     Raises:
         UnityEnvironmentException: A number is not finite, or the deviation is negative.
@@ -74,17 +76,17 @@ class Gaussian:
 
 
 class Parameters(Mapping[str, float]):
-    """Parameters by name; to read one that is sampled draws its next value.
+    """Parameters by name. Reading a sampled parameter draws its next value.
 
     Args:
-        defaults: All there are.
+        defaults: Default values of all parameters.
     """
 
     def __init__(self, defaults: Mapping[str, float]) -> None:
         self._sources: dict[str, float | Sampler] = dict(defaults)
 
     def draw(self, name: str, n: int) -> NDArray[np.float64]:
-        """Return (n,) values: one for each of n agents, or areas, that begin an episode."""
+        """Return (n,) values: one for each of n agents or areas that begin an episode."""
         source = self._source(name)
         if not isinstance(source, float | int):
             return source.draw(n)
@@ -93,10 +95,10 @@ class Parameters(Mapping[str, float]):
         return values
 
     def set(self, name: str, source: float | Sampler) -> None:
-        """Fix a parameter, or say where its values come from.
+        """Fix a parameter to a number, or draw its values from a sampler.
 
         Raises:
-            UnityEnvironmentException: It is fixed to something that is not finite.
+            UnityEnvironmentException: The number is not finite.
         """
         if isinstance(source, float | int) and not np.isfinite(source):
             raise UnityEnvironmentException(
@@ -113,7 +115,7 @@ class Parameters(Mapping[str, float]):
             return self._sources[name]
         except KeyError:
             raise KeyError(
-                f"no environment parameter {name!r}; those in default_parameters are "
+                f"there is no environment parameter {name!r}: default_parameters has "
                 f"{sorted(self._sources) or 'none'}"
             ) from None
 

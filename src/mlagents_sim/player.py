@@ -1,6 +1,6 @@
-"""Serve any `BaseEnv` on the wire, as a built game would; or several, by turns.
+"""Serve one or several `BaseEnv` to trainers, as a built game would.
 
-What it says and hears on side channels: see `mlagents_sim.channels`.
+`mlagents_sim.channels` handles the side channels.
 """
 
 import contextlib
@@ -32,39 +32,39 @@ _GOODBYE_TIMEOUT_S = 1.0
 
 
 class EnvironmentFactory(Protocol):
-    """Makes the environment to serve, as the trainer wishes."""
+    """Function that makes the environment to serve."""
 
     def __call__(self, *, seed: int, num_areas: int) -> BaseEnv:
-        """Make it."""
+        """Return the environment, with the seed and the number of areas of the trainer."""
 
 
 def serve(
     make: EnvironmentFactory, port: int, *, host: str = "localhost", timeout_s: float = 60.0
 ) -> None:
-    """Play for the trainer at a port until it ends the session; otherwise as `serve_several`."""
+    """Play for the trainer at one port until it ends the session; see `serve_several`."""
     serve_several({port: make}, host=host, timeout_s=timeout_s)
 
 
 def serve_several(
     makers: Mapping[int, EnvironmentFactory], *, host: str = "localhost", timeout_s: float = 60.0
 ) -> None:
-    """Play a session at each of several ports, by turns, until the trainer has ended all of them.
+    """Play one session at each of several ports until the trainer has ended all of them.
 
-    A session that fails ends the others too.
+    If a session fails, the others end too.
 
     Args:
-        makers: By the port where the trainer listens: makes the environment once the trainer has
-            said its seed and number of areas.
-        host: On which machine.
-        timeout_s: How long to wait for the trainer to listen.
+        makers: Functions that make the environments, by the port the trainer listens on. Each is
+            called once the trainer has sent its seed and number of areas.
+        host: Machine the trainer runs on.
+        timeout_s: Longest time, in seconds, to wait for the trainer to listen.
 
     Raises:
         UnityTimeOutException: No trainer listened in time.
-        UnityCommunicatorStoppedException: A trainer hung up before it had said a word, as one does
-            that has its player already.
+        UnityCommunicatorStoppedException: A trainer disconnected before it sent a message. A
+            trainer that already has its player does so.
         UnityEnvironmentException: The protocol versions differ.
-        UnityCommunicationException: The trainer broke the protocol.
-        UnityActionException: The trainer's actions do not fit.
+        UnityCommunicationException: The trainer violated the protocol.
+        UnityActionException: The trainer's actions do not match the specification.
     """
     with contextlib.ExitStack() as stack:
         selector = stack.enter_context(Selector())
@@ -99,12 +99,12 @@ def _connect(client: RpcClient, timeout_s: float, *, where: str) -> None:
 
 
 class _Session:
-    """From the handshake to the trainer's good-bye, or ours; one message at a time.
+    """One session with a trainer, from the handshake to its end.
 
     Args:
-        client: Connected.
-        make: Makes the environment.
-        port: Where the trainer listens, for errors.
+        client: Connected client.
+        make: Function that makes the environment.
+        port: Port the trainer listens on, for errors.
     """
 
     def __init__(self, client: RpcClient, make: EnvironmentFactory, port: int) -> None:
@@ -116,7 +116,7 @@ class _Session:
         self.speak()
 
     def listen(self) -> bool:
-        """Take in what the trainer said and do it; return whether the session goes on."""
+        """Read the trainer's message and handle it; return whether the session continues."""
         try:
             heard = self._client.poll()
             if heard is not None:
@@ -124,11 +124,11 @@ class _Session:
                 self._unsaid = self._reply(heard)
         except (StopIteration, UnityCommunicatorStoppedException):
             self._require_answer()
-            return False  # the trainer ends the session: nobody is left to take leave of
+            return False  # the trainer ended the session: no message can be sent
         return True
 
     def speak(self) -> bool:
-        """Answer the trainer, if that is due; return whether the session goes on."""
+        """Send the pending answer, if there is one; return whether the session continues."""
         message, self._unsaid = self._unsaid, None
         try:
             if message is not None:
@@ -139,11 +139,11 @@ class _Session:
         return True
 
     def _require_answer(self) -> None:
-        """Raise where the trainer hung up instead of introducing itself."""
+        """Raise if the trainer disconnected before it sent a message."""
         if not self._was_answered:
             raise UnityCommunicatorStoppedException(
-                f"the trainer at port {self._port} hung up without a word: another player plays "
-                "for it already, or it was about to end"
+                f"the trainer at port {self._port} disconnected before it sent a message: another "
+                "player is already connected to it, or it was about to end"
             )
 
     def _reply(self, heard: bytes) -> bytes:
@@ -152,7 +152,7 @@ class _Session:
         except (StopIteration, UnityCommunicatorStoppedException):
             raise
         except BaseException:
-            # It is our turn. While the trainer owes an answer, hanging up has to say this.
+            # The trainer waits for a message. Tell it that this side ends the session.
             with contextlib.suppress(UnityException):
                 self._client.call(codec.encode_close(), _GOODBYE_TIMEOUT_S)
             raise
@@ -163,10 +163,10 @@ class _Session:
 
 
 def _talk(make: EnvironmentFactory) -> Generator[bytes, bytes, None]:
-    """Make the environment and follow the trainer to the end (wire protocol, section 3.6).
+    """Make the environment and obey the trainer to the end (wire protocol, section 3.6).
 
     Yields:
-        What to tell the trainer, whose answer is to be sent.
+        Message for the trainer. Its answer is to be sent into the generator.
     """
     ours = SimulationHello(handshake.API_VERSION, handshake.PACKAGE_VERSION, Capabilities.all())
     hello = handshake.decode_trainer_hello((yield handshake.encode_simulation_hello(ours)))
@@ -174,11 +174,11 @@ def _talk(make: EnvironmentFactory) -> Generator[bytes, bytes, None]:
     if hello.num_areas < 0:
         raise UnityEnvironmentException(f"num_areas must be at least 1, got {hello.num_areas}")
     first = codec.decode_input((yield handshake.encode_ready()), {})
-    # A trainer from before there were areas says nothing, which reads as 0.
+    # A trainer older than the field `num_areas` does not send it, which reads as 0.
     made = make(seed=hello.seed, num_areas=max(hello.num_areas, 1))
     with contextlib.closing(checked(made)) as env:
         channels = SimulationChannels(made)
-        # Whatever the first command says, the simulation begins with a reset of its own.
+        # The simulation begins with a reset, whatever the first command is.
         channels.deliver(first.side_channel)
         env.reset()
         announced: dict[BehaviorName, BehaviorSpec] = {}

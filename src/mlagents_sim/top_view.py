@@ -1,4 +1,4 @@
-"""Pictures of many areas from above, each in a tile of its own."""
+"""Pictures of many areas from above, with one tile for each area."""
 
 import math
 from collections.abc import Sequence
@@ -41,13 +41,13 @@ _DIGITS = np.array(
 
 
 class TopView:
-    """A canvas of N tiles, together about (720, 960, 3), that show the same rectangle of metres.
+    """A canvas of N tiles, together about (720, 960, 3). All tiles show the same rectangle.
 
     Args:
-        n_tiles: N.
-        low: (x, z) of the lower left corner.
-        high: (x, z) of the upper right corner.
-        background: What they show where nothing is drawn.
+        n_tiles: Number of tiles, N.
+        low: (x, z) of the lower left corner, in m.
+        high: (x, z) of the upper right corner, in m.
+        background: Colour of the empty tiles.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class TopView:
         width_m, height_m = high[X] - low[X], high[Z] - low[Z]
 
         def fitting(columns: int) -> float:
-            """Return the pixels per metre for so many columns."""
+            """Return the pixels per metre for this number of columns."""
             rows = math.ceil(n_tiles / columns)
             return min(_SIZE[1] / columns / width_m, _SIZE[0] / rows / height_m)
 
@@ -83,10 +83,10 @@ class TopView:
         """Fill boxes.
 
         Args:
-            centre: (2, N), or (2,) for the same place in all tiles.
-            half: Half their lengths, likewise.
-            colour: Of all.
-            heading: (2, N) unit vectors; ahead in the picture if left out.
+            centre: (2, N) centres, or (2,) for the same place in all tiles.
+            half: (2, N) or (2,) half lengths of the boxes.
+            colour: Colour of all boxes.
+            heading: (2, N) unit vectors; by default the boxes are not rotated.
         """
         offset = self._pixels - _per_tile(centre)
         if heading is not None:
@@ -94,13 +94,13 @@ class TopView:
         self._fill((np.abs(offset) <= _per_tile(half)).all(axis=0), colour)
 
     def disc(self, centre: ArrayLike, radius: float, colour: Colour) -> None:
-        """Fill discs around (2, N) or (2,) places; those at NaN are left out."""
+        """Fill discs around (2, N) or (2,) centres; discs at NaN are not drawn."""
         self._fill(np.hypot(*(self._pixels - _per_tile(centre))) <= radius, colour)
 
     def agent(
         self, centre: Array, heading: Array, half: float | Array, colour: Colour = AGENT
     ) -> None:
-        """Draw squares, half an edge of them long, or (N,), with a dark face where they look to."""
+        """Draw squares with a dark face in front; `half` is half an edge, in m, or (N,) of them."""
         self.box(centre, np.array([half, half]), colour, heading)
         face = np.multiply(half, 0.3)
         self.box(centre + heading * half * 0.7, np.array([half, face]), FACE, heading)
@@ -123,7 +123,7 @@ class TopView:
             canvas[top : top + height, left : left + width][bits] = INK
 
     def picture(self) -> NDArray[np.uint8]:
-        """Return all tiles in rows, parted by lines."""
+        """Return all tiles in rows, separated by lines."""
         self._tiles[:, 0] = self._tiles[:, :, 0] = INK
         _, height, width, _ = self._tiles.shape
         tiles = self._tiles.reshape(-1, self._columns, height, width, 3).swapaxes(1, 2)
@@ -135,5 +135,5 @@ class TopView:
 
 
 def _per_tile(value: ArrayLike) -> Array:
-    """Reshape (2,) or (2, N) to (2, N, 1, 1), N perhaps 1."""
+    """Reshape (2, N) to (2, N, 1, 1), and (2,) to (2, 1, 1, 1)."""
     return np.reshape(np.asarray(value, np.float64), (2, -1, 1, 1))

@@ -1,22 +1,22 @@
 """`World`, a `BaseEnv` in this process: agents, decision periods, episode ends, parameters.
 
-A world computes all its agents together; every quantity is an array with one row per agent, and
-agents are named by what indexes such an array. A world file writes
+A world computes all its agents together. Every quantity is an array with one row per agent, and
+agents are given as indices into such arrays. A subclass implements
 
     begin(agents)       a new episode for these agents
     observe(agents)     what they see now
-    command(agents, a)  what they shall do from now on
-    act()               one step of doing it: rewards and endings
-    physics()           what moves by itself, if anything
+    command(agents, a)  the actions they repeat from now on
+    act()               one step of these actions: rewards and episode ends
+    physics()           objects that move by themselves, if any
     render()            a picture
 
-and, where what `World` has does not do,
+and may override
 
-    rest(agents)        what they do until told otherwise
-    requests()          who asks for a decision in this step
-    masks(agents)       what they must not do
+    rest(agents)        what they do before their first action
+    requests()          agents that request a decision in this step
+    masks(agents)       actions they must not take
 
-and this class does the rest in the order of a Unity scene (example environments, section 1.2):
+`World` runs a step in the order of a Unity scene (example environments, section 1.2):
 
     step:  requests ─► report ─► act ─► time limit ─► physics ─► next step
 """
@@ -48,50 +48,50 @@ from mlagents_sim.parameters import Gaussian, Parameters, Sampler, Uniform
 logger = get_logger(__name__)
 
 Agents = slice | NDArray[np.intp]
-"""Indices of agents; a slice where it is all of them, or nobody."""
+"""Indices of agents; a slice for all agents or for none."""
 
 ALL = slice(None)
 
 _MAX_UNREAD_VALUES = 10_000
-"""Values kept of each statistic. Who reads them at all does so every step or few."""
+"""Values kept of each statistic. A trainer reads them every few steps."""
 
 
 class World(LocalEnv):
     """Base of the native worlds: a fixed number of agents per area, of one behavior or several.
 
-    An agent whose episode ends reports its last observation and begins anew at once. What ended
-    travels in the next report, which may hold nothing else: an agent that ends between two
-    decisions is not held back. The same seed and actions give the same steps.
+    When an agent's episode ends, its last observation is recorded and its next episode begins at
+    once. The ended episode is in the next report. If it ends between two decisions, that report may
+    hold no decision requests. The same seed and actions give the same steps.
 
     Args:
-        num_areas: How many copies of the scene stand side by side.
-        seed: Of `rng`.
+        num_areas: Number of copies of the scene.
+        seed: Seed of `rng`.
         parameters: Environment parameters that differ from the defaults.
 
     Attributes:
-        rng: The only source of randomness, but for samplers of parameters.
-        parameters: Environment parameters by name, for `begin` to read: `parameters[name]` is one
-            value, `parameters.draw(name, n)` one for each of n that begin. They differ where the
-            trainer set a sampler.
-        n_agents: Agents of all areas together, N.
-        agent_id: (N,) int32.
-        behavior: (N,) indices into `behavior_names` of the agents' behaviors, for `begin` to set
-            where there are several.
-        reward: (N,) float32 that waits for the agent's next report. Add to it, or set it to
+        rng: Source of all randomness, except samplers of parameters.
+        parameters: Environment parameters by name, for `begin` to read. `parameters[name]` is one
+            value; `parameters.draw(name, n)` is one value for each of n beginning agents. The
+            values differ if the trainer set a sampler.
+        n_agents: Number of agents of all areas together, N.
+        agent_id: (N,) int32 ids of the agents.
+        behavior: (N,) indices into `behavior_names` of the agents' behaviors. In a world of
+            several behaviors, `begin` sets them.
+        reward: (N,) float32 rewards for the agents' next reports. Add to them, or set them to
             overwrite what accrued since the last report.
         step_count: Steps since the last reset.
 
     Raises:
-        UnityEnvironmentException: There is no such parameter, one is no finite number, `num_areas`
-            is below 1, or it or the seed is no whole number.
+        UnityEnvironmentException: A parameter does not exist or is not a finite number, `num_areas`
+            is below 1, or `num_areas` or the seed is not a whole number.
     """
 
     behavior_name: ClassVar[BehaviorName]
-    """Of a world of one behavior."""
+    """Name of the behavior, in a world of one behavior."""
     behavior_names: ClassVar[Sequence[BehaviorName]] = ()
-    """Of a world of several, in place of `behavior_name`."""
+    """Names of the behaviors, in a world of several; replaces `behavior_name`."""
     behavior_spec: ClassVar[BehaviorSpec]
-    """Of all of them; images may be 8 bit, and are handed out as float32 unless
+    """Specification of every behavior. Images may be 8 bit; they are returned as float32 unless
     `keep_8_bit_images` is called."""
     agents_per_area: ClassVar[int] = 1
     decision_period_steps: ClassVar[int] = 1
@@ -126,8 +126,8 @@ class World(LocalEnv):
         self.step_count = 0
         self._next_id = self.n_agents
         self._begun_at = np.zeros(self.n_agents, np.int64)
-        # No clock runs out before this step. An episode that the task ends only puts that off, so
-        # who is next is asked no sooner.
+        # No episode reaches its time limit before this step. An episode that the task ends only
+        # makes that later, so the limits need no check until then.
         self._next_clock = self.max_steps
 
         self._names = self.behavior_names or (self.behavior_name,)
@@ -137,11 +137,11 @@ class World(LocalEnv):
         self._branches = self.behavior_spec.action_spec.discrete_branches
         self._n_choices = np.array(self._branches, np.uint32)
 
-    # What a world writes.
+    # Methods that a world implements.
 
     @abstractmethod
     def begin(self, agents: Agents) -> None:
-        """Put these agents at the start of a new episode, as `parameters` say."""
+        """Put these agents at the start of a new episode, as set by `parameters`."""
 
     @abstractmethod
     def observe(self, agents: Agents) -> list[NDArray[Any]]:
@@ -149,26 +149,29 @@ class World(LocalEnv):
 
     @abstractmethod
     def command(self, agents: Agents, action: ActionTuple) -> None:
-        """Tell these agents what to do until told otherwise."""
+        """Set the actions that these agents repeat until the next call."""
 
     def rest(self, agents: Agents) -> None:
-        """Tell these agents, whose episodes begin, to do nothing until told otherwise."""
+        """Set empty actions for these agents, whose episodes begin."""
         n = len(self.agent_id[agents])
         self.command(agents, self.behavior_spec.action_spec.empty_action(n))
 
     @abstractmethod
     def act(self) -> None:
-        """Let every agent do one step of what it was told: set `reward`, call `end`."""
+        """Carry out one step of every agent's action: set `reward`, call `end`."""
 
     def physics(self) -> None:
-        """Let a step's time pass. Many worlds stand still."""
+        """Simulate one step of time. By default nothing moves by itself."""
 
     @abstractmethod
     def render(self) -> NDArray[np.uint8]:
-        """Draw the world as it is after a reset: (H, W, 3), red, green, blue."""
+        """Return a picture of the current state: (H, W, 3) uint8, red, green, blue."""
 
     def requests(self) -> Agents | None:
-        """Return who asks for a decision in this step: all when the period is over, or nobody."""
+        """Return the agents that request a decision in this step; None for no agent.
+
+        By default all agents request one at the end of every decision period.
+        """
         return ALL if self.step_count % self.decision_period_steps == 0 else None
 
     def masks(self, agents: Agents) -> list[BoolArray]:
@@ -176,14 +179,14 @@ class World(LocalEnv):
         n = len(self.agent_id[agents])
         return [np.zeros((n, size), np.bool_) for size in self._branches]
 
-    # What a world calls.
+    # Methods that a world calls.
 
     def end(self, agents: NDArray[np.intp], *, interrupted: bool = False) -> None:
         """End the episodes of these agents and begin their next ones.
 
         Args:
-            agents: Their indices, may be empty.
-            interrupted: Whether a clock ran out, rather than the task came to an end.
+            agents: Indices of the agents; may be empty.
+            interrupted: Whether the time limit ended the episodes, instead of the task.
         """
         if len(agents) == 0:
             return
@@ -194,7 +197,7 @@ class World(LocalEnv):
         self._begin(agents)
 
     def renew_ids(self, agents: NDArray[np.intp]) -> None:
-        """Give these agents ids never used before: as far as the trainer knows, others."""
+        """Give these agents unused ids, so that the trainer takes them for new agents."""
         self.agent_id[agents] = np.arange(self._next_id, self._next_id + len(agents))
         self._next_id += len(agents)
 
@@ -204,12 +207,12 @@ class World(LocalEnv):
         value: float,
         aggregation: StatsAggregationMethod = StatsAggregationMethod.AVERAGE,
     ) -> None:
-        """Tell the trainer a number about the world, to be plotted.
+        """Add a number that the trainer plots.
 
         Args:
-            key: Its name; slashes make groups, as in `Food/Collected`.
-            value: It.
-            aggregation: How the values of a period become one.
+            key: Name of the statistic; slashes make groups, as in `Food/Collected`.
+            value: Number to plot.
+            aggregation: Way to combine the values of a period.
 
         Raises:
             UnityEnvironmentException: The value is not finite.
@@ -220,13 +223,14 @@ class World(LocalEnv):
             )
         self._stats[key].append((float(value), aggregation))
 
-    # What an environment offers.
+    # Methods of an environment.
 
     def set_parameter(self, name: str, value: float) -> None:
-        """Set an environment parameter; episodes that begin from now on obey it.
+        """Set an environment parameter for all episodes that begin from now on.
 
         Raises:
-            UnityEnvironmentException: There is no such parameter, or the value is no finite number.
+            UnityEnvironmentException: There is no such parameter, or the value is not a finite
+                number.
         """
         if name not in self.parameters:
             raise UnityEnvironmentException(self._no_parameter(name))
@@ -239,10 +243,10 @@ class World(LocalEnv):
         self.parameters.set(name, number)
 
     def set_float_parameter(self, key: str, value: float) -> None:
-        """Fix the parameter `key`; episodes that begin from now on obey it.
+        """Fix the parameter `key` for all episodes that begin from now on.
 
-        This and the samplers are what a trainer calls. As Unity does, a world then passes over a
-        parameter that it does not have, with one warning: the same file may serve several worlds.
+        A trainer calls this method and those that set samplers. As in Unity, a parameter that the
+        world does not have is ignored with one warning, because one file may serve several worlds.
 
         Raises:
             UnityEnvironmentException: The value is not finite.
@@ -281,13 +285,13 @@ class World(LocalEnv):
         self._set_parameter(key, Uniform(intervals, seed))
 
     def get_and_reset_stats(self) -> EnvironmentStats:
-        """Return the statistics added since the last call; of very many values the latest."""
+        """Return the statistics added since the last call; only the latest of very many values."""
         stats = {key: list(values) for key, values in self._stats.items()}
         self._stats.clear()
         return stats
 
     def restart(self) -> dict[BehaviorName, Report]:
-        """Begin all episodes anew; ids and pending rewards stay."""
+        """Begin all episodes again; ids and pending rewards stay."""
         self.step_count = 0
         self._next_clock = self.max_steps
         for ended in self._ended.values():
@@ -296,7 +300,7 @@ class World(LocalEnv):
         return self._report() or {}
 
     def advance(self) -> dict[BehaviorName, Report]:
-        """Go on until some agent asks or ended."""
+        """Run steps until an agent requests a decision or ends its episode."""
         for name, agents in self._asking.items():
             self.command(agents, self.take_actions(name))
         reports = None
@@ -312,21 +316,21 @@ class World(LocalEnv):
             raise UnityActionException(
                 f"behavior {behavior_name!r}: continuous actions hold NaN or infinity: {values}"
             )
-        # As numbers without a sign, those below 0 are huge.
+        # As unsigned numbers, negative choices are huge.
         if choices.size and np.count_nonzero(choices.view(np.uint32) >= self._n_choices):
             raise UnityActionException(
                 f"behavior {behavior_name!r}: discrete actions must be from 0 up to below "
                 f"{self._branches}, got {choices.tolist()}"
             )
 
-    # The rest.
+    # Private helpers.
 
     def _set_parameter(self, name: str, source: float | Sampler) -> None:
         if name in self.parameters:
             self.parameters.set(name, source)
         elif name not in self._unknown_parameters:
             self._unknown_parameters.add(name)
-            logger.warning("%s It is passed over.", self._no_parameter(name))
+            logger.warning("%s It is ignored.", self._no_parameter(name))
 
     def _no_parameter(self, name: str) -> str:
         near = difflib.get_close_matches(name, self.parameters, n=1)
@@ -339,7 +343,7 @@ class World(LocalEnv):
     def _seen_by_behavior(
         self, agents: Agents
     ) -> Iterable[tuple[BehaviorName, Agents, list[NDArray[Any]]]]:
-        """Observe what agents see; part them by their behaviors, but for those of no agent."""
+        """Return the observations of agents by behavior, without behaviors of no agent."""
         obs = self.observe(agents)
         if len(self._names) == 1:
             return [(self._names[0], agents, obs)]
@@ -358,7 +362,7 @@ class World(LocalEnv):
         self.rest(agents)
 
     def _pass_step(self) -> None:
-        """Finish the step in which decisions were taken; come to the next."""
+        """Finish the step in which decisions were taken and advance to the next."""
         self.step_count += 1
         self.act()
         if self.max_steps is not None and self.step_count == self._next_clock:
@@ -368,7 +372,10 @@ class World(LocalEnv):
         self.physics()
 
     def _report(self) -> dict[BehaviorName, Report] | None:
-        """Return what agents report in this step; None if no agent asks or ended."""
+        """Return the agents' reports of this step.
+
+        None if no agent requests a decision or ended its episode.
+        """
         asking = self.requests()
         if asking is None and not any(self._ended.values()):
             return None

@@ -245,7 +245,7 @@ def test_a_second_player_is_told_that_it_was_refused():
                 break
     second.join(20)
     assert isinstance(second.error, UnityCommunicatorStoppedException)
-    assert "hung up without a word: another player plays for it already" in str(second.error)
+    assert "disconnected before it sent a message: another player" in str(second.error)
 
 
 def test_an_environment_that_fails_ends_the_session():
@@ -406,10 +406,10 @@ def test_the_command_lists_the_worlds(capsys):
         (["gess_environment:make"], "No module named 'gess_environment'"),
         (["3DBall", "--parameter", "scale"], "'scale' is not NAME=NUMBER"),
         (["3DBall", "--parameter", "=3"], "'=3' is not NAME=NUMBER"),
-        ([], "which world?"),
-        (["3DBall", "--mlagents-port", "70000"], "'70000' is no port: expected 1 to 65535"),
-        (["3DBall", "--mlagents-port", "five"], "'five' is no port"),
-        (["3DBall", "--timeout", "soon"], "'soon' is no number of seconds"),
+        ([], "no world is named"),
+        (["3DBall", "--mlagents-port", "70000"], "'70000' is not a port: expected 1 to 65535"),
+        (["3DBall", "--mlagents-port", "five"], "'five' is not a port"),
+        (["3DBall", "--timeout", "soon"], "'soon' is not a number of seconds"),
         (["3DBall", "--colour"], "unrecognized arguments: --colour"),
     ],
 )

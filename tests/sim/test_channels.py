@@ -56,8 +56,8 @@ def test_parameters_of_every_kind_are_obeyed():
 @pytest.mark.parametrize(
     ("sent", "reason"),
     [
-        (message("mass", 2, 1.0), "'mass' is of the unknown kind 2"),
-        (message("mass", SAMPLER, 0, 3, 1.0), "'mass' is of the unknown sampler type 3"),
+        (message("mass", 2, 1.0), "'mass' has the unknown kind 2"),
+        (message("mass", SAMPLER, 0, 3, 1.0), "'mass' has the unknown sampler type 3"),
         (message("mass", SAMPLER, 0, 2, [1.0, 2.0, 3.0]), "3 bounds: expected pairs"),
         (message("mass", SAMPLER, 0, 2, []), "no interval"),
         (message("mass", SAMPLER, 0, 0, 2.0, 1.0), "up to another that is not smaller"),
@@ -82,7 +82,7 @@ def test_an_environment_without_parameters_says_so_once(caplog):
         channel.set_float_parameter("mass", 2.0)
         channels.deliver(SideChannelRouter([channel]).collect())
     assert [record.message for record in caplog.records] == [
-        "Ignored environment parameters: this environment takes none."
+        "Ignored environment parameters: this environment has none."
     ]
 
 
@@ -102,7 +102,7 @@ def test_statistics_of_the_trainer_are_passed_over(caplog):
     channel.queue_message_to_send(message("Loss", 1.0, 0))
     world = Ball3D()
     deliver(world, channel)
-    assert "that channel only leads to it" in caplog.text
+    assert "the channel sends statistics only to the trainer" in caplog.text
     assert world.get_and_reset_stats() == {}
 
 

@@ -86,6 +86,6 @@ def test_a_parameter_is_fixed_until_it_has_a_sampler():
 def test_there_are_no_other_parameters():
     parameters = Parameters({"mass": 1.0})
     for read in (lambda: parameters.draw("height", 2), lambda: parameters["height"]):
-        with pytest.raises(KeyError, match=r"no environment parameter 'height'; .* \['mass'\]"):
+        with pytest.raises(KeyError, match=r"no environment parameter 'height': .* \['mass'\]"):
             read()
     assert "height" not in parameters and parameters.get("height") is None

@@ -396,9 +396,8 @@ def test_unknown_parameters_are_passed_over_with_one_warning_each(caplog):
         env.set_uniform_sampler_parameters("height", 0.0, 1.0, 0)
     assert [record.message for record in caplog.records] == [
         "Walkers has no environment parameter 'gaol'; did you mean 'goal'? It has "
-        "['goal', 'start']. It is passed over.",
-        "Walkers has no environment parameter 'height'. It has ['goal', 'start']. It is passed "
-        "over.",
+        "['goal', 'start']. It is ignored.",
+        "Walkers has no environment parameter 'height'. It has ['goal', 'start']. It is ignored.",
     ]
 
 

@@ -261,16 +261,16 @@ class GridWorld(World):
 
 
 class Stamps(NamedTuple):
-    """What is drawn on grids of one size.
+    """Pixels to draw on grids of one size.
 
     Attributes:
         lightest: (3, H * W) the grid and its walls, `LIGHTEST` levels lighter than they ever are.
         shades: (3 * cells + 1, H * W) units of shade: of the floor with an agent in each cell, then
             what a plus, and a cross, adds in each cell, then of no object. In grids larger than
             `MOST_SHADED` one row, of the floor alone.
-        agent: (cells, P) the pixels of an agent in each cell, counted through the picture; cells
-            are counted from the left, then from the bottom. Some are named twice.
-        goals: The same, for each kind of goal.
+        agent: (cells, P) indices of an agent's pixels in each cell. Cells are counted from the
+            left, then from the bottom. Some pixels appear twice.
+        goals: (cells, P) indices of a goal's pixels in each cell, for each kind of goal.
     """
 
     lightest: Pixels

@@ -17,26 +17,26 @@ from mlagents_envs.base_env import (
 from mlagents_sim.world import ALL, Agents, World
 
 Gems = NDArray[np.int8]
-"""One property of the gems of n boards, (9, 8, n): row 0 is the bottom, column 0 the left. Boards
-come last because NumPy is fast along the last axis."""
+"""One property of the gems of n boards, (9, 8, n): row 0 is the bottom, column 0 the left. The
+boards are the last axis, along which NumPy is fast."""
 
 ROWS, COLUMNS = 9, 8
 SMALLEST = 6
-"""Least rows, and least columns, of a board."""
+"""Smallest number of rows, and of columns, of a board."""
 COLOURS, SPECIALS = 6, 3
 NO_GEM = -1
 RARITY = (0.7, 0.9)
-"""Below the first, a number drawn between 0 and 1 makes a plain gem, below the second a special."""
+"""Cumulative probabilities of the first and the second kind of gem."""
 REWARD_PER_POINT = 0.01
 MOVES_PER_EPISODE = 499
-"""Of 500 that are asked for; Unity drops the last request."""
+"""Moves of an episode. Unity requests 500 and drops the last request."""
 
 TO_THE_RIGHT, UPWARD = ROWS * (COLUMNS - 1), (ROWS - 1) * COLUMNS
 N_MOVES = TO_THE_RIGHT + UPWARD
 
 
 def _cells_of_moves() -> NDArray[np.intp]:
-    """Return row and column of the two gems that each move swaps: (2, 2, 127)."""
+    """Return row and column of the two gems that each move swaps, (2, 2, 127)."""
     right, up = np.arange(TO_THE_RIGHT), np.arange(UPWARD)
     first = np.concatenate([np.divmod(right, COLUMNS - 1), np.divmod(up, COLUMNS)], axis=1)
     step = np.repeat([[0, 1], [1, 0]], [TO_THE_RIGHT, UPWARD], axis=1)
@@ -51,28 +51,29 @@ class Match3VectorObs(World):
     """Four boards of gems; a move swaps two neighbours, and lines of three or more vanish.
 
     Observations, for each cell of the largest board, row by row from the bottom left:
-        432 numbers: which of 6 colours its gem has, 1 for that and 0 for the others;
-        216 numbers: in the same way, which of 3 kinds it is. Cells outside of the board are 0.
-    Action: one branch of 127 swaps: 0 to 62 of a gem with its right neighbour, row by row in
-        sevens; 63 to 126 with its upper neighbour, row by row in eights. Masked unless both are on
-        the board and one comes to lie in a line; what is masked does nothing.
+        432 numbers: one-hot colour of the gem, of 6 colours;
+        216 numbers: one-hot kind of the gem, of 3 kinds. Cells outside the board are 0.
+    Action: one branch of 127 swaps. 0 to 62 swap a gem with its right neighbour, row by row, 7 in
+        each row. 63 to 126 swap a gem with its upper neighbour, row by row, 8 in each row. A swap
+        is masked unless both gems are on the board and one of them completes a line. A masked swap
+        does nothing.
     Decisions: every step.
-    Reward: 0.01 per point. Each gem that vanishes is worth 1, 2 or 3 points by its kind, those of
-        chain reactions included. What lies above falls down, and new gems come from above.
-    Interrupts: after 500 moves, the last of which is not asked for, so 499. The agent is away for
-        a step.
-    Start: a board of 6 to 9 rows and 6 to 8 columns without lines. Seven gems of ten are of the
-        first kind, two of the second, one of the third. There is no parameter. A board on which
-        no move is left is dealt again.
-    A good policy reaches 38.5 on boards of 9 by 8, where playing any move that is not masked
-    reaches 34.2, and the best at sight 37.0; on boards of varying size it is 1.8 less.
+    Reward: 0.01 per point. Each gem that vanishes is worth 1, 2 or 3 points by its kind. This
+        includes chain reactions: the gems above fall down, and new gems fall from above.
+    Interrupts: after 500 moves, of which the last is not requested, so after 499. The agent is
+        absent for a step.
+    Start: a board of 6 to 9 rows and 6 to 8 columns without lines. Of ten gems, seven are of the
+        first kind, two of the second, one of the third. There are no parameters. A board without a
+        valid move is dealt again.
+    A good policy reaches 38.5 on boards of 9 by 8. There, random valid moves reach 34.2, and the
+    moves with the most immediate points reach 37.0. On boards of varying size all are 1.8 less.
 
     Source: example environments, section 2, task 17.
 
     Attributes:
-        colour: Of each gem, 0 to 5; `NO_GEM` outside of a board.
-        special: Kind of each gem, 0 to 2; `NO_GEM` outside of a board.
-        valid: (127, N) which moves are not masked.
+        colour: (9, 8, N) colours of the gems, 0 to 5; `NO_GEM` outside a board.
+        special: (9, 8, N) kinds of the gems, 0 to 2; `NO_GEM` outside a board.
+        valid: (127, N) whether each move is not masked.
     """
 
     behavior_name = "Match3VectorObs?team=0"
@@ -110,7 +111,7 @@ class Match3VectorObs(World):
         self._is_away[agents] = False
 
     def draw_sizes(self, n: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Return how many rows and columns n boards shall have."""
+        """Return the numbers of rows and of columns of n new boards."""
         rows, columns = self.rng.integers(SMALLEST, [[ROWS + 1], [COLUMNS + 1]], (2, n))
         return rows, columns
 
@@ -122,18 +123,18 @@ class Match3VectorObs(World):
         ]
 
     def requests(self) -> Agents | None:
-        """Return everyone who is here."""
+        """Return the agents that are not absent."""
         if not self._is_away.any():
             return ALL
         here = np.flatnonzero(~self._is_away)
         return here if len(here) else None
 
     def masks(self, agents: Agents) -> list[BoolArray]:
-        """Forbid what completes no line."""
+        """Mask the moves that complete no line."""
         return [~self.valid[:, agents].T]
 
     def command(self, agents: Agents, action: ActionTuple) -> None:
-        """Note which gems to swap."""
+        """Store the moves."""
         self._move[agents] = action.discrete[:, 0]
 
     def choose(self) -> NDArray[np.intp]:
@@ -141,7 +142,7 @@ class Match3VectorObs(World):
         return self._move
 
     def act(self) -> None:
-        """Swap them; let lines vanish until there are none; see who has made all moves."""
+        """Swap gems, clear lines until there are none, and end episodes after the last move."""
         move, is_here = self.choose(), ~self._is_away
         boards = np.flatnonzero(self.valid[move, np.arange(self.n_agents)] & is_here)
         (row, column), (other_row, other_column) = CELLS[:, :, move[boards]]
@@ -160,7 +161,7 @@ class Match3VectorObs(World):
         self._is_away[done] = True
 
     def _settle(self, boards: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Clear boards of lines until none is left; return the points of all N boards."""
+        """Clear all lines, including those of falling gems; return the points of all N boards."""
         points = np.zeros(self.n_agents, np.intp)
         while len(boards):
             gone = lines(self.colour[:, :, boards])
@@ -171,13 +172,13 @@ class Match3VectorObs(World):
         return points
 
     def _refill(self, boards: NDArray[np.intp], gone: BoolArray) -> None:
-        """Let what lies above gems that are gone, (9, 8, n), fall; put new ones on top."""
+        """Move the gems above those in `gone`, (9, 8, n), down; put new gems on top."""
         column, which = np.nonzero(gone.any(axis=0))
         place = slice(None), column, boards[which]
         colour, special = self.colour[place], self.special[place]  # (9, columns with gaps)
         gone = gone[:, column, which]
         is_outside = colour == NO_GEM
-        # What stays comes first, then what is gone, then what was never on the board.
+        # Remaining gems come first, then gems that are gone, then cells outside the board.
         order = (gone + 2 * is_outside).argsort(axis=0, kind="stable")
         colour = np.take_along_axis(colour, order, axis=0)
         special = np.take_along_axis(special, order, axis=0)
@@ -211,11 +212,12 @@ class Match3VectorObs(World):
 class Match3VisualObs(Match3VectorObs):
     """Match-3 for agents that see the board as pictures of 9 by 8 pixels.
 
-    Observations, of 8 bit: (6, 9, 8), a plane for each colour, 255 where the gem has it and 0
-    elsewhere, the bottom row of the board first; and (3, 9, 8), a plane for each kind of gem.
+    Observations, of 8 bit: (6, 9, 8), one plane for each colour, with the bottom row of the board
+    first. A pixel is 255 if the gem has the plane's colour, else 0. And (3, 9, 8), one plane for
+    each kind of gem.
     A good policy reaches 39.5 on boards of 9 by 8.
 
-    All else is as for `Match3VectorObs`.
+    Everything else is as in `Match3VectorObs`.
     """
 
     behavior_name = "Match3VisualObs?team=0"
@@ -236,10 +238,10 @@ class Match3VisualObs(Match3VectorObs):
 
 
 class Match3SimpleHeuristic(Match3VectorObs):
-    """Match-3 played by rule, two boards: any move that completes a line.
+    """Match-3 played by a rule on two boards: a random move that completes a line.
 
-    Actions are ignored; all else is as for `Match3VectorObs`. The rule reaches 34.2 on boards of 9
-    by 8, and 32.4 on those of varying size. Unity's newest scenes play the rule of
+    Actions are ignored. Everything else is as in `Match3VectorObs`. The rule reaches 34.2 on boards
+    of 9 by 8, and 32.4 on boards of varying size. Unity's newest scenes use the rule of
     `Match3SmartHeuristic` under this name, too.
     """
 
@@ -247,27 +249,27 @@ class Match3SimpleHeuristic(Match3VectorObs):
     agents_per_area = 2
 
     def choose(self) -> NDArray[np.intp]:
-        """Draw among the valid moves."""
+        """Return random valid moves."""
         return _best(self.valid, self.rng)
 
 
 class Match3SmartHeuristic(Match3VectorObs):
-    """Match-3 played by rule, two boards: the move that is worth most at sight.
+    """Match-3 played by a rule on two boards: the move with the most immediate points.
 
-    Actions are ignored; all else is as for `Match3VectorObs`. The rule reaches 37.0 on boards of 9
-    by 8, and 35.2 on those of varying size.
+    Actions are ignored. Everything else is as in `Match3VectorObs`. The rule reaches 37.0 on boards
+    of 9 by 8, and 35.2 on boards of varying size.
     """
 
     behavior_name = "Match3SmartHeuristic?team=0"
     agents_per_area = 2
 
     def choose(self) -> NDArray[np.intp]:
-        """Draw among the valid moves worth most."""
+        """Return random moves among those with the most points."""
         return _best(move_points(self.colour, self.special), self.rng)
 
 
 def _best(worth: NDArray[Any], rng: np.random.Generator) -> NDArray[np.intp]:
-    """Return which row of the whole numbers (127, N) is greatest in each column; of equals, any."""
+    """Return the row of the greatest whole number in each column of (127, N); ties are random."""
     best: NDArray[np.intp] = (worth + rng.random(worth.shape, np.float32)).argmax(axis=0)
     return best
 
@@ -294,21 +296,21 @@ def valid_moves(colour: Gems) -> BoolArray:
 
 
 def move_points(colour: Gems, special: Gems) -> Gems:
-    """Return what vanishes at once by each move is worth, (127, n), on boards without a line."""
+    """Return the immediate points of each move, (127, n), on boards without a line."""
     return _by_number(_points, colour, special)
 
 
 def _by_number(judge: Callable[..., NDArray[Any]], *gems: Gems) -> NDArray[Any]:
-    """Judge all swaps along the second axis, then, with the axes exchanged, the others."""
+    """Apply `judge` to all swaps along the second axis, then to those along the first."""
     right = judge(*gems)
     up = judge(*(of_one.swapaxes(0, 1) for of_one in gems)).swapaxes(0, 1)
     return np.concatenate([right.reshape(TO_THE_RIGHT, -1), up.reshape(UPWARD, -1)])
 
 
 class _Arrival(NamedTuple):
-    """One property of a gem that is swapped, and of those it comes to lie next to.
+    """One property of a swapped gem and of its new neighbours.
 
-    In all swaps along the second axis at once, so each is (R, C - 1, n).
+    Each array holds all swaps along the second axis, (R, C - 1, n).
     """
 
     gem: Gems
@@ -340,7 +342,7 @@ def _arrivals(gems: Gems) -> Iterator[_Arrival]:
 
 
 class _Lines(NamedTuple):
-    """Which lines a gem completes, and which of those beside it belong to the line across."""
+    """Lines that a gem completes, and its neighbours that belong to the line across."""
 
     straight: BoolArray
     across: BoolArray
@@ -351,7 +353,7 @@ class _Lines(NamedTuple):
 
 
 def _lines_of(colour: _Arrival) -> _Lines:
-    # Where there was no line, at most two on each side are alike.
+    # On a board without lines, at most two gems on each side have the same colour.
     gem = colour.gem
     is_gem = gem != NO_GEM
     left, right = gem == colour.left, gem == colour.right
@@ -381,7 +383,7 @@ def _points(colour: Gems, special: Gems) -> Gems:
 
 
 def _points_of(lines: _Lines, worth: _Arrival) -> Gems:
-    """Return what a gem and its lines are worth; 0 where it completes none."""
+    """Return the points of a gem and its lines; 0 if it completes no line."""
     sides = (
         lines.left * worth.left
         + lines.second_left * worth.second_left
@@ -396,18 +398,18 @@ def _points_of(lines: _Lines, worth: _Arrival) -> Gems:
     return points
 
 
-# What is seen.
+# Observations and pictures.
 
 
 def _one_hot(gems: Gems, size: int) -> NDArray[np.float32]:
-    """Return (n, 72 * size)."""
+    """Return one-hot gems, (n, 72 * size)."""
     rows = np.vstack([np.eye(size, dtype=np.float32), np.zeros(size, np.float32)])
     by_board = gems.reshape(ROWS * COLUMNS, -1).T
     return rows[by_board].reshape(len(by_board), -1)  # no gem, -1, is the last row
 
 
 def _planes(gems: Gems, size: int) -> NDArray[np.uint8]:
-    """Return (n, size, 9, 8)."""
+    """Return one plane for each property value, (n, size, 9, 8)."""
     has_it = gems.transpose(2, 0, 1)[:, None] == np.arange(size, dtype=np.int8)[:, None, None]
     return np.where(has_it, np.uint8(255), np.uint8(0))
 
@@ -422,7 +424,7 @@ MARK_COLOUR = (250, 250, 250)
 
 
 def _picture(colour: Gems, special: Gems) -> NDArray[np.uint8]:
-    """Draw boards beside each other, about as many above each other."""
+    """Draw the boards in a grid with about as many rows as columns."""
     n = colour.shape[-1]
     columns = math.ceil(math.sqrt(n))
     rows = math.ceil(n / columns)

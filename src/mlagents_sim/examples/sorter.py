@@ -87,7 +87,7 @@ class Sorter(World):
     Source: example environments, section 2, task 18.
 
     Attributes:
-        bodies: Of every area the agent, and the piece of wall and the tile that it may touch.
+        bodies: Agent of every area, with the piece of wall and the tile that it may touch.
         number: (20, N) numbers of the tiles in ascending order, 0 for none.
         slot: (20, N) slots of these tiles.
         n_tiles: (N,) numbers of tiles.
