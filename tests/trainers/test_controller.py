@@ -167,7 +167,7 @@ def test_teams_that_do_not_fit_one_policy_are_named(tmp_path: Path) -> None:
     manager = EpisodesOfOneStep(["A?team=0"], specs={"A?team=1": WIDE})
 
     with pytest.raises(
-        UnityTrainerException, match=r"'A\?team=1' has other observations or actions"
+        UnityTrainerException, match=r"'A\?team=1' and the other teams of 'A' have different"
     ):
         controller(manager, tmp_path).run()
 
@@ -594,7 +594,7 @@ def test_what_cannot_be_saved_at_the_end_fails_the_run(
     folder = tmp_path / "run"
     folder.write_text("a file where the folder should be")
 
-    with pytest.raises(UnityTrainerException, match="what was learned last of A could not be"):
+    with pytest.raises(UnityTrainerException, match="the last training progress of A could not be"):
         controller(EpisodesOfOneStep(), folder).run()
 
     log = capsys.readouterr().out

@@ -41,7 +41,7 @@ def test_control_c_tears_no_row_of_the_table() -> None:
     session = Session([sys.executable, "-c", BELOW_A_TABLE])
     session.wait_for("1,250,000 of 5,000,000")
     session.type(b"\x03")
-    session.wait_for("Finishing what has begun; interrupt again to stop at once.")
+    session.wait_for("Finishing the current step or update; interrupt again to stop at once.")
     assert session.end() == 0
     assert [line for line in session.screen.lines if line] == [
         "[INFO] before",

@@ -164,7 +164,7 @@ def test_what_comes_for_a_group_is_learned_from_and_no_part_of_returns(
     assert len(returns[0]) > 0
     assert returns[1] == returns[0]
     np.testing.assert_allclose(earned[1], earned[0] + 4 * 3, rtol=1e-5)  # episodes of four steps
-    assert caplog.text.count("a group reward came") == 1
+    assert caplog.text.count("received a group reward") == 1
 
 
 def test_a_restored_trainer_goes_on_as_the_saved_one_would() -> None:

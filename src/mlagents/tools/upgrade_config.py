@@ -177,9 +177,9 @@ def _with_reward_signals(path: str, own: Written, effective: Written) -> Written
     """Return a behavior's section with `reward_signals` in place of the keys before there were any.
 
     Args:
-        path: The section's path, for messages.
-        own: What the section says.
-        effective: The same over what it takes from the default.
+        path: Path of the section, for messages.
+        own: Keys and values written in the section.
+        effective: Keys and values of the section, merged over those of the default.
     """
     written = own.keys() & _SIGNALS
     if not written:

@@ -1,4 +1,4 @@
-"""Observations in, a decision out; keeps no agent's state."""
+"""`ActingPolicy`: decides from observations; it keeps no agent's state."""
 
 import math
 from collections.abc import Sequence
@@ -16,16 +16,16 @@ FloatArray = NDArray[np.float32]
 
 
 class ActingPolicy:
-    """Decides for agents by a snapshot.
+    """Decides for agents with a snapshot of a policy.
 
     Args:
-        snapshot: Policy to act by.
+        snapshot: Policy to act with.
         spec: Actions to decide on.
         deterministic: Whether to take the mean and the likeliest choice instead of a sample.
         rng: Source of the samples.
 
     Attributes:
-        snapshot: Policy to act by; may be replaced by a newer one of the same network.
+        snapshot: Policy to act with; may be replaced by a newer one of the same network.
     """
 
     def __init__(
@@ -51,13 +51,13 @@ class ActingPolicy:
         """Decide for N agents.
 
         Args:
-            obs: One (N, *shape) per observation.
+            obs: One array (N, *shape) per observation.
             action_mask: (N, sum of branches) True where an action is not allowed.
-            memory: (N, memory size) after the agents' last decision, zeros where an episode begins;
-                None where all begin.
+            memory: (N, memory size) memory after the agents' last decision, zeros where an episode
+                begins; None if all episodes begin.
 
         Raises:
-            UnityTrainerException: The network gives NaN or infinite numbers.
+            UnityTrainerException: The output of the network is NaN or infinite.
         """
         n_agents = len(obs[0])
         if memory is None:
@@ -79,7 +79,7 @@ class ActingPolicy:
                 limited = np.clip(continuous, -CONTINUOUS_LIMIT, CONTINUOUS_LIMIT)
                 limited /= CONTINUOUS_LIMIT
             log_probs.append(log_prob)
-            # Of the Gaussians, squashed or not.
+            # Entropy of the Gaussians before squashing.
             entropy = float(log_std.mean()) + 0.5 * math.log(2 * math.pi * math.e)
         if logits is not None:
             discrete, log_prob, branch_entropy = self._sample_discrete(logits, action_mask)
@@ -131,7 +131,7 @@ class ActingPolicy:
 
 
 def _log_slope_of_tanh(x: FloatArray) -> FloatArray:
-    """log(1 - tanh(x)²), exact where tanh is 1 to the last digit."""
+    """Return log(1 - tanh(x)²), exact even where tanh(x) rounds to 1."""
     slope: FloatArray = 2 * (np.float32(math.log(2)) - x - np.logaddexp(np.float32(0), -2 * x))
     return slope
 
@@ -141,10 +141,11 @@ def _why_not_finite(obs: Sequence[NDArray[Any]]) -> str:
         if not np.isfinite(batch).all():
             row = np.flatnonzero(~np.isfinite(batch.reshape(len(batch), -1)).all(axis=1))[0]
             return (
-                f"observation {number}, counted from 0, holds NaN or infinity for the agent in row "
-                f"{row} of those that asked. The environment has to report finite numbers."
+                f"observation {number}, counted from 0, is NaN or infinite for the agent in row "
+                f"{row} of those that requested a decision. Make the environment report finite "
+                "numbers."
             )
     return (
-        "the policy gives NaN or infinite numbers: learning has diverged. Lower learning_rate, or "
-        "set normalize: true if observations are large."
+        "the policy outputs NaN or infinite numbers: learning has diverged. Lower learning_rate, "
+        "or set normalize: true if observations are large."
     )

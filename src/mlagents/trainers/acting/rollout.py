@@ -1,4 +1,4 @@
-"""`Rollout`: acts for the agents of all players."""
+"""`Rollout`: takes actions for the agents of all players."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -15,14 +15,14 @@ from mlagents_envs.timers import hierarchical_timer
 
 
 class Seat(NamedTuple):
-    """What acts for the agents of one behavior in one player.
+    """Policy and memories of the agents of one behavior in one player.
 
-    Seats may share a policy, which then decides for all their agents together, and a collector.
+    Seats may share a policy, which then decides for all their agents together. They may share a
+    collector, too.
 
     Attributes:
-        policy: Decides.
-        memories: Carries what agents remember from step to step; a `Collector` where their steps
-            are to be learned from.
+        policy: Policy that decides for the agents.
+        memories: Memories of the agents; a `Collector` if their steps are learned from.
     """
 
     policy: ActingPolicy
@@ -40,12 +40,12 @@ class _Request(NamedTuple):
 
 
 class Rollout:
-    """Takes in what players report, and answers each report once.
+    """Receives the reports of players and answers each once.
 
     Args:
-        manager: The players.
-        seat_of: Returns the seat of a behavior in a player.
-        waiting: Makes the context to wait for players in.
+        manager: Manager of the players.
+        seat_of: Function that returns the seat of a behavior in a player.
+        waiting: Function that makes the context in which to wait for players.
     """
 
     def __init__(
@@ -59,13 +59,13 @@ class Rollout:
         self._seat_of = seat_of
         self._waiting = waiting
         self._memories: set[Memories] = set()
-        """All that were ever given a step."""
+        """Memories of all seats used so far."""
         self._asking: list[int] = []
-        """Players that were not answered yet."""
+        """Players whose reports are not answered yet."""
         self._requests: dict[ActingPolicy, list[_Request]] = {}
 
     def reset(self) -> None:
-        """Begin all episodes of all players again; reports that were not answered are void."""
+        """Begin all episodes of all players again; unanswered reports are dropped."""
         with self._waiting():
             self._manager.reset()
         for player in self._asking:
@@ -74,7 +74,7 @@ class Rollout:
         self._requests.clear()
 
     def advance(self) -> list[PlayerSteps]:
-        """Wait for players, and take in what they report."""
+        """Wait for players; store and return their reports."""
         with self._waiting():
             reports = self._manager.receive()
         for report in reports:
@@ -90,7 +90,7 @@ class Rollout:
         return reports
 
     def answer(self) -> dict[ActingPolicy, float]:
-        """Decide for all agents that ask, and let their players continue.
+        """Decide for all agents that request a decision, and send the actions to their players.
 
         Returns:
             Mean entropy of the distributions, in nats, by the policy that decided.
@@ -118,7 +118,11 @@ class Rollout:
 
 
 def _decide(policy: ActingPolicy, requests: Sequence[_Request]) -> tuple[ActionTuple, float]:
-    """Decide for the agents of all requests together, record it, and return it."""
+    """Decide for the agents of all requests together, and record the decisions.
+
+    Returns:
+        Actions of all agents, and the mean entropy in nats.
+    """
     obs = [
         _joined(list(batches))
         for batches in zip(*(request.decisions.obs for request in requests), strict=True)
@@ -135,7 +139,7 @@ def _decide(policy: ActingPolicy, requests: Sequence[_Request]) -> tuple[ActionT
 
 
 def _mask(decisions: DecisionSteps, spec: ActionSpec) -> NDArray[np.bool_]:
-    """(N, sum of branches) True where an action is not allowed."""
+    """Return (N, sum of branches), True where an action is not allowed."""
     if decisions.action_mask:
         return np.concatenate(decisions.action_mask, axis=1)
     return np.zeros((len(decisions), sum(spec.discrete_branches)), np.bool_)

@@ -1,4 +1,4 @@
-"""One call in a thread of its own."""
+"""Runs one call in its own thread."""
 
 import threading
 from collections.abc import Callable
@@ -9,9 +9,9 @@ T = TypeVar("T")
 
 
 def in_background(call: Callable[[], T], *, name: str) -> Future[T]:
-    """Start `call` in a new thread; the future gives what it returns, or raises what it raises.
+    """Start `call` in a new thread; return the future of its result or exception.
 
-    Unlike an executor's thread, it does not hold up the end of the process.
+    Unlike an executor's thread, this thread does not delay the end of the process.
     """
     future: Future[T] = Future()
 

@@ -1,4 +1,4 @@
-"""`Learner`: segments in, snapshots of a better policy out."""
+"""`Learner`: learns from segments and returns snapshots of the policy."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -25,11 +25,11 @@ FloatArray = NDArray[np.float32]
 
 
 class Update(NamedTuple):
-    """What learning has come to.
+    """Result of finished updates.
 
     Attributes:
-        plots: Numbers to plot, by tag; one dictionary for each update since the last.
-        snapshot: Policy to act by from now on.
+        plots: Numbers to plot, by tag; one dictionary for each update.
+        snapshot: Policy to act with from now on.
     """
 
     plots: list[dict[str, float]]
@@ -37,20 +37,21 @@ class Update(NamedTuple):
 
 
 class Learner(ABC):
-    """Decides what experience is kept and when to learn from it; an algorithm decides how.
+    """Decides which experience is kept and when to learn from it; an algorithm decides how.
 
-    A behavior with `threaded: true` learns in a thread of its own while its agents continue. They
-    act by the snapshot of the last finished update. There is one update at a time: the next one
-    waits for it. So experience is at most one update older than the policy that learns from it.
+    A behavior with `threaded: true` learns in its own thread while its agents continue. They act
+    with the snapshot of the last finished update. Only one update runs at a time; the next one
+    waits for it. Experience is therefore at most one update older than the policy that learns
+    from it.
 
     Args:
         name: Name of the behavior, for messages.
-        algorithm: Learns; its weights belong to the update while one runs.
+        algorithm: Algorithm that learns. While an update runs, only the update may use its weights.
         settings: Settings of the behavior.
     """
 
     counts_own_steps: ClassVar[bool] = False
-    """Whether the steps of the behavior are those it learned from, not those its agents took."""
+    """Whether the step count counts steps learned from, not steps that agents took."""
 
     def __init__(self, name: str, algorithm: Algorithm, settings: BehaviorSettings) -> None:
         self.name = name
@@ -59,44 +60,47 @@ class Learner(ABC):
         self._running: Future[tuple[dict[str, float], TimerNode]] | None = None
         self._plots: list[dict[str, float]] = []
         self._snapshot: Snapshot | None = None
-        """Of the updates that have finished since `finished` was called."""
+        """Snapshot of the last update, if one has finished since `finished` was called."""
 
     @property
     def spec(self) -> BehaviorSpec:
-        """What the behavior observes and does."""
+        """Observations and actions of the behavior."""
         return self.algorithm.spec
 
     @property
     def longest_segment(self) -> int:
-        """Steps of an agent after which they are handed over."""
+        """Largest number of an agent's steps in a segment."""
         return self.settings.time_horizon
 
     @property
     def sequence_length(self) -> int | None:
-        """Steps of the sequences that segments are learned from in; None for whole segments."""
+        """Steps of the sequences that segments are divided into; None for whole segments."""
         memory = self.settings.network_settings.memory
         return None if memory is None else memory.sequence_length
 
     @property
     def wants(self) -> int:
-        """Steps to hand over at once, unfinished segments cut; 0: finished ones as they come."""
+        """Steps needed for `learn`, for which unfinished segments are cut.
+
+        If 0, `learn` gets finished segments as soon as there are any.
+        """
         return 0
 
     @abstractmethod
     def learn(self, segments: Segments | None, *, step: int, n_unfinished: int) -> int:
-        """Take in experience, and start an update if there is enough.
+        """Store experience, and start an update if there is enough.
 
         Args:
             segments: New experience, if there is any.
-            step: The behavior's step count.
-            n_unfinished: Steps that agents took beyond the count, in unfinished segments.
+            step: Step count of the behavior.
+            n_unfinished: Steps in unfinished segments, which `step` does not include.
 
         Returns:
-            Steps learned from, where `counts_own_steps`.
+            Number of steps learned from, if `counts_own_steps`; otherwise 0.
         """
 
     def finished(self) -> Update | None:
-        """Return what has come of the updates that finished since the last call, if any did."""
+        """Return the result of the updates finished since the last call; None if there are none."""
         if self._running is not None and self._running.done():
             self.settle()
         if self._snapshot is None:
@@ -106,10 +110,10 @@ class Learner(ABC):
         return update
 
     def settle(self) -> None:
-        """Wait for the update that runs, if there is one.
+        """Wait for the running update, if there is one.
 
         Raises:
-            Exception: What the update raised.
+            Exception: The update raised it.
         """
         if self._running is None:
             return
@@ -120,7 +124,7 @@ class Learner(ABC):
         self._has_updated(plots)
 
     def close(self) -> None:
-        """Give up the update that runs, if there is one, at its next gradient step."""
+        """Stop the running update, if there is one, at its next gradient step."""
         self.algorithm.close()
         if self._running is not None:
             wait([self._running])
@@ -132,7 +136,7 @@ class Learner(ABC):
         return self.algorithm.has_diverged
 
     def state(self) -> dict[str, Any]:
-        """Return what learning needs to continue, without experience that waits for an update."""
+        """Return the state from which learning can continue, without unused experience."""
         self.settle()
         return {
             **{name: module.state_dict() for name, module in self.algorithm.modules().items()},
@@ -140,35 +144,35 @@ class Learner(ABC):
         }
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Continue where the run that saved `state` was."""
+        """Continue from the saved `state` of a run."""
         for name, module in self.algorithm.modules().items():
             module.load_state_dict(state[name])
         self.algorithm.generator.set_state(state["random_states"]["minibatches"])
         self._snapshot = self.algorithm.snapshot()
 
     def load_weights(self, state: dict[str, Any]) -> None:
-        """Begin with the networks of another run and nothing else of it."""
+        """Begin with the networks of another run, without the rest of its state."""
         for name, module in self.algorithm.modules().items():
             if isinstance(module, nn.Module):
                 module.load_state_dict(state[name])
         self._snapshot = self.algorithm.snapshot()
 
     def save_experience(self, path: Path) -> None:  # noqa: B027  # most learners keep none
-        """Write the past experience that a later run is to learn from, if there is any."""
+        """Write the past experience for a later run, if there is any."""
 
     def load_experience(self, path: Path) -> None:  # noqa: B027  # most learners keep none
-        """Continue with the experience of the run that saved it, if it did."""
+        """Continue with saved experience, if there is any."""
 
     def export(self) -> bytes:
-        """Return the policy as it is now, as ONNX."""
+        """Return the current policy as an ONNX file."""
         self.settle()
         return export_onnx(self.algorithm.actor, self.spec)
 
     def start(self, update: Callable[[], dict[str, float]]) -> None:
-        """Run an update after the one before it; in its own thread if the behavior is threaded.
+        """Wait for the running update, then run this one, in a thread if `threaded`.
 
         Args:
-            update: Changes the algorithm; returns what to plot, by tag.
+            update: Function that changes the algorithm and returns numbers to plot, by tag.
         """
         self.settle()
         if not self.settings.threaded:
@@ -195,12 +199,13 @@ _MOST_UNFINISHED = 100_000
 
 
 class LearnedRewards:
-    """Rewards that learned signals give to episodes; those of the task are counted elsewhere.
+    """Sums of the rewards that learned signals give to episodes.
 
-    If very many episodes do not end, the ones that were reported least recently are forgotten.
+    Rewards of the task are counted elsewhere. If very many episodes do not end, the least recently
+    reported ones are dropped.
 
     Args:
-        signals: All signals of the behavior.
+        signals: Reward signals of the behavior.
     """
 
     def __init__(self, signals: Sequence[RewardSignal]) -> None:
@@ -210,11 +215,11 @@ class LearnedRewards:
         self._unfinished: dict[int, FloatArray] = {}
 
     def __bool__(self) -> bool:
-        """Whether any signal learns."""
+        """Whether there is a learned signal."""
         return bool(self._columns)
 
     def add(self, segments: Segments, rewards: FloatArray) -> dict[str, float]:
-        """Take in segments and their (N, signals) rewards; return means of ended ones by tag."""
+        """Add segments with their (N, signals) rewards; return means of ended episodes by tag."""
         starts = np.cumsum(segments.length) - segments.length
         of_segments = np.add.reduceat(rewards[:, self._columns], starts, axis=0)
         totals: list[FloatArray] = []

@@ -14,21 +14,21 @@ from mlagents_envs.side_channel.stats_side_channel import StatsAggregationMethod
 logger = get_logger(__name__)
 
 N_RETURNS = 100
-"""Episodes that a mean reward is of."""
+"""Number of episodes whose mean reward is reported."""
 
 
 class Meter:
-    """What a behavior has done so far.
+    """Counts of a behavior's steps and episodes.
 
     Args:
         name: Name of the behavior, for messages.
         settings: Settings of the behavior.
-        stats: Where statistics go.
-        n_returns: Returns of episodes to remember, at least.
+        stats: Reporter of statistics.
+        n_returns: Smallest number of episode returns to remember.
 
     Attributes:
         step: Steps counted so far.
-        recent_returns: What agents themselves earned, not their groups, in the last episodes.
+        recent_returns: Returns of the last episodes, without group rewards.
     """
 
     def __init__(
@@ -51,18 +51,18 @@ class Meter:
 
     @property
     def mean_reward(self) -> float | None:
-        """Mean return of the last hundred episodes, None before the first has ended."""
+        """Mean return of the last hundred episodes; None before the first one has ended."""
         last = list(islice(reversed(self.recent_returns), N_RETURNS))
         return sum(last) / len(last) if last else None
 
     def record(self, activity: Activity) -> None:
-        """Add the episodes that ended to the statistics."""
+        """Add ended episodes to the statistics."""
         if activity.has_group_reward and not self._has_warned_of_groups:
             self._has_warned_of_groups = True
             logger.warning(
-                f"{self._name}: a group reward came. trainer_type {self._settings.trainer_type} "
-                "adds it to what each agent earns, and learns for each agent alone. The cumulative "
-                "reward counts what agents earn themselves."
+                f"{self._name}: received a group reward. trainer_type "
+                f"{self._settings.trainer_type} adds it to the reward of each agent and learns for "
+                "each agent alone. The cumulative reward does not include group rewards."
             )
         returns = activity.episode_return
         if not len(returns):
@@ -72,23 +72,23 @@ class Meter:
             self._stats.add_stats("Policy/Extrinsic Reward", earned)
         self.recent_returns.extend(returns.tolist())
         self._stats.add_stats(CUMULATIVE_REWARD, returns, StatsAggregationMethod.HISTOGRAM)
-        # Transitions from decision to decision: one less than decisions, as it always was.
+        # Count transitions between decisions, as the original does: one less than decisions.
         self._stats.add_stats("Environment/Episode Length", activity.episode_length - 1)
 
     def warn_of_vanished(self, n_vanished: int) -> None:
-        """Warn of agents that vanished, again whenever their number has doubled."""
+        """Warn of vanished agents, and again whenever their number has doubled."""
         if n_vanished < 2 * self._n_vanished_told + 1:
             return
         self._n_vanished_told = n_vanished
         logger.warning(
             f"{self._name}: {n_vanished} agents vanished: they stopped reporting before their "
             "episodes ended. Their steps are counted and learned from, except the last step of "
-            "each, whose reward never came. The cumulative reward leaves these episodes out. "
-            "End or interrupt the episode of an agent that is removed."
+            "each, whose reward is unknown. The cumulative reward does not include these episodes. "
+            "Before an agent is removed, end or interrupt its episode."
         )
 
     def plot(self, plots: Iterable[dict[str, float]]) -> None:
-        """Add what updates plot to the statistics."""
+        """Add the numbers that updates plot to the statistics."""
         for plotted in plots:
             for tag, value in plotted.items():
                 self._stats.add_stat(tag, value)

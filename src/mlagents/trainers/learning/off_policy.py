@@ -1,4 +1,4 @@
-"""Learning from all past experience, not only that of the present policy."""
+"""Learning from all past experience, not only that of the current policy."""
 
 from pathlib import Path
 from typing import Any
@@ -15,19 +15,19 @@ from mlagents_envs.logging_util import get_logger
 logger = get_logger(__name__)
 
 LONGEST_SEGMENT = 16
-"""Steps after which an agent's experience can be learned from. Shorter is fresher, and costs more:
-the last observation of a segment is held once more as the first of the next."""
+"""Longest segment, in steps. Shorter segments can be learned from sooner but need more memory: the
+last observation of a segment is stored again as the first of the next."""
 
 
 class OffPolicyLearner(Learner):
     """Keeps experience in a replay buffer and takes a gradient step every few steps of its agents.
 
-    The gradient steps follow the agents' steps one by one, not the ends of segments: agents never
-    wait for many of them at once. The replay buffer belongs to the update; between updates, and
-    while one runs, new segments wait.
+    The number of gradient steps due follows the agents' steps, not the ends of segments, so agents
+    never wait for many gradient steps at once. Only an update changes the replay buffer. New
+    segments wait for the next update.
 
     Attributes:
-        replay: Experience to learn from, without the segments that wait.
+        replay: Experience to learn from, without waiting segments.
     """
 
     algorithm: SAC
@@ -51,17 +51,17 @@ class OffPolicyLearner(Learner):
 
     @property
     def longest_segment(self) -> int:
-        """Few steps, but all of `time_horizon` where sequences are cut from segments."""
+        """At most `LONGEST_SEGMENT` steps; with memory, `time_horizon` steps."""
         horizon = self.settings.time_horizon
         return horizon if self.algorithm.has_memory else min(horizon, LONGEST_SEGMENT)
 
     @property
     def sequence_length(self) -> int:
-        """Steps that are replayed together: one without memory."""
+        """Steps that are replayed together; 1 without memory."""
         return self.algorithm.sequence_length
 
     def learn(self, segments: Segments | None, *, step: int, n_unfinished: int) -> int:
-        """Let segments wait for the next update; take the gradient steps that are due."""
+        """Queue segments for the next update; take the gradient steps that are due."""
         if segments is not None:
             self._waiting.append(segments)
             self._n_experiences += segments.n_steps
@@ -84,7 +84,10 @@ class OffPolicyLearner(Learner):
         return 0
 
     def state(self) -> dict[str, Any]:
-        """Return what learning needs to continue, except experience; see `save_experience`."""
+        """Return the state from which learning can continue, without experience.
+
+        `save_experience` writes experience.
+        """
         self._store_waiting()
         return super().state() | {
             "learned_to_step": self._learned_to,
@@ -92,7 +95,7 @@ class OffPolicyLearner(Learner):
         }
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Continue where the run that saved `state` was."""
+        """Continue from the saved `state` of a run."""
         super().load_state(state)
         self._learned_to = state["learned_to_step"]
         self.algorithm.signal_updates_due = state["signal_updates_due"]
@@ -105,10 +108,10 @@ class OffPolicyLearner(Learner):
                 self.replay.save(file)
 
     def load_experience(self, path: Path) -> None:
-        """Begin with the replay buffer of the run that saved it.
+        """Begin with a saved replay buffer, if there is one.
 
         Raises:
-            UnityTrainerException: There is one that cannot be loaded.
+            UnityTrainerException: The saved replay buffer cannot be loaded.
         """
         if not self._hyperparameters.save_replay_buffer:
             return
@@ -122,10 +125,10 @@ class OffPolicyLearner(Learner):
     def _store_waiting(self) -> None:
         self.settle()
         waiting, self._waiting = self._waiting, []
-        self._has_updated(self._store(waiting))  # acts by the normalizers that are saved
+        self._has_updated(self._store(waiting))  # act with the normalizers that are saved
 
     def _store(self, parts: list[Segments]) -> dict[str, float]:
-        """Make experience part of what is learned from; return what to plot, by tag."""
+        """Add experience to the replay buffer; return numbers to plot, by tag."""
         for part in parts:
             self.algorithm.see(part)
             self.replay.add(part)

@@ -1,4 +1,4 @@
-"""Learning from the experience of the present policy alone."""
+"""Learning from the experience of the current policy alone."""
 
 from abc import abstractmethod
 from functools import partial
@@ -15,28 +15,27 @@ FloatArray = NDArray[np.float32]
 
 
 class OnPolicyAlgorithm(Algorithm):
-    """An algorithm that learns from the experience of its present policy alone."""
+    """An algorithm that learns from the experience of its current policy alone."""
 
     @abstractmethod
     def update(self, segments: Segments, rewards: FloatArray, *, step: int) -> dict[str, float]:
-        """Learn from experience of the present policy; return what to plot, by tag.
+        """Learn from experience of the current policy; return numbers to plot, by tag.
 
         Args:
-            segments: Fresh experience.
+            segments: New experience.
             rewards: (N, signals) reward of every step, from `score`.
-            step: The behavior's step count, for schedules.
+            step: Step count of the behavior, for schedules.
         """
 
 
 class OnPolicyLearner(Learner):
-    """Learns from `buffer_size` steps at a time, each of them in one update only.
+    """Learns from `buffer_size` steps at a time and uses each step in one update only.
 
-    They were decided by the policy that learns from them, except for what agents of a threaded
-    behavior did during the update before.
+    The policy that learns from the steps also decided them. The only exception is steps of a
+    threaded behavior that its agents took during the previous update.
 
-    Reward signals that learn score experience at the beginning of the update that they learn from
-    it in: no other thread may look at a signal while it learns, and an earlier score would be worth
-    less.
+    Learned reward signals score experience at the beginning of the update that trains them on it.
+    No other thread may use a signal while it learns, and earlier scores would be outdated.
     """
 
     algorithm: OnPolicyAlgorithm
@@ -47,17 +46,17 @@ class OnPolicyLearner(Learner):
 
     @property
     def wants(self) -> int:
-        """`buffer_size` steps."""
+        """Steps needed for an update: `buffer_size`."""
         return self.settings.hyperparameters.buffer_size
 
     def learn(self, segments: Segments | None, *, step: int, n_unfinished: int) -> int:
-        """Learn from the segments."""
+        """Start an update with the segments, if there are any."""
         if segments is not None:
             self.start(partial(self._learn_from, segments, step))
         return 0
 
     def _learn_from(self, segments: Segments, step: int) -> dict[str, float]:
-        """Score experience and update; in the thread of updates if there is one."""
+        """Score experience and update, in the update's thread if there is one."""
         rewards = self.algorithm.score(segments)
         of_episodes = self._learned_rewards.add(segments, rewards)
         return self.algorithm.update(segments, rewards, step=step) | of_episodes

@@ -1,4 +1,4 @@
-"""`Trainer`: one behavior of a run, from its agents' steps to a better policy."""
+"""`Trainer`: trains one behavior of a run."""
 
 from collections.abc import Callable
 from typing import Any
@@ -22,29 +22,29 @@ logger = get_logger(__name__)
 
 
 class Trainer:
-    """Hands what the agents of a behavior did to its learner, and what was learned to its agents.
+    """Passes the experience of a behavior's agents to its learner, and new policies to its agents.
 
-    The run calls `Rollout.advance`, then `advance` of every trainer, then `Rollout.answer`: an
-    update falls between a report and its answer.
+    The run calls `Rollout.advance`, then `advance` of every trainer, then `Rollout.answer`. An
+    update is therefore between a report and its answer.
 
     Args:
-        trainer_type: How the behavior learns.
+        trainer_type: Learner and algorithm of the behavior.
         name: Name of the behavior in the settings, without a team.
-        spec: What it observes and does.
-        settings: Its settings.
-        stats: Where its statistics go.
+        spec: Observations and actions of the behavior.
+        settings: Settings of the behavior.
+        stats: Reporter of the behavior's statistics.
         device: Device to learn on.
         seed: Seed of weights, samples and minibatches.
-        inference: Whether to act only; nothing is learned.
-        torch_settings: Ways to learn faster.
-        on_summary: Called with the step count to file it under when a summary is due.
-        on_checkpoint: Called when a checkpoint is due.
-        n_returns: Returns of episodes to remember, at least.
+        inference: Whether to act without learning.
+        torch_settings: Options for faster learning.
+        on_summary: Function called with the summary's step count when a summary is due.
+        on_checkpoint: Function called when a checkpoint is due.
+        n_returns: Smallest number of episode returns to remember.
 
     Attributes:
-        learner: Learns.
-        meter: Counts.
-        seat: Acts, and collects what is learned from.
+        learner: Learner of the behavior.
+        meter: Counts of steps and episodes.
+        seat: Policy of the agents and collector of their experience.
         has_learned: Whether training has ended because the mean reward reached `stop_at_reward`.
     """
 
@@ -102,12 +102,12 @@ class Trainer:
 
     @property
     def mean_reward(self) -> float | None:
-        """Mean return of the last hundred episodes, None before the first has ended."""
+        """Mean return of the last hundred episodes; None before the first one has ended."""
         return self.meter.mean_reward
 
     @property
     def is_learning(self) -> bool:
-        """Whether more steps would make a difference."""
+        """Whether the behavior continues to learn."""
         return not (self._inference or self.has_learned or self.step >= self.settings.max_steps)
 
     def stop_if_learned(self) -> None:
@@ -124,17 +124,17 @@ class Trainer:
             )
 
     def advance(self) -> None:
-        """Count what agents did; learn from it when it is time, also from the last steps."""
+        """Count the agents' steps, and learn from them if it is time."""
         self.take_over()
         self.meter.warn_of_vanished(self._collector.n_vanished)
         counts_agents = self._inference or not self.learner.counts_own_steps
         was_learning = self.is_learning
         self._count(of_agents=counts_agents)
-        if not was_learning:  # a behavior that has learned enough acts on beside others
+        if not was_learning:  # a behavior that has finished keeps acting beside others
             self._collector.take()
             return
         segments = self._collector.take(at_least=self.learner.wants)
-        self._count(of_agents=counts_agents)  # what was cut for it
+        self._count(of_agents=counts_agents)  # steps of segments that `take` has cut
         n_unfinished = self._collector.n_unfinished
         n_learned = self.learner.learn(segments, step=self.step, n_unfinished=n_unfinished)
         self.take_over()
@@ -142,36 +142,36 @@ class Trainer:
             self._count_learned(n_learned)
 
     def take_over(self) -> None:
-        """Act by what was learned since the last call."""
+        """Act with the policy learned since the last call, if there is a new one."""
         update = self.learner.finished()
         if update is not None:
             self.seat.policy.snapshot = update.snapshot
             self.meter.plot(update.plots)
 
     def state(self) -> dict[str, Any]:
-        """Return everything a later run needs to continue where this one is.
+        """Return the state from which a later run can continue.
 
-        It does not contain experience that was not learned from yet, or the state of environments:
-        the later run begins new episodes.
+        It contains neither unused experience nor the state of environments: the later run begins
+        new episodes.
         """
         state = self.learner.state()
         state["random_states"]["samples"] = self.seat.policy.rng.bit_generator.state
         return {**state, "global_step": self.step}
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Continue where the run that saved `state` was."""
+        """Continue from the saved `state` of a run."""
         self.learner.load_state(state)
         self.meter.step = state["global_step"]
         self.seat.policy.rng.bit_generator.state = state["random_states"]["samples"]
         self.take_over()
 
     def load_weights(self, state: dict[str, Any]) -> None:
-        """Begin with the networks of another run and nothing else of it."""
+        """Begin with the networks of another run, without the rest of its state."""
         self.learner.load_weights(state)
         self.take_over()
 
     def _count(self, *, of_agents: bool) -> None:
-        """Take in what agents did; what falls due on the way is filed as before it."""
+        """Record what agents did. Due summaries and checkpoints come before the new step count."""
         activity = self._collector.activity()
         self.meter.record(activity)
         if not of_agents:
@@ -184,7 +184,7 @@ class Trainer:
         self.meter.step += n_steps
 
     def _count_learned(self, n_steps: int) -> None:
-        """Count steps that were learned from; what falls due has seen them."""
+        """Count steps learned from. Due checkpoints come after the new step count."""
         self._summarize_when_due(n_steps)
         due = self.meter.passes(self.settings.checkpoint_interval, n_steps)
         self.meter.step += n_steps

@@ -1,4 +1,4 @@
-"""`TrainerType`: what a behavior learns by; those that are built in, by name."""
+"""`TrainerType`, a learner with an algorithm, and the built-in ones by name."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -23,8 +23,8 @@ class TrainerType(NamedTuple):
     """A way to learn.
 
     Attributes:
-        learner: Class that decides what experience is kept and when to learn.
-        algorithm: Class that learns, of the kind that the learner asks for.
+        learner: Class that decides which experience is kept and when to learn.
+        algorithm: Class of the algorithm, as the learner's annotation requires.
         settings: Class of the algorithm's keys below `hyperparameters`.
     """
 
@@ -38,4 +38,4 @@ TRAINER_TYPES: Mapping[str, TrainerType] = {
     "sac": TrainerType(OffPolicyLearner, SAC, SACSettings),
     "bc": TrainerType(CloningLearner, BC, BCSettings),
 }
-"""Those that are built in, by `trainer_type`."""
+"""Built-in trainer types, by the setting `trainer_type`."""

@@ -89,13 +89,13 @@ class Controller:
         self.trainers: dict[str, Trainer] = {}
 
     def run(self) -> None:
-        """Train until every behavior has its steps, or until interrupted.
+        """Train until every behavior has finished, or until interrupted.
 
-        What was learned is saved in any case, unless a second signal ends the run at once.
+        All behaviors are saved at the end, unless a second signal ends the run at once.
 
         Raises:
-            UnityTrainerException: What was learned could not be saved at the end, or the run
-                cannot continue.
+            UnityTrainerException: A behavior could not be saved at the end, or the run cannot
+                continue.
         """
         try:
             self._train_and_save()
@@ -117,8 +117,8 @@ class Controller:
             raise
         if unsaved := self._save_final():
             raise UnityTrainerException(
-                f"what was learned last of {', '.join(unsaved)} could not be saved in "
-                f"{self._folder.path}: see above. Earlier checkpoints, if any, are whole."
+                f"the last training progress of {', '.join(unsaved)} could not be saved in "
+                f"{self._folder.path}: see above. Earlier checkpoints, if any, are intact."
             )
 
     def _train(self) -> None:
@@ -143,13 +143,13 @@ class Controller:
                 self._interrupt.is_below_table = False
 
     def _is_done(self) -> bool:
-        """Whether no behavior learns any more."""
+        """Whether every behavior has finished learning."""
         if self._inference or not self.trainers:
             return False
         return not any(trainer.is_learning for trainer in self.trainers.values())
 
     def _advance(self) -> None:
-        """Take in what players report, learn if it is time, and answer them."""
+        """Receive reports of players, learn if it is time, and answer the reports."""
         for report in self._rollout.advance():
             self._add_statistics(report)
         with hierarchical_timer("trainer_advance"):
@@ -157,12 +157,12 @@ class Controller:
                 trainer.advance()
                 self._stop_if_learned(trainer)
         if self._is_done():
-            return  # and draw no actions that are never taken: a resumed run draws them
+            return  # without drawing actions that are not taken: a resumed run draws them
         if not self._begin_lessons():
             self._answer()
 
     def _stop_if_learned(self, trainer: Trainer) -> None:
-        """End the training of a behavior that earns enough, in the last lessons."""
+        """In the last lessons, end the training of a behavior with enough reward."""
         if self._curriculum.is_in_last_lessons:
             trainer.stop_if_learned()
 
@@ -173,15 +173,15 @@ class Controller:
                 trainer.stats.add_stat("Policy/Entropy", entropy)
 
     def _seat_of(self, player: int, behavior: BehaviorName) -> Seat:
-        """Return the seat of a behavior: players and teams share it."""
+        """Return the seat of a behavior. All players and teams share it."""
         return self._trainer_of(behavior).seat
 
     def _add_statistics(self, report: PlayerSteps) -> None:
-        """Add what a player recorded itself to the statistics of every behavior."""
+        """Add the statistics of a player's report to those of every behavior."""
         for key, values in report.statistics.items():
             for value, aggregation in values:
                 if aggregation is StatsAggregationMethod.MOST_RECENT and report.player:
-                    continue  # several players have no common latest value: the first one's holds
+                    continue  # several players have no common latest value: use the first player's
                 for trainer in self.trainers.values():
                     trainer.stats.add_stat(key, value, aggregation)
 
@@ -201,7 +201,7 @@ class Controller:
             return False
         for trainer in self.trainers.values():
             trainer.meter.recent_returns.clear()
-        # Only what changes: a sampler that is sent again starts its sequence again.
+        # Send only changed parameters: a sampler that is sent again restarts its sequence.
         parameters = self._curriculum.parameters
         self._manager.set_parameters({c.parameter: parameters[c.parameter] for c in changes})
         needs_reset = any(change.needs_reset for change in changes)
@@ -218,8 +218,8 @@ class Controller:
                 trainer = self.trainers[name] = self._make_trainer(name, behavior)
             elif trainer.spec != self._manager.behavior_specs[behavior]:
                 raise UnityTrainerException(
-                    f"{behavior!r} has other observations or actions than the other teams of "
-                    f"{name!r}. Teams share one policy: give the simulation's behaviors the same "
+                    f"{behavior!r} and the other teams of {name!r} have different observations or "
+                    "actions. Teams share one policy: give the simulation's behaviors the same "
                     "observations and actions, or different names."
                 )
             self._trainer_of_id[behavior] = trainer
@@ -232,7 +232,7 @@ class Controller:
         if trainer_type is None:
             raise UnityTrainerException(
                 f"behaviors.{name}.trainer_type: there is no trainer {settings.trainer_type!r}. "
-                f"There are {', '.join(self._trainer_types)}."
+                f"Choose one of {', '.join(self._trainer_types)}."
             )
         spec = self._manager.behavior_specs[behavior]
         if not self._inference:

@@ -1,4 +1,4 @@
-"""Ends a run in good order when it is told to: Ctrl-C, SIGTERM, or its terminal was closed."""
+"""Ends a run in good order after Ctrl-C, SIGTERM, or the closing of its terminal."""
 
 import os
 import signal
@@ -15,26 +15,27 @@ SIGNALS = tuple(filter(None, (signal.SIGINT, signal.SIGTERM, _HANGUP)))
 
 
 class Interrupted(BaseException):
-    """The run was told to end while it waited.
+    """A signal to end arrived while the run waited.
 
-    Not an `Exception`, so that nothing it passes takes it for an error of its own.
+    It is not an `Exception`, so that no handler of errors catches it.
     """
 
 
 class Interrupt:
-    """Two ways to end, while it is entered.
+    """Context manager that handles signals to end a run.
 
-    The first signal is only noted, so that a step or an update that has begun is finished; it
-    raises `Interrupted` where the run waits for others, or as soon as it does. A second signal
-    raises `KeyboardInterrupt` wherever the run is: it ends at once, and nothing more is saved.
-    A hangup is never the second: a closing terminal sends several. Where it is ignored, as under
-    `nohup`, it stays so.
+    The first signal is only recorded, so that a step or an update in progress is finished. It
+    raises `Interrupted` as soon as the run waits for its players. A second signal raises
+    `KeyboardInterrupt` at once: the run ends, and nothing more is saved.
 
-    Only the main thread of a process gets signals: entered in another one, it does nothing.
+    A hangup does not count as the second signal, because a closing terminal sends several. If
+    hangups are ignored, as under `nohup`, they stay ignored.
+
+    Only the main thread of a process receives signals. In another thread, this does nothing.
 
     Attributes:
-        is_below_table: Whether the cursor stands in the empty last line of a table, which is drawn
-            over: what the first signal says then stays in that line.
+        is_below_table: Whether the cursor is in the empty last line of a table that is redrawn. The
+            message of the first signal then stays in that line.
     """
 
     def __init__(self) -> None:
@@ -66,8 +67,8 @@ class Interrupt:
         self._is_requested = True
         if self._is_waiting:
             raise Interrupted
-        with suppress(OSError):  # not print: the signal may have come in the middle of one
-            says = b"Finishing what has begun; interrupt again to stop at once."
+        with suppress(OSError):  # not print, which the signal may have interrupted
+            says = b"Finishing the current step or update; interrupt again to stop at once."
             if self.is_below_table and os.isatty(_STDERR):
                 os.write(_STDERR, _CLEAR_LINE + says)
             else:

@@ -12,16 +12,16 @@ from mlagents_envs.base_env import BehaviorSpec
 CONTROL_GROUPS = Path("/sys/fs/cgroup")
 
 FIRST_LANES = 16
-"""Agents that the collector has room for at least."""
+"""Smallest number of agents that the collector has room for."""
 
 _NUMBER = 4
 """Bytes of a float32 or an int32."""
 _COPIES = 4
-"""Of each weight while it is learned: itself, its gradient and the two moments of Adam."""
+"""Numbers kept for each weight during learning: weight, gradient and the two moments of Adam."""
 
 
 def memory_bytes() -> int | None:
-    """Return how much memory this machine has, or this container may use; None if unknown.
+    """Return the bytes of memory of this machine or container; None if unknown.
 
     Source: the Linux kernel's documentation of control groups, version 2 (`memory.max`) and 1
     (`memory.limit_in_bytes`).
@@ -39,17 +39,18 @@ def memory_bytes() -> int | None:
 
 
 def require_memory(name: str, spec: BehaviorSpec, settings: BehaviorSettings) -> None:
-    """Raise if a setting alone needs more memory than there is.
+    """Raise if one setting alone needs more memory than the machine has.
 
-    What is counted is the least that each will take, so what passes may still be too much.
+    Only the smallest possible need of each setting is counted, so memory may still run out later.
 
     Args:
-        name: The behavior's name.
-        spec: What it observes and does.
-        settings: Its settings.
+        name: Name of the behavior.
+        spec: Observations and actions of the behavior.
+        settings: Settings of the behavior.
 
     Raises:
-        UnityTrainerException: The key, the bytes it needs, and those there are.
+        UnityTrainerException: A setting needs too much memory. The message gives its key, the bytes
+            it needs, and the bytes available.
     """
     available = memory_bytes()
     if available is None:
@@ -63,7 +64,7 @@ def require_memory(name: str, spec: BehaviorSpec, settings: BehaviorSettings) ->
 
 
 def in_bytes(number: int) -> str:
-    """Return a number of bytes, in the unit that suits it and in full."""
+    """Return a number of bytes as text, in a suitable unit and in full."""
     for unit, size in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6)):
         if number >= size:
             return f"{number / size:,.1f} {unit} ({number:,} bytes)"
@@ -71,13 +72,13 @@ def in_bytes(number: int) -> str:
 
 
 def _needs(spec: BehaviorSpec, settings: BehaviorSettings) -> Iterator[tuple[str, int, int]]:
-    """Yield each key, its value, and the bytes that it takes at least."""
+    """Yield each key, its value, and the smallest number of bytes it needs."""
     yield from _network_needs("network_settings", settings.network_settings, spec)
     for name, signal in settings.reward_signals.items():
         if name != "extrinsic":
             path = f"reward_signals.{name}.network_settings"
             yield from _network_needs(path, signal.network_settings, spec)
-    if settings.trainer_type == "bc":  # which keeps no experience
+    if settings.trainer_type == "bc":  # keeps no experience
         return
     size, horizon = settings.hyperparameters.buffer_size, settings.time_horizon
     step = bytes_per_step(spec, settings.network_settings)
@@ -86,7 +87,7 @@ def _needs(spec: BehaviorSpec, settings: BehaviorSettings) -> Iterator[tuple[str
 
 
 def bytes_per_step(spec: BehaviorSpec, network: NetworkSettings) -> int:
-    """Return what the experience of one agent's step takes: seen, done, remembered and earned."""
+    """Return the bytes of one agent's step: observations, actions, memory and rewards."""
     seen = sum(math.prod(o.shape) * o.dtype.itemsize for o in spec.observation_specs)
     actions = spec.action_spec
     n_actions = actions.continuous_size + actions.discrete_size
