@@ -70,5 +70,5 @@ def test_reward_signals_learn_and_are_saved(a2c: ModuleType) -> None:
 
 
 def test_memory_is_refused_with_its_key(a2c: ModuleType) -> None:
-    with pytest.raises(UnityTrainerException, match=r"network_settings\.memory: .*remove"):
+    with pytest.raises(UnityTrainerException, match=r"network_settings\.memory: .*Remove"):
         make(a2c, GuessEnvironment(), network_settings={"memory": {"memory_size": 8}})

@@ -331,7 +331,7 @@ def test_criteria_of_the_last_lesson_are_warned_of(
         (b"behaviors: [\n", "FILE: line 2, column 1: "),
         (b"a: 1\n---\nb: 2\n", "FILE: line 2, column 1: "),
         (b"a: &x 1\nb: *y\n", "FILE: line 2, column 4: found undefined alias"),
-        (b"a: !!python/object:os.system {}\n", "FILE: line 1, column 4: holds a Python object"),
+        (b"a: !!python/object:os.system {}\n", "FILE: line 1, column 4: contains a Python object"),
         (b"a: 1\nb:\n  c: 1\n  d: 2\n  c: 3\n", "FILE: line 5, column 3: the key 'c' appears"),
         (
             b"{true: 1, 'True': 2}\n",
@@ -339,8 +339,8 @@ def test_criteria_of_the_last_lesson_are_warned_of(
         ),
         (b"b: {16: 1, 0x10: 2}\n", "FILE: line 1, column 12: the key '16' appears a second time"),
         (b"{~: 1, None: 2}\n", "FILE: line 1, column 8: the key 'None' appears a second time"),
-        (b"a: {{ b }}\n", "FILE: line 1, column 5: a key must be text, got a mapping; quote it"),
-        (b"? [a, b]\n: 1\n", "FILE: line 1, column 3: a key must be text, got a list; quote it"),
+        (b"a: {{ b }}\n", "FILE: line 1, column 5: a key must be text, got a mapping. Quote it"),
+        (b"? [a, b]\n: 1\n", "FILE: line 1, column 3: a key must be text, got a list. Quote it"),
         (b"a: &k [1]\n*k : 1\n", "FILE: line 1, column 4: a key must be text, got a list"),
         (b"{!!int x: 1}\n", "FILE: is not YAML: "),
         (b"a: \x00\n", "FILE: is not YAML: "),
@@ -348,11 +348,11 @@ def test_criteria_of_the_last_lesson_are_warned_of(
         (
             b"behaviors:\n  A:\n    trainer_type: !!python/object/apply:mlagents.trainers.settings."
             b"TrainerType\n    - ppo\n",
-            "FILE: line 3, column 19: holds a Python object (!!python/...), as old releases of ",
+            "FILE: line 3, column 19: contains a Python object (!!python/...), as old releases of ",
         ),
         (
             b"!!python/object:mlagents.trainers.settings.RunOptions\nbehaviors: {}\n",
-            "FILE: line 1, column 1: holds a Python object (!!python/...), as old releases of ",
+            "FILE: line 1, column 1: contains a Python object (!!python/...), as old releases of ",
         ),
         (b"[1, 2]\n", "FILE: must be a mapping with some of the keys default_settings, "),
         (b"words\n", "FILE: must be a mapping with some of the keys default_settings, "),
@@ -466,11 +466,14 @@ MISTAKES: dict[str, list[tuple[str, str]]] = {
     "file of before 0.18": [
         (
             "default: {trainer: ppo, batch_size: 10}\nA: {beta: 1}",
-            "has the form of before ML-Agents 0.18 (default). Turn it into today's: ",
+            "has the form used before ML-Agents 0.18 (default). Convert it with: ",
         ),
-        ("A: {trainer: ppo}", "has the form of before ML-Agents 0.18 (A). "),
-        ("behaviors: {A: {trainer: sac}}", "has the form of before ML-Agents 0.18 (behaviors.A). "),
-        ("parameter_randomization: {}", "has the form of before ML-Agents 0.18 (parameter_rando"),
+        ("A: {trainer: ppo}", "has the form used before ML-Agents 0.18 (A). "),
+        (
+            "behaviors: {A: {trainer: sac}}",
+            "has the form used before ML-Agents 0.18 (behaviors.A). ",
+        ),
+        ("parameter_randomization: {}", "has the form used before ML-Agents 0.18 (parameter_rando"),
         (
             "default: {trainer_type: ppo}",
             "default: unknown key; did you mean 'default_settings'?",
@@ -1060,7 +1063,7 @@ def test_a_dump_loads_as_what_was_dumped(file: Path, written: dict[str, Any]) ->
 )
 def test_what_is_not_built_yet_is_refused_by_name(file: Path, text: str, key: str) -> None:
     options = load(file, text)
-    with pytest.raises(TrainerConfigError, match="not in this version yet") as caught:
+    with pytest.raises(TrainerConfigError, match="is not supported in this version yet") as caught:
         refuse_unbuilt(options)
     assert str(caught.value).startswith(key)
 

@@ -108,7 +108,7 @@ def test_outcomes_in_words() -> None:
     assert outcomes_in_words(outcomes, elapsed_s=3725.4) == (
         "Trained for 1:02:05:\n"
         "  Ball\n"
-        "    reward  99.988 in the mean of the last 100 episodes\n"
+        "    reward  99.988, mean of the last 100 episodes\n"
         "    steps   500,032 of 500,000\n"
         f"    model   {Path('results/first/Ball.onnx')}\n"
         "  Wall\n"
@@ -121,7 +121,7 @@ def test_outcomes_in_words() -> None:
 def test_what_a_player_wrote_comes_before_the_error() -> None:
     text = "player 0 failed. It exited with code 3. The last lines it wrote:\n    noise\n    more"
     assert failure_in_words(OSError(text)) == [
-        "The last lines that a player wrote:\n    noise\n    more",
+        "Last lines of a player's output:\n    noise\n    more",
         "player 0 failed. It exited with code 3.",
     ]
     assert failure_in_words(OSError("it is full")) == ["it is full"]

@@ -1,8 +1,8 @@
-"""Advantage actor-critic (arXiv:1602.01783, without its many threads) as a trainer type.
+"""Advantage actor-critic (arXiv:1602.01783, but synchronous) as a trainer type.
 
     pip install examples/plugins/a2c
 
-From then on a behavior may say `trainer_type: a2c`.
+After that, a behavior may use `trainer_type: a2c`.
 """
 
 from functools import partial
@@ -30,30 +30,30 @@ FloatArray = NDArray[np.float32]
 
 
 class A2CSettings(HyperparameterSettings):
-    """Keys below `hyperparameters`, beside those of every algorithm."""
+    """Keys below `hyperparameters`, in addition to those of every algorithm."""
 
     batch_size: Int = Field(64, ge=1)
-    """Not used: an update is one gradient step on the whole buffer."""
+    """Unused: an update is one gradient step on the whole buffer."""
     buffer_size: Int = Field(64, ge=1)
     """Experiences collected before an update."""
     beta: Float = Field(0.01, ge=0.0)
-    """Weight of the entropy bonus; more keeps the policy exploring for longer."""
+    """Weight of the entropy bonus; with a larger weight, the policy explores for longer."""
     lambd: Float = Field(0.95, ge=0.0, le=1.0)
     """Trust in rewards over values: 0 values only, 1 rewards only."""
     max_grad_norm: Float | None = Field(0.5, gt=0.0)
-    """Largest norm of the gradient of all parameters together; null does not limit it."""
+    """Largest norm of the gradient of all parameters together; null for no limit."""
 
 
 class A2C(OnPolicyAlgorithm):
-    """Learns a policy and its values from fresh experience, each step of it once."""
+    """Learns a policy and its values from new experience, using each step once."""
 
     settings: A2CSettings
 
     def make_networks(self, settings: BehaviorSettings) -> None:
-        """Make actor and critic."""
+        """Create the networks of actor and critic, and their optimizer."""
         if settings.network_settings.memory:
             raise UnityTrainerException(
-                "network_settings.memory: a2c learns without memory; remove this key."
+                "network_settings.memory: a2c does not support memory. Remove this key."
             )
         self.network = ActorCritic(
             self.spec,
@@ -65,7 +65,7 @@ class A2C(OnPolicyAlgorithm):
 
     @property
     def actor(self) -> Actor:
-        """The network that acts."""
+        """Network of the policy."""
         return self.network.actor
 
     def networks(self) -> dict[str, nn.Module | Optimizer]:
@@ -77,7 +77,7 @@ class A2C(OnPolicyAlgorithm):
         }
 
     def update(self, segments: Segments, rewards: FloatArray, *, step: int) -> dict[str, float]:
-        """Learn from the experience of the present policy; return what to plot, by tag."""
+        """Learn from experience of the current policy; return numbers to plot, by tag."""
         tensor = partial(torch.as_tensor, device=self.device)
         obs = [tensor(o) for o in segments.obs]
         learning_rate = self.set_learning_rate(step)
@@ -115,7 +115,7 @@ class A2C(OnPolicyAlgorithm):
         }
 
     def _update_signals(self, segments: Segments, step: int) -> dict[str, float]:
-        """Let curiosity, RND, GAIL and cloning learn too, if the settings ask for them."""
+        """Train curiosity, RND, GAIL and cloning, if the settings contain them."""
         plots = []
         steps = steps_for(self.signals, segments, self.device)
         if steps is not None:

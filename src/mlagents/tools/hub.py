@@ -88,8 +88,8 @@ def push_run(
 ) -> str:
     """Upload a run's folder, creating the repository if it does not exist.
 
-    Adds two files to the folder first: `config.json`, the run's options, and, unless there is one,
-    a model card `README.md`.
+    First adds two files to the folder: `config.json` with the run's options, and a model card
+    `README.md` unless there is one.
 
     Args:
         folder: Folder of the run.
@@ -99,7 +99,7 @@ def push_run(
         configuration: Name of the file with the run's options within the folder.
 
     Returns:
-        The address of the repository.
+        Address of the repository.
 
     Raises:
         HubError: The folder is not the folder of a run, or the hub refuses or cannot be reached.
@@ -111,8 +111,8 @@ def push_run(
         below = sorted(path.parent for path in folder.glob(f"*/{configuration}"))
         hint = f" Runs below it: {', '.join(map(str, below))}." if below else ""
         raise HubError(
-            f"{options_file} does not exist: --local-dir must be the folder of a run, with its "
-            f"options in the file that --configfile-name names.{hint}"
+            f"{options_file} does not exist: --local-dir must be the folder of a run, with the "
+            f"run's options in the file that --configfile-name names.{hint}"
         )
     options = read_configuration(options_file)
     (folder / "config.json").write_text(json.dumps(options, indent=2), encoding="utf-8")
@@ -140,25 +140,25 @@ def push_run(
 
 
 def load_run(repo_id: str, into: Path) -> Path:
-    """Download a repository into the folder `<into>/<name>` and return that.
+    """Download a repository into the folder `<into>/<name>`, and return the folder.
 
-    The folder is marked as downloaded: no module in it is imported, and a configuration in it does
-    not name code to run.
+    The folder is marked as downloaded. No module in it is imported, and no configuration in it may
+    name code to run.
 
     Raises:
-        HubError: The folder holds something else, or the hub refuses or cannot be reached.
+        HubError: The folder contains other files, or the hub refuses or cannot be reached.
     """
     _, name = _split(repo_id)
     folder = into / name
     is_from_hub = any((folder / mark).exists() for mark in (DOWNLOADED, ".cache/huggingface"))
     if not is_from_hub and folder.exists() and any(folder.iterdir()):
         raise HubError(
-            f"{folder} holds files that did not come from the hub and would be overwritten. "
+            f"{folder} contains files that are not from the hub and would be overwritten. "
             "Choose another --local-dir."
         )
     api = _api()
     with _hub_errors(repo_id):
-        # Asked for a branch, the client takes an old copy for an answer when the hub is away.
+        # Given a branch, the client returns an old copy if the hub cannot be reached.
         revision = api.model_info(repo_id).sha
     folder.mkdir(parents=True, exist_ok=True)
     (folder / DOWNLOADED).write_text(f"{repo_id}\n", encoding="utf-8")
@@ -171,12 +171,12 @@ def load_run(repo_id: str, into: Path) -> Path:
 def model_card(
     run_id: str, repo_id: str, behaviors: Sequence[str], *, needs_env: bool = False
 ) -> str:
-    """Return the page that the hub shows: metadata to be found by, and how to use the run.
+    """Return the page that the hub shows: metadata for search, and how to use the run.
 
     Args:
-        run_id: The card's title.
-        repo_id: `<user>/<name>`.
-        behaviors: Names of the behaviors that were trained.
+        run_id: Title of the card.
+        repo_id: Repository, as `<user>/<name>`.
+        behaviors: Names of the trained behaviors.
         needs_env: Whether the environment is code or a build that is not part of the run.
     """
     tags = ["deep-reinforcement-learning", "reinforcement-learning"]
@@ -187,7 +187,7 @@ def model_card(
     lines = ["---", "library_name: ml-agents", "tags:", *(f"- {json.dumps(tag)}" for tag in tags)]
     env = " --env ENVIRONMENT" if needs_env else ""
     own_env = (
-        "\nReplace `ENVIRONMENT` by your own copy of the environment. The one that the\n"
+        "\nReplace `ENVIRONMENT` by your own copy of the environment. The environment that the\n"
         "configuration names is not part of this run, and a downloaded configuration does not\n"
         "start code by itself.\n"
     )
@@ -206,7 +206,7 @@ Download the run:
 
     mlagents-load-from-hf --repo-id {repo_id} --local-dir results
 
-Put {models} on an agent in Unity to let it act, or train on from these weights:
+Assign {models} to an agent in Unity, or continue training from these weights:
 
     mlagents-learn results/{name}/configuration.yaml{env} --run-id new --initialize-from {name}
 {own_env if needs_env else ""}"""

@@ -1,11 +1,11 @@
-"""Steps and decisions to segments, in columns.
+"""`Collector`: collects the agents' steps and decisions into segments.
 
 Every live agent has a *lane*: one row of preallocated arrays (lanes, time horizon, ...). A step
 writes the lanes of all agents at once. When an agent's episode ends, or its lane is full, the lane
-becomes a finished segment and starts again.
+becomes a finished segment and is empty again.
 
-A step has two halves: `observe` opens it with what the agent sees, `record` adds what the policy
-chose, and the next `observe` closes it with the reward that followed.
+A step is written in three parts. `observe` opens it with the agent's observations, `record` adds
+the decision, and the next `observe` closes it with the reward that followed.
 """
 
 from collections.abc import Iterator
@@ -22,17 +22,17 @@ from mlagents_envs.base_env import AgentId, BehaviorSpec, DecisionSteps, Termina
 Lanes = NDArray[np.int64]
 
 _VANISHED_AFTER = 200
-"""Reports of its player that an agent may miss when lanes run out."""
+"""Number of its player's reports that an agent may miss before its lane may be reused."""
 
 
 class Activity(NamedTuple):
-    """What agents did since it was last asked for.
+    """Steps and ended episodes of agents since the last call of `Collector.activity`.
 
     Attributes:
         n_steps: Steps of finished segments.
-        episode_return: (E,) sum of the agent's own rewards in each episode that ended.
-        episode_group_return: (E,) the same of the rewards of the agent's group.
-        episode_length: (E,) steps of each of these episodes.
+        episode_return: (E,) sum of the agent's own rewards in each ended episode.
+        episode_group_return: (E,) sum of the group rewards in each ended episode.
+        episode_length: (E,) number of steps of each ended episode.
         has_group_reward: Whether any group reward was not 0.
     """
 
@@ -44,38 +44,38 @@ class Activity(NamedTuple):
 
 
 class Memories:
-    """Lanes of agents and what each agent remembers, for agents that are not learned from.
+    """Lanes and memories of agents that are not learned from.
 
-    An agent may vanish without an end. Its lane is taken back when lanes run out and it has missed
-    many reports of its player.
+    An agent may vanish without an end of its episode. If lanes run out, those of agents that have
+    missed many reports of their player are reused.
 
     Args:
-        memory_size: Numbers that the policy lets every agent remember.
+        memory_size: Size of the memory that the policy keeps for every agent.
 
     Attributes:
-        n_vanished: Agents that have vanished without an end so far.
+        n_vanished: Number of agents that have vanished so far.
     """
 
     def __init__(self, memory_size: int = 0) -> None:
         self._remembered = np.zeros((0, memory_size), np.float32)
-        """(lanes, memory size) after the last decision."""
+        """(lanes, memory size) memory after the last decision."""
         self._reported = np.zeros(0, np.int64)
-        """(lanes,) number of the player's report that the agent was part of last."""
+        """(lanes,) number of the last report of the player that contained the agent."""
         self._lane_of: dict[int, dict[AgentId, int]] = {}
         self._reports: dict[int, int] = {}
         self._free: list[int] = []
         self.n_vanished = 0
 
     def observe(self, player: int, decisions: DecisionSteps, terminals: TerminalSteps) -> Lanes:
-        """Take in what a player reported.
+        """Process the report of a player.
 
         Args:
-            player: Number of the player; agent ids are unique within one.
-            decisions: Agents that continue, or begin.
-            terminals: Agents whose episode ended; an id may be in both.
+            player: Number of the player; agent ids are unique within a player.
+            decisions: Agents whose episodes continue or begin.
+            terminals: Agents whose episodes ended; an id may be in both.
 
         Returns:
-            (N,) the lane of every agent of `decisions`, for `record`.
+            (N,) lane of every agent of `decisions`, for `record`.
         """
         lane_of = self._lane_of.setdefault(player, {})
         for agent in terminals.agent_id.tolist():
@@ -84,20 +84,20 @@ class Memories:
         return self._lanes(player, decisions)
 
     def memory(self, lanes: Lanes) -> NDArray[np.float32]:
-        """(N, memory size) what the agents of `observe` remember."""
+        """Return (N, memory size), the memories of agents by their lanes."""
         return self._remembered[lanes]
 
     def record(self, lanes: Lanes, action_mask: NDArray[np.bool_], decision: Decision) -> None:
-        """Add what N agents were free to do, and what was decided, to the steps of `observe`."""
+        """Add action masks and decisions of N agents to the steps that `observe` opened."""
         self._remembered[lanes] = decision.memory
 
     def forget(self, player: int) -> None:
-        """Drop what a player has left unfinished: its episodes were broken off."""
+        """Drop the unfinished episodes of a player."""
         for lane in self._lane_of.pop(player, {}).values():
             self._release(lane)
 
     def _lanes(self, player: int, decisions: DecisionSteps) -> Lanes:
-        """Return the lanes of the agents of a report; those that begin are given one."""
+        """Return the lanes of the agents of a report; agents that begin get new lanes."""
         lane_of = self._lane_of[player]
         report = self._reports[player] = self._reports.get(player, 0) + 1
         agents = decisions.agent_id.tolist()
@@ -117,7 +117,7 @@ class Memories:
         return self._free.pop()
 
     def _make_room(self, n_lanes: int) -> None:
-        """Have at least so many free lanes, those of vanished agents among them."""
+        """Make at least `n_lanes` lanes free, including those of vanished agents."""
         vanished = self._take_vanished()
         if vanished:
             self._give_up(np.array(vanished, np.int64))
@@ -153,7 +153,7 @@ class Memories:
 
 @dataclass(slots=True)
 class _Columns:
-    """What the lanes hold: first (lanes, time horizon, ...), then (lanes,)."""
+    """Content of the lanes: first columns (lanes, time horizon, ...), then columns (lanes,)."""
 
     obs: list[NDArray[Any]]
     continuous: NDArray[np.float32]
@@ -161,16 +161,16 @@ class _Columns:
     log_probs: NDArray[np.float32]
     action_mask: NDArray[np.bool_]
     memory: NDArray[np.float32]
-    """(lanes, sequences, memory size) before the first step of each sequence."""
+    """(lanes, sequences, memory size) memory before the first step of each sequence."""
     reward: NDArray[np.float32]
     group_reward: NDArray[np.float32]
 
     length: NDArray[np.int64]
-    """Closed steps; also the position of the open one."""
+    """Number of closed steps, which is also the position of the open step."""
     is_open: NDArray[np.bool_]
-    """Whether an observation or a decision waits for its reward."""
+    """Whether a step waits for its reward."""
     remembered_before: NDArray[np.float32]
-    """(lanes, memory size) before the open step."""
+    """(lanes, memory size) memory before the open step."""
     episode: NDArray[np.int64]
     episode_return: NDArray[np.float64]
     episode_group_return: NDArray[np.float64]
@@ -178,7 +178,7 @@ class _Columns:
 
     @classmethod
     def empty(cls, spec: BehaviorSpec, horizon: int, n_sequences: int, memory_size: int) -> Self:
-        """Make columns without lanes."""
+        """Return columns without lanes."""
         actions, shape = spec.action_spec, (0, horizon)
         n_actions, n_branches = actions.continuous_size, actions.discrete_size
         return cls(
@@ -200,7 +200,7 @@ class _Columns:
         )
 
     def before_reward(self) -> list[NDArray[Any]]:
-        """Return what the observation and the decision of a step are written to."""
+        """Return the columns that are written before a step's reward is known."""
         decided = [self.continuous, self.discrete, self.log_probs, self.action_mask]
         return [*self.obs, *decided]
 
@@ -219,14 +219,16 @@ class _Columns:
                 setattr(self, name, _extended(held, n_lanes))
 
     def release(self) -> None:
-        """Give back the room that observations took, except for the first of each lane."""
+        """Free the memory of all observations except the first of each lane."""
         for i, column in enumerate(self.obs):
             self.obs[i] = np.zeros(column.shape, column.dtype)
             self.obs[i][:, 0] = column[:, 0]
 
 
 def _extended(column: NDArray[Any], n_lanes: int) -> NDArray[Any]:
-    extended = np.zeros((n_lanes, *column.shape[1:]), column.dtype)  # takes room as it is written
+    extended = np.zeros(
+        (n_lanes, *column.shape[1:]), column.dtype
+    )  # memory is allocated as it is written
     extended[: len(column)] = column
     return extended
 
@@ -235,8 +237,8 @@ class _Rows:
     """Rows of several arrays, appended in place.
 
     Args:
-        n_rows: Rows to make room for at first.
-        like: One array for each column: shape of a row (behind two axes) and type.
+        n_rows: Initial capacity in rows.
+        like: Array for each column, which gives the row's shape (after two axes) and type.
     """
 
     def __init__(self, n_rows: int, like: list[NDArray[Any]]) -> None:
@@ -247,8 +249,8 @@ class _Rows:
         """Append the first steps of lanes.
 
         Args:
-            spans: Lane, and number of its steps, one after the other.
-            lanes_of: (lanes, time horizon, ...) for each column.
+            spans: Pairs of a lane and its number of steps, in the order to append.
+            lanes_of: Array (lanes, time horizon, ...) for each column.
         """
         end = self.n_rows + sum(n_steps for _, n_steps in spans)
         for i, source in enumerate(lanes_of):
@@ -264,12 +266,12 @@ class _Rows:
         self.n_rows = end
 
     def __iter__(self) -> Iterator[NDArray[Any]]:
-        """Yield every array as far as it was written."""
+        """Yield the written part of every array."""
         return iter([column[: self.n_rows] for column in self._columns])
 
 
 class _Ends(NamedTuple):
-    """What is known of S finished segments; fields as in `Segments`."""
+    """Properties of S finished segments; fields as in `Segments`."""
 
     length: NDArray[np.int64]
     last_obs: list[NDArray[Any]]
@@ -280,21 +282,21 @@ class _Ends(NamedTuple):
 
 
 class Collector(Memories):
-    """The experience of all agents that are learned from together, whichever player they live in.
+    """Experience of all agents of a behavior, in all players.
 
-    Finished segments are written where the update will read them: between an agent's lane and a
-    minibatch an observation is copied once.
+    Finished segments are written to the arrays that the update reads. Between an agent's lane and a
+    minibatch, an observation is copied once.
 
-    If an agent vanishes, its closed steps are finished, as by `cut`, and count. Its open step is
-    dropped, because its reward never came.
+    If an agent vanishes, its closed steps become a finished segment, as by `cut`, and count. Its
+    open step is dropped, because its reward is unknown.
 
     Args:
-        spec: What the behavior observes and does.
+        spec: Observations and actions of the behavior.
         time_horizon: Longest segment, in steps.
-        memory_size: Numbers that the policy lets every agent remember.
-        sequence_length: Steps of the sequences that segments are cut into; memory is kept at their
-            starts. Without it, a segment is one sequence.
-        n_expected: Steps that are expected to be taken at once; room is made for them.
+        memory_size: Size of the memory that the policy keeps for every agent.
+        sequence_length: Steps of the sequences that segments are divided into. Memory is stored at
+            the start of each. By default a segment is one sequence.
+        n_expected: Expected number of steps in `take`, for which arrays are allocated.
     """
 
     def __init__(
@@ -311,7 +313,7 @@ class Collector(Memories):
         self._sequence = sequence_length or time_horizon
         n_sequences = -(-time_horizon // self._sequence)
         self._columns = _Columns.empty(spec, time_horizon, n_sequences, memory_size)
-        # A sixteenth more, as many agents may end together; what is not written takes no room.
+        # A sixteenth more, because many episodes may end together. Unwritten rows use no memory.
         self._n_expected = n_expected + n_expected // 16
         self._episodes = 0
         self._rows = _Rows(self._n_expected, self._columns.per_step())
@@ -341,7 +343,7 @@ class Collector(Memories):
         return lanes
 
     def record(self, lanes: Lanes, action_mask: NDArray[np.bool_], decision: Decision) -> None:
-        """Add what N agents were free to do, and what was decided, to the steps of `observe`."""
+        """Add action masks and decisions of N agents to the steps that `observe` opened."""
         super().record(lanes, action_mask, decision)
         columns = self._columns
         at = lanes, columns.length[lanes]
@@ -352,7 +354,7 @@ class Collector(Memories):
 
     @property
     def n_held(self) -> int:
-        """Steps of finished segments that were not taken yet."""
+        """Steps of finished segments that are not taken yet."""
         return self._rows.n_rows
 
     @property
@@ -361,11 +363,12 @@ class Collector(Memories):
         return int(self._columns.length.sum())
 
     def take(self, *, at_least: int = 0) -> Segments | None:
-        """Hand over finished segments; None if there are none, or not enough.
+        """Remove and return the finished segments; None if there are none or too few steps.
 
         Args:
-            at_least: Steps to wait for. As soon as there are that many, unfinished segments are
-                cut and handed over too; their episodes continue. With 0 nothing is cut.
+            at_least: Smallest number of steps to return. If finished and unfinished segments have
+                that many, unfinished ones are cut and returned too; their episodes continue. With
+                0, nothing is cut.
         """
         if at_least and self.n_held + self.n_unfinished < at_least:
             return None
@@ -391,7 +394,7 @@ class Collector(Memories):
         )
 
     def activity(self) -> Activity:
-        """Return what the agents did since the last call, whether it is taken or not."""
+        """Return the activity of agents since the last call, whether segments are taken or not."""
         held, self._activities = self._activities, []
         return Activity(
             sum(each.n_steps for each in held),
@@ -402,16 +405,16 @@ class Collector(Memories):
         )
 
     def cut(self) -> None:
-        """Finish all segments as they are; their episodes continue. The open steps stay open.
+        """Finish all segments now; their episodes continue, and open steps stay open.
 
-        Between `observe` and `record` this leaves nothing behind that an older policy decided,
-        except for agents that have not reported since.
+        Between `observe` and `record`, no decisions of the current policy remain afterwards, except
+        those of agents that have not reported since.
         """
         self._finish_as_they_are(np.flatnonzero(self._columns.length))
         self._columns.release()
 
     def _finish_as_they_are(self, lanes: Lanes) -> None:
-        """Finish the closed steps of lanes; the open step of each comes first from now on."""
+        """Finish segments of the closed steps of lanes, and move each open step to the front."""
         columns = self._columns
         lanes = lanes[columns.length[lanes] > 0]
         at = lanes, columns.length[lanes]
@@ -427,7 +430,7 @@ class Collector(Memories):
         super()._give_up(lanes)
 
     def _keep_memory(self, lanes: Lanes) -> None:
-        """Keep what the agents of lanes remember where their open step begins a sequence."""
+        """Store the memories of agents whose open step begins a sequence."""
         columns = self._columns
         if not columns.remembered_before.size:
             return
@@ -456,7 +459,7 @@ class Collector(Memories):
     def _close(
         self, lanes: Lanes, steps: DecisionSteps | TerminalSteps, rows: NDArray[np.int64]
     ) -> NDArray[np.int64]:
-        """Write the rewards of `rows` of `steps`; return which of `lanes` are full now."""
+        """Write the rewards of `rows` of `steps`; return indices of `lanes` that are full."""
         columns = self._columns
         length = columns.length[lanes]
         reward, group_reward = steps.reward[rows], steps.group_reward[rows]
@@ -471,7 +474,7 @@ class Collector(Memories):
         return np.flatnonzero(length == self._horizon)
 
     def _end(self, lane_of: dict[AgentId, int], terminals: TerminalSteps) -> None:
-        """Finish the segments of agents whose episode ended; one that never acted has none."""
+        """Finish the segments of agents whose episode ended, if they ever acted."""
         ended = [
             (row, lane)
             for row, agent in enumerate(terminals.agent_id.tolist())
@@ -529,7 +532,7 @@ class Collector(Memories):
 
 
 def _joined(parts: list[_Ends]) -> _Ends:
-    """Put the ends of several batches of segments one after the other."""
+    """Concatenate the ends of several batches of segments."""
     if len(parts) == 1:
         return parts[0]
     length, last_obs, *others = zip(*parts, strict=True)

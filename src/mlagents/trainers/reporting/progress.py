@@ -55,14 +55,14 @@ class Row(NamedTuple):
     """Row of the table: one behavior.
 
     Attributes:
-        name: Its name.
-        step: Its step count.
-        max_steps: Where it ends; None if it only acts, until interrupted.
-        steps_per_s: How fast it goes, 0 while that is not known.
-        reward: Mean return of the last 100 episodes, if an episode has ended.
+        name: Name of the behavior.
+        step: Step count of the behavior.
+        max_steps: Step count at which training ends; None if it only acts, until interrupted.
+        steps_per_s: Steps per second; 0 if not yet known.
+        reward: Mean return of the last 100 episodes; None before the first one has ended.
         change: Difference of the mean rewards of the last two summaries.
-        episode_length: Mean number of steps, as of the last summary.
-        has_learned: Whether it is done before `max_steps`.
+        episode_length: Mean number of steps of an episode, in the last summary.
+        has_learned: Whether training ended before `max_steps`.
     """
 
     name: str
@@ -261,7 +261,7 @@ class ProgressTable(StatsWriter):
         )
 
     def __enter__(self) -> Self:
-        # Some CI systems force colors, so rich takes a log file for a terminal.
+        # Some CI systems force colors, so rich mistakes a log file for a terminal.
         if self._console.is_interactive and self._console.file.isatty():
             # Only `update` draws, because a refresh thread would read trainers in the middle of a
             # step.

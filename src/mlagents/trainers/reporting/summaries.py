@@ -102,13 +102,13 @@ class Outcome(NamedTuple):
     """Outcome of training one behavior.
 
     Attributes:
-        name: The behavior's name.
-        step: Its step count.
-        max_steps: Where it ends.
-        mean_reward: Of the last episodes; None if none ended.
-        n_episodes: How many those are.
-        model: Where the exported policy is; None if it could not be written.
-        stopped_at: The `stop_at_reward` that ended training; None if something else did.
+        name: Name of the behavior.
+        step: Final step count.
+        max_steps: Step count at which training ends.
+        mean_reward: Mean reward of the last episodes; None if no episode ended.
+        n_episodes: Number of these episodes.
+        model: Path of the exported policy; None if it could not be written.
+        stopped_at: Value of `stop_at_reward` that ended training; None if training ended otherwise.
     """
 
     name: str
@@ -131,7 +131,7 @@ def _outcome_lines(outcome: Outcome) -> Lines:
     reward = "no episode ended"
     if outcome.mean_reward is not None:
         episodes = _number(outcome.n_episodes, "episode")
-        reward = f"{outcome.mean_reward:.3f} in the mean of the last {episodes}"
+        reward = f"{outcome.mean_reward:.3f}, mean of the last {episodes}"
     steps = f"{outcome.step:,} of {outcome.max_steps:,}"
     if outcome.stopped_at is not None:
         steps += f"; ended by stop_at_reward: {outcome.stopped_at:g}"
@@ -159,24 +159,24 @@ def next_commands(command_line: CommandLine, options: RunOptions) -> str:
     return "Next:\n" + "\n".join(f"  {why}:\n    {command(*words)}" for why, words in commands)
 
 
-SAVED = "What was learned until then is saved."
-"""The note of an error that ended a run which can be resumed."""
+SAVED = "The training progress until then is saved."
+"""Note of an error that ended a resumable run."""
 
 
 def is_resumable(error: BaseException) -> bool:
-    """Whether a run that this error ended was saved and can be resumed."""
+    """Whether the run that this error ended was saved and can be resumed."""
     return SAVED in getattr(error, "__notes__", ())
 
 
 def failure_in_words(error: Exception) -> list[str]:
-    """Return what ended a run, a message each: first what a player wrote last, then the error.
+    """Return the messages about an error that ended a run: a player's last output, then the error.
 
-    That output may be long, and the end is what a person reads.
+    The error comes last because the output may be long.
     """
     failure, _, output = str(error).partition(LAST_LINES)
     if not output:
         return [failure]
-    return [f"The last lines that a player wrote:\n{output}", f"{failure}."]
+    return [f"Last lines of a player's output:\n{output}", f"{failure}."]
 
 
 BEGIN_FLAGS = {"--resume", "--force", "--inference", "--initialize-from"}

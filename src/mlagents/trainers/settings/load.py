@@ -1,6 +1,6 @@
 """Conversion of a YAML file and a command line to settings, and back to a file.
 
-    YAML ─► old spellings ─► flags put over it ─► default_settings put under behaviors ─► RunOptions
+    YAML ─► old spellings ─► flags merged over it ─► default_settings under behaviors ─► RunOptions
 
 All steps except the last work on plain mappings of written values, so a default never overrides a
 written value. All problems are reported at once, one per line. Each has its origin (file or command
@@ -41,13 +41,13 @@ Written = dict[str, Any]
 
 
 def load_run_options(command_line: CommandLine) -> RunOptions:
-    """Return the settings of a run: flags over the file over defaults.
+    """Return the settings of a run: defaults, overridden by the file and then by flags.
 
     If the run has a seed, all samplers of environment parameters have one too. Otherwise, call
     `RunOptions.with_seed`.
 
     Raises:
-        TrainerConfigError: The file cannot be read, or a setting in it or a flag is invalid.
+        TrainerConfigError: The file cannot be read, or one of its settings or a flag is invalid.
     """
     for flag in command_line.deprecated:
         logger.warning("%s is deprecated: %s.", flag, DEPRECATED_FLAGS[flag])
@@ -57,7 +57,7 @@ def load_run_options(command_line: CommandLine) -> RunOptions:
 
 
 def _configuration_file(command_line: CommandLine) -> Path | None:
-    """Return the file to read: what was typed, or the environment's own; None for neither."""
+    """Return the given file or the environment's own; None if there is neither."""
     typed = command_line.config_path
     if typed is not None:
         file = find_configuration(typed)
@@ -67,7 +67,7 @@ def _configuration_file(command_line: CommandLine) -> Path | None:
     environment = command_line.settings.get("env_settings", {}).get("env_path")
     own = None if environment is None else configuration_of(environment)
     if own is None:
-        logger.warning("No configuration file: PPO's defaults train every behavior.")
+        logger.warning("No configuration file: every behavior is trained with PPO's defaults.")
     else:
         logger.info("Configuration: %s, the one of %s.", typed_name(own), environment)
     return own
@@ -109,11 +109,11 @@ def check_run_options(written: Written, command_line: CommandLine) -> RunOptions
 def dump_configuration(options: RunOptions) -> str:
     """Return `options` as YAML with every value explicit; it can be loaded again.
 
-    Only `base_port` is left out unless it was written: without it, ports are any free ones.
+    Only `base_port` is left out if it was not given: without it, any free ports are used.
     """
     written = options.as_dict()
     results = Path(options.checkpoint_settings.results_dir)
-    if ".." in results.parts:  # which no file may say
+    if ".." in results.parts:  # which is not allowed in a file
         written["checkpoint_settings"]["results_dir"] = str(results.resolve())
     if "base_port" not in options.env_settings.model_fields_set:
         del written["env_settings"]["base_port"]
@@ -126,13 +126,13 @@ def dump_configuration(options: RunOptions) -> str:
 _PYTHON_OBJECT = "tag:yaml.org,2002:python/"
 
 _PLAIN_TAGS = {f"tag:yaml.org,2002:{kind}" for kind in ("bool", "int", "float", "null")}
-"""What keys may be besides text."""
+"""Types of keys that are allowed besides text."""
 
 
 class _Strict(yaml.constructor.SafeConstructor):
-    """Refuses to let a second key of the same name win unnoticed."""
+    """YAML constructor that refuses a second key of the same name."""
 
-    # Settings are never dates, but a run may be called `run_id: 2030-01-31`.
+    # No setting is a date, but a run may be called `run_id: 2030-01-31`.
     yaml_implicit_resolvers = {  # noqa: RUF012  (the base class declares it so)
         first: [rule for rule in rules if rule[0] != "tag:yaml.org,2002:timestamp"]
         for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
@@ -143,7 +143,7 @@ class _Strict(yaml.constructor.SafeConstructor):
         self._checked: set[yaml.MappingNode] = set()
 
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
-        # Called before a mapping is made of the node, and again after what it merges was put in.
+        # Called before the node becomes a mapping, and again after its merge keys were resolved.
         if node not in self._checked:
             self._checked.add(node)
             self._check_keys(node)
@@ -155,8 +155,8 @@ class _Strict(yaml.constructor.SafeConstructor):
             if not isinstance(key, yaml.ScalarNode):
                 kind = "mapping" if isinstance(key, yaml.MappingNode) else "list"
                 says = (
-                    f"a key must be text, got a {kind}; quote it, or fill in what a template "
-                    "such as {{ name }} has left open"
+                    f"a key must be text, got a {kind}. Quote it, or fill in the placeholder if it "
+                    "is a template such as {{ name }}"
                 )
                 raise yaml.MarkedYAMLError(problem=says, problem_mark=key.start_mark)
             name = self._name(key)
@@ -170,7 +170,7 @@ class _Strict(yaml.constructor.SafeConstructor):
         )
 
     def _name(self, key: yaml.ScalarNode) -> str:
-        """Return what a key is called once read: 16 and 0x10, true and "True" are the same."""
+        """Return the name of a key once read: 16 and 0x10, true and "True" are the same."""
         if key.tag in _PLAIN_TAGS:
             return str(self.construct_object(key))
         return str(key.value)
@@ -187,7 +187,7 @@ class _Loader(_Strict, _SafeLoader):
 
 
 class _LastKeyLoader(_Loader):
-    """The same, except that the last of several keys of one name counts, with a warning."""
+    """Safe YAML in which the last of several keys of one name counts, with a warning."""
 
     def _repeated(self, name: str, mark: yaml.Mark) -> None:
         logger.warning(
@@ -199,11 +199,11 @@ _MOST_BYTES = 2**20
 _MOST_VALUES = 50_000
 _MOST_LEVELS = 100
 _MOST_DEFAULTS = 500
-"""Far more than a configuration needs; what exceeds them would fill the memory."""
+"""Limits far above what a configuration needs; larger files could exhaust the memory."""
 
 
 def _check_extent(text: str) -> None:
-    """Raise if a YAML text is too large or too deep to be read, each alias counted in full."""
+    """Raise if a YAML text is too large or too deeply nested, with every alias counted in full."""
     sizes: dict[str, int] = {}
     unfinished: list[tuple[str | None, int]] = []
     n_values = 0
@@ -228,12 +228,12 @@ def _check_extent(text: str) -> None:
         if len(unfinished) > _MOST_LEVELS:
             says = f"is nested too deeply: more than {_MOST_LEVELS} levels"
         if says:
-            mark: Any = event.start_mark  # libyaml has a type of its own for it
+            mark: Any = event.start_mark  # libyaml has its own type for it
             raise yaml.MarkedYAMLError(problem=says, problem_mark=mark)
 
 
 def _n_values(written: Any) -> int:
-    """Count the keys and values of what was read."""
+    """Return the number of keys and values, including nested ones."""
     n_values, left = 0, [written]
     while left:
         value = left.pop()
@@ -247,14 +247,14 @@ def _n_values(written: Any) -> int:
 
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> Written:
-    """Make a mapping of a JSON object, as strictly as `_Loader` does of a YAML one."""
+    """Return a JSON object as a mapping, as strictly as `_Loader` reads YAML."""
     for name in _repeated_names(pairs):
         raise ValueError(f"the key {name!r} appears a second time")
     return dict(pairs)
 
 
 def _with_last_keys(pairs: list[tuple[str, Any]]) -> Written:
-    """Make a mapping of a JSON object as `_LastKeyLoader` does of a YAML one."""
+    """Return a JSON object as a mapping, as `_LastKeyLoader` reads YAML."""
     for name in _repeated_names(pairs):
         logger.warning("The key %r appears again; the last one counts.", name)
     return dict(pairs)
@@ -266,17 +266,17 @@ def _repeated_names(pairs: list[tuple[str, Any]]) -> list[str]:
 
 
 def read_configuration(file: Path, *, last_key_counts: bool = False) -> Written:
-    """Read a YAML file, or a JSON one if its name ends so, as written.
+    """Return the content of a YAML file, or of a JSON file if its name ends in `.json`.
 
     Args:
-        file: The file to read.
+        file: File to read.
         last_key_counts: Whether the last of several keys of one name counts, with a warning, as
-            before ML-Agents 0.18; otherwise they are refused.
+            before ML-Agents 0.18. Otherwise such keys are an error.
 
     Raises:
         TrainerConfigError: The file cannot be read, or does not contain a mapping in UTF-8.
     """
-    is_json = file.suffix == ".json"  # some of which, indented by tabs, is not YAML
+    is_json = file.suffix == ".json"  # JSON that is indented by tabs is not YAML
     try:
         with file.open("rb") as stream:
             content = stream.read(_MOST_BYTES + 1)
@@ -301,10 +301,10 @@ def read_configuration(file: Path, *, last_key_counts: bool = False) -> Written:
         says = error.problem or error.context or ""
         if _PYTHON_OBJECT in says:
             says = (
-                "holds a Python object (!!python/...), as old releases of ML-Agents wrote into "
-                "their results (configuration.yaml). Reading one could run any program, so none "
-                "is read. Use the file that the run was started with, or write plain values in "
-                "place of the objects."
+                "contains a Python object (!!python/...), as old releases of ML-Agents wrote into "
+                "their results (configuration.yaml). Reading such an object could run any program, "
+                "so it is refused. Use the file that the run was started with, or replace the "
+                "objects by plain values."
             )
         raise TrainerConfigError(f"{file}:{line} {says}") from error
     except (yaml.YAMLError, ValueError) as error:
@@ -327,7 +327,7 @@ _OF_TODAY = {"hyperparameters", "network_settings"}
 
 
 def _refuse_old_form(written: Written, file: Path | None) -> None:
-    """Refuse a file of before ML-Agents 0.18 as a whole, which has few keys in common with ours."""
+    """Refuse a file in the form used before ML-Agents 0.18, which has few keys in common."""
     below = {f"behaviors.{name}": each for name, each in _mapping(written.get("behaviors")).items()}
     above = {name: each for name, each in written.items() if name not in RunOptions.model_fields}
     old = [
@@ -340,13 +340,13 @@ def _refuse_old_form(written: Written, file: Path | None) -> None:
     if old:
         upgrade = [*python(), "-m", "mlagents.trainers.upgrade_config"]
         raise TrainerConfigError(
-            f"{file}: has the form of before ML-Agents 0.18 ({', '.join(old)}). Turn it into "
-            f"today's: {command(*upgrade, str(file), 'NEW.yaml')}"
+            f"{file}: has the form used before ML-Agents 0.18 ({', '.join(old)}). Convert it with: "
+            f"{command(*upgrade, str(file), 'NEW.yaml')}"
         )
 
 
-# Merging: each function changes written settings in place. It does not change values of a wrong
-# type, which the models refuse later.
+# Merging: each function changes written settings in place. Values of a wrong type are left to the
+# models, which refuse them later.
 
 
 def _mapping(value: Any) -> Written:
@@ -354,23 +354,23 @@ def _mapping(value: Any) -> Written:
 
 
 def _behaviors(written: Written) -> Iterator[tuple[str, Written]]:
-    """Yield path and settings of `default_settings` and of each behavior."""
+    """Yield paths and settings of `default_settings` and of each behavior."""
     yield "default_settings", _mapping(written.get("default_settings"))
     for name, behavior in _mapping(written.get("behaviors")).items():
         yield f"behaviors.{name}", _mapping(behavior)
 
 
 _ENVIRONMENT_WITHOUT_CODE = re.compile(r"gym:[\w.+-]+(/[\w.+-]+)?|[\w.+-]+")
-"""A registered name, or the id of a Gymnasium environment that names no module to import."""
+"""Pattern of a registered name, or the id of a Gymnasium environment without a module."""
 
 
 def is_code(env_path: str) -> bool:
-    """Return whether what is trained in is a module or a program, not just a name."""
+    """Return whether the environment is a module or a program, not just a name."""
     return not _ENVIRONMENT_WITHOUT_CODE.fullmatch(env_path)
 
 
 def _refuse_what_must_be_typed(written: Written, command_line: CommandLine) -> None:
-    """Refuse what a file may not decide alone: where to write and, if downloaded, what to run."""
+    """Refuse settings that must be typed: unsafe result folders and code of downloaded files."""
     file, typed = command_line.config_path, command_line.settings
     if file is None:
         return
@@ -380,8 +380,8 @@ def _refuse_what_must_be_typed(written: Written, command_line: CommandLine) -> N
         leads_out = ".." in re.split(r"[/\\]", results)
         if leads_out or (download and (Path(results).is_absolute() or ":" in results)):
             raise TrainerConfigError(
-                f"{file}: checkpoint_settings.results_dir: {quoted(results)} leads out of the "
-                "working folder. If results shall be written there, type it: --results-dir "
+                f"{file}: checkpoint_settings.results_dir: {quoted(results)} is outside the "
+                "working folder. To write results there, type it: --results-dir "
                 f"{shlex.quote(results)}"
             )
     env = _mapping(written.get("env_settings")).get("env_path")
@@ -389,17 +389,17 @@ def _refuse_what_must_be_typed(written: Written, command_line: CommandLine) -> N
         return
     if is_code(env):
         raise TrainerConfigError(
-            f"{file}: env_settings.env_path: {quoted(env)} names code to run, and {download} was "
+            f"{file}: env_settings.env_path: {quoted(env)} names code to run, but {download} was "
             f"downloaded. If you trust that code, type it: --env {shlex.quote(env)}"
         )
 
 
 def _replace_old_spellings(written: Written) -> None:
-    """Turn what older versions wrote into what it is called now."""
+    """Replace deprecated keys by their current names."""
     for path, behavior in _behaviors(written):
         if "framework" in behavior:
             del behavior["framework"]
-            logger.warning("%s.framework is deprecated: PyTorch is all there is.", path)
+            logger.warning("%s.framework is deprecated: PyTorch is the only framework.", path)
         _replace_old_network(path, behavior)
         for name, signal in _mapping(behavior.get("reward_signals")).items():
             _replace_old_network(f"{path}.reward_signals.{name}", _mapping(signal))
@@ -407,7 +407,7 @@ def _replace_old_spellings(written: Written) -> None:
                 _replace_old_signal(f"{path}.reward_signals.{name}", _mapping(signal))
     checkpoints = _mapping(written.get("checkpoint_settings"))
     if str(checkpoints.pop("train_model", False)).lower() == "true":
-        logger.warning("checkpoint_settings.train_model is deprecated: write nothing instead.")
+        logger.warning("checkpoint_settings.train_model is deprecated: remove it.")
 
 
 def _replace_old_network(path: str, section: Written) -> None:
@@ -422,7 +422,7 @@ def _replace_old_network(path: str, section: Written) -> None:
 
 
 def _asks_to_load(written: Written, command_line: CommandLine) -> bool:
-    """Return whether `--load` or `load_model` asks to resume the run if there is one."""
+    """Return whether `--load` or `load_model` requests to resume the run if there is one."""
     checkpoints = _mapping(written.get("checkpoint_settings"))
     asks = str(checkpoints.pop("load_model", False)).lower() == "true"
     if asks:
@@ -460,7 +460,7 @@ def _put_defaults_under_behaviors(written: Written) -> None:
     if not isinstance(behaviors, dict):
         return
     if _n_values(defaults) > _MOST_DEFAULTS:
-        return  # such settings are refused where they stand, without a copy for each behavior
+        return  # such settings are refused later, without a copy for each behavior
     if isinstance(written.get("default_settings"), dict):
         # As in the original, default settings include the default reward signal, `extrinsic`.
         # Without default settings, a behavior's own signals replace it.
@@ -513,7 +513,7 @@ def _report(error: ValidationError, command_line: CommandLine) -> str:
 def _origin(path: tuple[str | int, ...], command_line: CommandLine) -> str:
     """Return the origin of the setting at `path`: the file or the command line."""
     value: Any = command_line.settings
-    # A section is refused as a whole where it stands in the file as something else.
+    # A section that has another type in the file is refused as a whole.
     for key in path:
         value = value.get(key) if isinstance(value, dict) else None
     typed = not (value is None or isinstance(value, dict)) or command_line.config_path is None
@@ -540,7 +540,7 @@ def _warn_of_large_batches(options: RunOptions) -> None:
         if numbers.batch_size > numbers.buffer_size:
             logger.warning(
                 "%s.hyperparameters: batch_size (%d) is above buffer_size (%d), so no batch is "
-                "ever full. Usual is a buffer of several batches.",
+                "ever full. Choose a buffer of several batches.",
                 path,
                 numbers.batch_size,
                 numbers.buffer_size,
@@ -559,14 +559,14 @@ def _resume_if_there(options: RunOptions) -> RunOptions:
     settings = options.checkpoint_settings
     folder = Path(settings.write_path)
     if not holds_run(folder):
-        logger.warning("There is no run in %s to load; it is started.", folder)
+        logger.warning("There is no run in %s to load; a new run is started.", folder)
         return options
     settings = settings.model_copy(update={"resume": True})
     return options.model_copy(update={"checkpoint_settings": settings})
 
 
 def _resume_or_initialize(options: RunOptions, command_line: CommandLine) -> RunOptions:
-    """Settle which of the two holds where both are asked for: what was typed, else resume."""
+    """If both resume and initialize_from are set, keep the one typed, or else resume."""
     settings = options.checkpoint_settings
     if not settings.resume or settings.initialize_from is None:
         return options
@@ -595,7 +595,7 @@ def refuse_unbuilt(options: RunOptions) -> None:
     """Refuse settings that are part of the schema but not supported yet.
 
     Raises:
-        TrainerConfigError: All such settings, one a line.
+        TrainerConfigError: There are such settings. The message names each on its own line.
     """
     keys = [
         f"{path}.{key}"
@@ -604,4 +604,6 @@ def refuse_unbuilt(options: RunOptions) -> None:
         if is_used(behavior)
     ]
     if keys:
-        raise TrainerConfigError("\n".join(f"{key}: not in this version yet" for key in keys))
+        raise TrainerConfigError(
+            "\n".join(f"{key}: is not supported in this version yet" for key in keys)
+        )

@@ -7,7 +7,7 @@ from typing import Any
 DEPRECATED_FLAGS = {
     "--load": "--resume continues a run; --load also starts one if there is none",
     "--train": "training is what happens without --inference",
-    "--torch": "PyTorch is all there is",
+    "--torch": "PyTorch is the only framework",
     "--tensorflow": "TensorFlow is not supported any more",
 }
 """Old flags that are still accepted, with a message for the user."""
