@@ -1,4 +1,4 @@
-"""The last few frames of an observation in a row, as Unity's stacking sensor hands them out."""
+"""The last few frames of an observation joined, as Unity's stacking sensor returns them."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ class FrameStack:
     Args:
         frame: Description of a single frame.
         n_frames: Number of frames that an agent sees.
-        n_agents: N.
+        n_agents: Number of agents, N.
     """
 
     def __init__(self, frame: ObservationSpec, n_frames: int, n_agents: int) -> None:
@@ -38,11 +38,11 @@ class FrameStack:
         self._start = 0  # of the ring: the slot of the oldest frame, the same for all agents
 
     def clear(self, agents: Agents) -> None:
-        """Forget what these agents have seen."""
+        """Clear the frames of these agents."""
         self._ring[:, agents] = 0
 
     def add(self, agents: Agents, frame: NDArray[Any]) -> NDArray[Any]:
-        """Add what these n agents see now, (n, *shape of a frame); return all that they see."""
+        """Add new frames of n agents, (n, *shape of a frame); return their stacked frames."""
         ring, start = self._ring, self._start
         n_before, n_agents = ring.shape[:2]
         are_all = len(frame) == n_agents and _ascend(agents)

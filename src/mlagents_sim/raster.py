@@ -1,7 +1,7 @@
 """Pictures of many scenes at once: convex shapes, painted from the farthest to the nearest.
 
-A convex shape covers one run of pixels in each row of a picture. Where the runs begin and end is
-all that is computed of it, by rows instead of by pixels:
+A convex shape covers one run of pixels in each row of a picture. Only the starts and ends of the
+runs are computed, by rows instead of by pixels:
 
     places ──Camera──► outline ──► Runs ──paint──► images
 
@@ -24,12 +24,12 @@ PIXELS_AT_ONCE = 2**15
 
 
 class Camera(NamedTuple):
-    """What takes places of a scene to points of a picture.
+    """Projection of places in a scene to points of a picture.
 
     Attributes:
-        matrix: (3, 4, N) that makes a point of (x, y, z, 1); N is 1 if all scenes are seen alike.
-        height: H.
-        width: W.
+        matrix: (3, 4, N) matrix from (x, y, z, 1) to a point; N is 1 if all scenes share it.
+        height: Height of the picture in pixels, H.
+        width: Width of the picture in pixels, W.
     """
 
     matrix: Array
@@ -40,14 +40,14 @@ class Camera(NamedTuple):
     def perspective(
         position: Array, axes: Array, *, field_of_view_rad: float, height: int, width: int
     ) -> "Camera":
-        """Make a camera that sees what is near larger.
+        """Return a perspective camera.
 
         Args:
-            position: (3, N) of the eye.
-            axes: (3, 3, N) whose columns point to the right, up and forward.
+            position: (3, N) position of the eye.
+            axes: (3, 3, N) axes in columns: right, up and forward.
             field_of_view_rad: Angle between top and bottom of the picture.
-            height: H.
-            width: W.
+            height: Height of the picture in pixels, H.
+            width: Width of the picture in pixels, W.
         """
         scale = height / 2 / math.tan(field_of_view_rad / 2)
         lens = [[scale, 0.0, (width - 1) / 2], [0.0, -scale, (height - 1) / 2], [0.0, 0.0, 1.0]]
@@ -57,14 +57,14 @@ class Camera(NamedTuple):
     def orthographic(
         position: Array, axes: Array, *, extent_m: float, height: int, width: int
     ) -> "Camera":
-        """Make a camera that sees everything in one scale.
+        """Return an orthographic camera.
 
         Args:
-            position: (3, N) of what is in the middle of the picture.
-            axes: (3, 3, N) whose columns point to the right, up and forward.
-            extent_m: Between top and bottom of the picture.
-            height: H.
-            width: W.
+            position: (3, N) place in the middle of the picture.
+            axes: (3, 3, N) axes in columns: right, up and forward.
+            extent_m: Distance between top and bottom of the picture.
+            height: Height of the picture in pixels, H.
+            width: Width of the picture in pixels, W.
         """
         scale = height / extent_m
         lens = np.diag([scale, -scale, 0.0])
@@ -73,7 +73,7 @@ class Camera(NamedTuple):
         return Camera(matrix, height, width)
 
     def points(self, places: Array) -> Array:
-        """Take places, (3, ..., N), to points of the picture, (3, ..., N)."""
+        """Return the points of the picture, (3, ..., N), for places (3, ..., N)."""
         linear, shift = self.matrix[:, :3], self.matrix[:, 3]
         turned: Array = np.einsum("rcn,c...n->r...n", linear, places)
         return turned + shift.reshape(3, *[1] * (places.ndim - 2), -1)
@@ -101,8 +101,8 @@ class Runs(NamedTuple):
     """The pixels that shapes cover: one run in each row of a picture.
 
     Attributes:
-        first: (F, N, H) column of the first pixel, 0 where there is none.
-        end: (F, N, H) column after the last, 0 where there is none.
+        first: (F, N, H) column of the first pixel; 0 for an empty run.
+        end: (F, N, H) column after the last pixel; 0 for an empty run.
     """
 
     first: NDArray[np.int16]
@@ -118,8 +118,8 @@ def polygon(camera: Camera, corners: Array) -> Runs:
     """Find the pixels of flat convex polygons, each seen where its corners are clockwise.
 
     Args:
-        camera: Which sees them.
-        corners: (3, K, F, N) in order.
+        camera: Camera that sees the shapes.
+        corners: (3, K, F, N) corners in order.
     """
     point = camera.points(corners)
     # A pixel is inside if it is on the inner side of every edge: a column + b row + c >= 0.
@@ -154,9 +154,9 @@ def sphere(camera: Camera, centre: Array, radius: Array) -> Runs:
     """Find the pixels of spheres; none of one that reaches behind the eye.
 
     Args:
-        camera: Which sees them.
-        centre: (3, F, N).
-        radius: (F, N).
+        camera: Camera that sees the shapes.
+        centre: (3, F, N) centres.
+        radius: (F, N) radii.
     """
     # The planes p that touch a sphere: p' D p = 0, D = centre centre' - radius^2 (1, 1, 1, 0). The
     # lines that touch its outline: the same with M D M'; its points: with the inverse of that.
@@ -185,7 +185,7 @@ def _rows(camera: Camera, top: Array, bottom: Array) -> tuple[NDArray[np.intp], 
     """Return (L,) the shapes, of S, and the rows in which they may be, which is few of all rows.
 
     Args:
-        camera: Which sees them.
+        camera: Camera that sees the shapes.
         top: (S,) row, not rounded, above which they are not; one more is looked at.
         bottom: (S,) likewise below.
     """
@@ -214,12 +214,12 @@ def _runs(
     """Round and cut to the picture what lies between two columns in rows of the (F, N) seen.
 
     Args:
-        camera: Which sees them.
-        is_seen: (F, N), of S shapes.
-        shape: (L,) indices of those.
-        row: (L,).
+        camera: Camera that sees the shapes.
+        is_seen: (F, N) mask of the S visible shapes.
+        shape: (L,) indices of visible shapes.
+        row: (L,) rows.
         first: (L,) columns, not rounded.
-        last: (L,) likewise.
+        last: (L,) columns, not rounded.
     """
     begin = np.minimum(np.maximum(np.ceil(first), 0.0), camera.width)
     end = np.minimum(np.floor(last) + 1.0, camera.width)
@@ -238,9 +238,9 @@ def box_faces(centre: Array, axes: Array, half_edges: Array) -> tuple[Array, Arr
     The corners are clockwise as seen from outside.
 
     Args:
-        centre: (3, N).
-        axes: (3, 3, N) whose columns are the box's own axes.
-        half_edges: (3,) half its length along each of them.
+        centre: (3, N) centre of the box.
+        axes: (3, 3, N) axes of the box, in columns.
+        half_edges: (3,) half lengths of the box along its axes.
     """
     arm = axes * half_edges[:, None]  # (3, 3, N), from the centre to the middles of three faces
     offsets = np.einsum("kfa,ran->rkfn", _FACE_CORNERS, arm)
@@ -290,12 +290,12 @@ def pixels(runs: Runs, width: int) -> Covered:
 def paint(
     images: Pixels, runs: Runs, colours: Pixels, scene: NDArray[np.intp] | None = None
 ) -> None:
-    """Paint shapes over each other, in the order in which they come.
+    """Paint shapes over each other, in the given order.
 
     Args:
-        images: (N, 3, H, W), contiguous, written to.
-        runs: Which pixels of each shape.
-        colours: (F, N, 3), or what can be broadcast to it.
+        images: (N, 3, H, W) pictures, contiguous; changed in place.
+        runs: Pixels of each shape.
+        colours: Colours, which can be broadcast to (F, N, 3).
         scene: (S,) of which image each shape is, for runs of (1, S, H); else each has its column.
     """
     n_rows, width = images.shape[2:]

@@ -158,7 +158,7 @@ class Standing:
         self._jump_to = np.zeros(n)  # heights
         self._jump_steps = np.zeros(n)  # left of a jump
 
-    # What a task asks.
+    # Queries of a task.
 
     def is_on_ground(self) -> Mask:
         """Return (N,) whether a short line down from the agents' centres meets a support."""
@@ -172,7 +172,7 @@ class Standing:
         is_above: Mask = self._centre_is_over[support] & (self.height_m > self.tops[support])
         return is_above
 
-    # What happens in a step, in this order.
+    # Parts of a step, in this order.
 
     def put_down(self, agents: slice | Indices, *, height_m: float, gravity: ArrayLike) -> None:
         """Put agents above the first support and no other, at rest and not jumping.

@@ -71,7 +71,7 @@ class Ball3D(World):
     Interrupts: after 5000 steps, that is 1000 decisions.
     Parameters, each ball's own from one start to the next: `scale` 1 of its size, at least 0.2 and
         at most 5; `gravity` 9.81 m/s2 (4 to 105); `mass` 1 kg (0.1 to 20), which changes no motion.
-    A good policy reaches 100, all there is.
+    A good policy reaches 100, the highest possible reward.
 
     Source: example environments, section 2, task 2. Bodies move as in Unity's physics engine,
     tuned to recorded steps of it. A cube is moved by hand, so its surface has no velocity of its

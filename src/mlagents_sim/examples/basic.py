@@ -34,14 +34,14 @@ class Basic(World):
     Decisions: every step.
     Reward: -0.01 per step; besides +0.1 on reaching cell 7, +1 on reaching cell 17.
     Ends: at either of these cells. Nothing interrupts.
-    Start: cell 10. There is no randomness and no parameter.
+    Start: cell 10. There are no random choices and no parameters.
     A good policy reaches 0.93: 1 for seven steps to the right.
 
-    As in Unity, where the scene is loaded again after an episode, the agent is away for a step and
-    comes back under a new id. Source: example environments, section 2, task 1.
+    As in Unity, where the scene is loaded again after an episode, the agent is absent for a step
+    and returns with a new id. Source: example environments, section 2, task 1.
 
     Attributes:
-        cell: (N,) where the agents are.
+        cell: (N,) cells of the agents.
     """
 
     behavior_name = "Basic?team=0"
@@ -58,7 +58,7 @@ class Basic(World):
         self._is_away = np.zeros(self.n_agents, np.bool_)
 
     def begin(self, agents: Agents) -> None:
-        """Put them in the middle."""
+        """Put the agents in the middle."""
         self.cell[agents] = START
         self._is_away[agents] = False
 
@@ -70,18 +70,18 @@ class Basic(World):
         return [seen]
 
     def requests(self) -> Agents | None:
-        """Return everyone who is here."""
+        """Return the agents that are not absent."""
         if not self._is_away.any():
             return ALL
         here = np.flatnonzero(~self._is_away)
         return here if len(here) else None
 
     def command(self, agents: Agents, action: ActionTuple) -> None:
-        """Note where to go."""
+        """Store the moves."""
         self._move[agents] = MOVES[action.discrete[:, 0]]
 
     def act(self) -> None:
-        """Go there; see who has reached a goal."""
+        """Move the agents; end episodes that reached a goal."""
         is_here = ~self._is_away
         self.cell[is_here] = (self.cell + self._move)[is_here].clip(0, CELLS - 1)
         self.reward[is_here] -= 0.01

@@ -87,8 +87,8 @@ class GridWorld(World):
             and right of it. The floor is dark gray with soft shadows. The agent is a blue frame,
             goals are green pluses and red crosses.
         2 numbers, the goal signal: 1 for the kind requested, plus or cross, 0 for the other.
-    Action: one branch of 5: stay, up, down, left, right. What leads out of the grid is masked, and
-        otherwise does nothing.
+    Action: one branch of 5: stay, up, down, left, right. A move out of the grid is masked and
+        does nothing.
     Decisions: every step.
     Reward: -0.01 per step; instead +1 for walking into a goal of the requested kind, -1 for one of
         the other kind.
@@ -104,10 +104,10 @@ class GridWorld(World):
 
     Attributes:
         size: (N,) cells along an edge of each grid.
-        place: (N, 2) where the agents are, in cells from the left and from the bottom.
-        goal: (N, G, 2) where the goals are; `NOWHERE` for those a grid has not.
-        kind: (N, G) which kind they are, `PLUS` or `CROSS`.
-        requested: (N,) which kind is requested.
+        place: (N, 2) places of the agents, in cells from the left and from the bottom.
+        goal: (N, G, 2) places of the goals; `NOWHERE` for absent goals.
+        kind: (N, G) kinds of the goals, `PLUS` or `CROSS`.
+        requested: (N,) requested kinds.
     """
 
     behavior_name = "GridWorld?team=0"
@@ -143,7 +143,7 @@ class GridWorld(World):
     # The task.
 
     def begin(self, agents: Agents) -> None:
-        """Put goals and agents into cells of their own; say which kind of goal to look for."""
+        """Put goals and agents into different cells; choose the requested kinds."""
         n = len(self.agent_id[agents])
         drawn_sizes = [
             np.trunc(self.parameters.draw(name, n))
@@ -194,20 +194,20 @@ class GridWorld(World):
             self.kind = np.pad(self.kind, columns)
 
     def observe(self, agents: Agents) -> list[NDArray[Any]]:
-        """Return what the class describes."""
+        """Return the observations that the class describes."""
         signal = np.eye(2, dtype=np.float32)[self.requested[agents]]
         return [self._pictures(agents), signal]
 
     def masks(self, agents: Agents) -> list[BoolArray]:
-        """Forbid to leave the grid."""
+        """Mask the moves out of the grid."""
         return [self._leads_out(self.place[agents, None] + MOVES, self.size[agents, None])]
 
     def command(self, agents: Agents, action: ActionTuple) -> None:
-        """Note where to go."""
+        """Store the moves."""
         self._move[agents] = MOVES[action.discrete[:, 0]]
 
     def act(self) -> None:
-        """Go there; see who has reached a goal."""
+        """Move the agents; end episodes that reached a goal."""
         place = self.place + self._move
         stays = self._leads_out(place, self.size)
         place[stays] = self.place[stays]
@@ -314,7 +314,7 @@ def _paint(
 
 @lru_cache(maxsize=MAX_GRID_SIZE)
 def stamps_of(size: int) -> Stamps:
-    """Prepare what is drawn on grids of `size` cells by `size`."""
+    """Prepare the pixels to draw on grids of `size` cells by `size`."""
     half = size / 2
     x = (np.arange(WIDTH) - (WIDTH - 1) / 2) * size / HEIGHT + half
     is_floor = (x > 0.0) & (x < size)

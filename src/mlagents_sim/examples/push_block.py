@@ -68,8 +68,9 @@ class PushBlock(World):
     Observations: two ray sensors, three frames each, oldest first: 105 numbers each. A frame has
         7 rays, straight ahead and up to 90 degrees to the right and left, by turns. A ray is 12 m
         long and has 5 numbers: block, goal, wall, nothing, distance by length.
-        1. Rays 2 m above the floor: they graze the walls and pass over all else. At the beginning
-           of an episode, while the agent drops to the floor, they pass over the walls as well.
+        1. Rays 2 m above the floor: they graze the walls and pass over everything else. At the
+           beginning of an episode, while the agent drops to the floor, they pass over the walls
+           as well.
         2. Rays 0.5 m above the floor.
     Actions: one branch of 7: nothing, forward, back, turn right, turn left, left, right. A push is
         3 m/s each step, 2.25 m/s sideways; a turn is 4 degrees a step.
@@ -83,7 +84,7 @@ class PushBlock(World):
     Start: block and agent, half a metre above the floor, anywhere in the middle half of the room
         such that 2.5 m around there is nothing else. The agent keeps its heading; its first one is
         towards the goal.
-    A good policy reaches 4.5 and more; 5 is all there is.
+    A good policy reaches 4.5 and more; the highest possible reward is 5.
 
     Source: example environments, section 2, task 5, and `ExpertPushBlock.demo`, recorded in Unity.
     In Unity, an episode begins with a turn of the whole room, which no agent in it can see. Here

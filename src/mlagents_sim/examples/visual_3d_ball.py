@@ -153,11 +153,11 @@ class Visual3DBall(Ball3D):
         self._pictures.clear(agents)
 
     def observe(self, agents: Agents) -> list[NDArray[Any]]:
-        """Return what the class describes."""
+        """Return the observation that the class describes."""
         return [self._pictures.add(agents, self._see(agents))]
 
     def _see(self, agents: Agents) -> Pixels:
-        """Draw what n agents see, (n, 3, H, W)."""
+        """Draw the views of n agents, (n, 3, H, W)."""
         frame = rotation_matrix(self.cube[:, agents])
         n = frame.shape[2]
         pictures = np.zeros((n, *PICTURE.shape), np.uint8)  # the background is black
@@ -175,7 +175,7 @@ def _paint_cubes(pictures: Pixels, frame: Array, eye: Array) -> None:
     """Paint the cubes and their headbands.
 
     Args:
-        pictures: (n, 3, H, W), written to.
+        pictures: (n, 3, H, W) pictures, changed in place.
         frame: (3, 3, n) the cubes' axes, in columns.
         eye: (3, n) the camera by these axes, above the bottom of the headband.
     """
@@ -203,11 +203,11 @@ def _paint_balls(pictures: Pixels, frame: Array, eye: Array, centre: Array, radi
     """Paint the balls into pictures of the cubes.
 
     Args:
-        pictures: (n, 3, H, W), written to.
+        pictures: (n, 3, H, W) pictures, changed in place.
         frame: (3, 3, n) the cubes' axes, in columns.
         eye: (3, n) the camera by these axes.
-        centre: (3, n) of the balls, from the cubes' centres.
-        radius: (n,) of the balls.
+        centre: (3, n) centres of the balls, relative to the cubes' centres.
+        radius: (n,) radii of the balls.
     """
     # Between a ball and a cube lies a plane through the point of the cube nearest to the ball.
     # A ball on the eye's side of it is before the cube.

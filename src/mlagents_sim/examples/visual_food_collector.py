@@ -49,9 +49,9 @@ class Faces(NamedTuple):
     """S flat shapes, each seen by one of n agents.
 
     Attributes:
-        agent: (S,) indices of who sees them.
+        agent: (S,) indices of the agents that see them.
         corners: (3, 4, S) from the agents' eyes to the right, up and ahead; clockwise.
-        colour: (S, 3).
+        colour: (S, 3) colours.
         distance: (S,) to what they belong to; what is farther is painted first.
     """
 
@@ -71,8 +71,8 @@ class VisualFoodCollector(FoodCollector):
         2. 1 number: 1 if frozen, else 0.
     All else is as in `GridFoodCollector`.
 
-    Source: example environments, section 2, task 10. Where the camera is, the colours and the
-    height of the walls, 4 m, are not published, and ours.
+    Source: example environments, section 2, task 10. The place of the camera, the colours and
+    the height of the walls, 4 m, are not published; those used here are our own.
     """
 
     behavior_name = "VisualFoodCollector?team=0"
@@ -90,7 +90,7 @@ class VisualFoodCollector(FoodCollector):
         return [self._see(area, member), frozen[:, None]]
 
     def _see(self, area: NDArray[np.intp], member: NDArray[np.intp]) -> Pixels:
-        """Draw what n agents see, (n, 3, H, W), what is farther before what is nearer."""
+        """Draw the views of n agents, (n, 3, H, W), from far to near."""
         pictures = np.empty((len(area), *PICTURE.shape), np.uint8)
         pictures[:] = SKY[:, None, None]
         pictures[:, :, SIZE // 2 :] = FLOOR[:, None, None]
@@ -123,7 +123,7 @@ class VisualFoodCollector(FoodCollector):
         return found
 
     def _walls(self, area: NDArray[np.intp], member: NDArray[np.intp]) -> Faces:
-        """Return the four walls, which are behind all else."""
+        """Return the four walls, which are behind everything else."""
         n = len(area)
         bottom = self._from_eyes(area, member, CORNERS[:, :, None], 0.0)
         corners = bottom.take(WALL_CORNERS, axis=1)  # (3, 4, walls, n)

@@ -118,7 +118,7 @@ class _OverWalls(World):
         self._wants_to_jump[agents] = jump == 1
 
     def rest(self, agents: Agents) -> None:
-        """Neither go, turn nor jump until the next command."""
+        """Do not move, turn or jump until the next command."""
         self._forward[agents] = self._right[agents] = 0.0
         self._sine[agents], self._cosine[agents] = 0.0, 1.0
         self._wants_to_jump[agents] = False
@@ -218,7 +218,7 @@ class WallJump(_OverWalls):
     three have a high wall, of behavior `BigWallJump`. An agent ends under the behavior it had, and
     asks next under that of its new episode.
 
-    All else is as in these two; the parameters are those of both.
+    Everything else is as in these two; the parameters are those of both.
 
     Source: example environments, section 2, task 6.
     """
