@@ -69,7 +69,7 @@ def test_a_world_without_a_file_takes_its_own(capsys: pytest.CaptureFixture[str]
 def test_other_environments_have_none(env: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert configuration_of(env) is None
     assert load_run_options(parse_command_line(["--env", env])).behaviors == {}
-    assert "No configuration file: PPO's defaults" in capsys.readouterr().out
+    assert "every behavior is trained with PPO's defaults" in capsys.readouterr().out
 
 
 def test_a_missing_file_lists_those_that_exist(elsewhere: Path) -> None:
