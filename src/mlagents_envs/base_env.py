@@ -553,7 +553,7 @@ class BaseEnv(Closing):
 
     @abstractmethod
     def reset(self) -> None:
-        """Begin all episodes anew; running ones vanish without a terminal step."""
+        """Begin a new episode for every agent; running ones vanish without a terminal step."""
 
     @abstractmethod
     def step(self) -> None:

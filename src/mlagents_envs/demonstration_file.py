@@ -92,7 +92,7 @@ class DemonstrationMetadata(NamedTuple):
         number_episodes: Number of records that end an episode, and one more for the end of the
             recording.
         mean_reward: Sum of all rewards by `number_episodes`.
-        api_version: Of the format.
+        api_version: Version of the file format.
     """
 
     name: str
@@ -166,10 +166,10 @@ class Demonstration(NamedTuple):
     """A whole file.
 
     Attributes:
-        metadata: As the file has it.
-        behavior_name: Of the agents recorded.
-        spec: What they see and do.
-        records: What they saw and did.
+        metadata: Metadata stored in the file.
+        behavior_name: Behavior of the recorded agents.
+        spec: Observations and actions of the behavior.
+        records: Recorded observations and actions.
         action_placement: Where the file keeps actions; `records` has them beside what was observed.
     """
 
@@ -190,7 +190,7 @@ def read_demonstration(
     """Read a `.demo` file.
 
     Args:
-        path: Of the file.
+        path: Path of the file.
         image_layout: In which order the file has the axes of images; specs and arrays are
             (C, H, W). None to tell by what the file says of the axes.
         keep_8_bit_images: Whether compressed images become uint8 rather than float32 in [0, 1].
@@ -198,7 +198,8 @@ def read_demonstration(
             whether the file ends as Unity's recorder ends it.
 
     Raises:
-        UnityDemonstrationException: It is no demonstration, is cut short or holds no records.
+        UnityDemonstrationException: The file is not a demonstration, is cut short or holds no
+            records.
         OSError: It cannot be opened.
     """
     data = Path(path).read_bytes()
@@ -229,7 +230,8 @@ def decode_demonstration(
         action_placement: As for `read_demonstration`.
 
     Raises:
-        UnityDemonstrationException: It is no demonstration, is cut short or holds no records.
+        UnityDemonstrationException: The data is not a demonstration, is cut short or holds no
+            records.
         UnityException: A record breaks the protocol, as `codec.decode_output` raises it.
     """
     metadata = _decode_metadata(_message(DemonstrationMetaProto, data, 0, "the metadata")[0])
@@ -311,14 +313,14 @@ class DemonstrationWriter(Closing):
         with DemonstrationWriter("expert.demo", behavior_name, spec) as writer:
             writer.append(records)
 
-    What is written gets the name `path` when the writer is closed, so whoever looks finds a whole
-    file or none; a file of that name is replaced. Without any record there will be no file.
+    The file appears at `path` when the writer is closed, so other programs see a complete file or
+    none. An existing file of that name is replaced. Without any record, no file is written.
 
     Args:
-        path: Ends in `.demo`.
-        behavior_name: Of the agents recorded.
-        spec: What they see and do.
-        name: What the file calls itself; without it, as `path` is called. Letters, digits, blanks
+        path: Path of the file; it ends in `.demo`.
+        behavior_name: Behavior of the recorded agents.
+        spec: Observations and actions of the behavior.
+        name: Name stored in the file; by default the name in `path`. Letters, digits, blanks
             and hyphens are kept, 16 of them at most, or fewer if the head has no room for them.
 
     Raises:
@@ -454,7 +456,7 @@ def _span(data: bytes, start: int, what: str) -> slice:
         if data[at] < 0x80:
             break
     else:
-        raise UnityDemonstrationException(f"the length of {what}, at byte {start}, is no number")
+        raise UnityDemonstrationException(f"the length of {what}, at byte {start}, is not a number")
     end = at + 1 + size
     if end > len(data):
         raise _cut_short(data, what)
@@ -496,7 +498,7 @@ def _decode_metadata(message: Any) -> DemonstrationMetadata:
     if message.api_version not in _READABLE_VERSIONS:
         raise UnityDemonstrationException(
             f"version {message.api_version} of the format is unknown, {_READABLE_VERSIONS} are "
-            "known; or this is no demonstration"
+            "known; or this is not a demonstration"
         )
     return DemonstrationMetadata(
         message.demonstration_name,

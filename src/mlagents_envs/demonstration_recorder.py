@@ -1,6 +1,6 @@
 """`DemonstrationRecorder`: an environment whose play is written to a `.demo` file.
 
-env ──steps──► recorder ──steps──► whoever plays: a policy, a script, a person
+env ──steps──► recorder ──steps──► the player: a policy, a script or a person
                   │ ◄──actions──
                   └──episodes──► expert.demo
 """
@@ -108,7 +108,7 @@ class DemonstrationRecorder(BaseEnv):
         return self._env.behavior_specs
 
     def reset(self) -> None:
-        """Begin all episodes anew; those that are running are cut off.
+        """Begin a new episode for every agent; those that are running are cut off.
 
         Raises:
             UnityEnvironmentException: There are several behaviors, and none was chosen.
@@ -222,7 +222,7 @@ class _Recording:
     """The running episodes of one behavior, and the file for those that end.
 
     Args:
-        writer: Of the file.
+        writer: Writer of the file.
     """
 
     def __init__(self, writer: DemonstrationWriter) -> None:

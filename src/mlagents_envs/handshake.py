@@ -170,10 +170,10 @@ def encode_ready() -> bytes:
 
 
 def decode_ready(message: bytes) -> None:
-    """Check the simulation's second message; its contents, if any, mean nothing.
+    """Check the simulation's second message; its contents, if any, are ignored.
 
     Raises:
-        UnityCommunicationException: This is no message.
+        UnityCommunicationException: The bytes are not a message.
         UnityCommunicatorStoppedException: The simulation ended the session.
     """
     parse_message(message)
@@ -185,7 +185,7 @@ def check_version(communication_version: str) -> None:
     Major versions must be equal; below 1.0 minor ones too.
 
     Raises:
-        UnityEnvironmentException: They differ, or `communication_version` is no version.
+        UnityEnvironmentException: They differ, or `communication_version` is not a version.
     """
     if _compatible_part(communication_version) != _compatible_part(API_VERSION):
         raise UnityEnvironmentException(

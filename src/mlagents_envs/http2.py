@@ -105,8 +105,8 @@ class ProtocolError(Exception):
     """The peer broke the protocol or a limit.
 
     Args:
-        reason: What it did, for people.
-        code: The same for the peer, in the GOAWAY.
+        reason: Readable description of the violation.
+        code: Error code sent to the peer in the GOAWAY frame.
     """
 
     def __init__(self, reason: str, code: ErrorCode = ErrorCode.PROTOCOL_ERROR) -> None:

@@ -62,7 +62,7 @@ class ImageLayout(Enum):
     CHANNEL_LAST = 2
     """Announced as (H, W, C), and numbers too: specs and arrays are turned to (C, H, W)."""
     CHANNEL_LAST_KEPT = 3
-    """The same, but specs and arrays stay (H, W, C)."""
+    """Like `CHANNEL_LAST`, but specs and arrays stay (H, W, C)."""
 
 
 class ImageReading(NamedTuple):

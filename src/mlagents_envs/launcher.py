@@ -21,7 +21,7 @@ from mlagents_envs.logging_util import printable
 from mlagents_envs.programs import find_program
 
 LAST_LINES = ". The last lines it wrote:\n"
-"""What leads, in an error, from how a player ended to its output."""
+"""Text between a player's exit and its output in an error."""
 
 _SUFFIXES = (".app", ".exe", ".x86_64", ".x86")
 _TAIL_BYTES = 4096
@@ -33,15 +33,15 @@ _MOMENT_S = 1.0
 
 
 def find_executable(name: str, *, platform: str = sys.platform) -> Path:
-    """Find the executable of a build.
+    """Return the path of a build's executable.
 
     Args:
-        name: Its path, with or without the suffix that builds have on the platform. A program that
-            was installed with this Python, such as `mlagents-sim`, needs no path.
-        platform: As in `sys.platform`.
+        name: Path of the build, with or without the platform's suffix. A program that was
+            installed with this Python, such as `mlagents-sim`, needs no path.
+        platform: Platform of the build, as in `sys.platform`.
 
     Raises:
-        UnityEnvironmentException: There is none, or it may not be executed.
+        UnityEnvironmentException: The executable does not exist or may not be executed.
     """
     candidates = _candidates(name.strip(), platform)
     found = next((path for path in candidates if path.is_file()), None)
@@ -94,15 +94,17 @@ def _explain_missing(name: str, candidates: Sequence[Path]) -> str:
 
 
 def player_log_file(log_folder: str, worker_id: int) -> str:
-    """Return the path of a player's log; its folder is made, for a Unity build makes none.
+    """Return the path of a player's log; create its folder, because a Unity build does not.
 
     Raises:
-        UnityEnvironmentException: It cannot be made.
+        UnityEnvironmentException: The folder cannot be created.
     """
     try:
         os.makedirs(log_folder, exist_ok=True)
     except OSError as error:
-        raise UnityEnvironmentException(f"there can be no folder for logs: {error}") from error
+        raise UnityEnvironmentException(
+            f"cannot create the log folder: {error}. Choose a folder that you may write to."
+        ) from error
     return os.path.abspath(os.path.join(log_folder, f"Player-{worker_id}.log"))
 
 
@@ -113,13 +115,13 @@ def player_arguments(
     log_file: str | None = None,
     additional: Sequence[str] = (),
 ) -> list[str]:
-    """Return what a player is started with, in the order of wire protocol, section 2.3.
+    """Return a player's command-line arguments, in the order of wire protocol, section 2.3.
 
     Args:
-        port: Where the trainer listens.
-        no_graphics: Whether to do without window and graphics card.
-        log_file: Where it writes its log; a `-logFile` among `additional` wins.
-        additional: Arguments of the user.
+        port: Port at which the trainer listens.
+        no_graphics: Whether to run without a window and a graphics card.
+        log_file: Path of the player's log; a `-logFile` in `additional` takes precedence.
+        additional: Arguments given by the user.
     """
     arguments = ["-nographics", "-batchmode"] if no_graphics else []
     arguments += ["--mlagents-port", str(port)]
@@ -129,23 +131,23 @@ def player_arguments(
 
 
 def log_file_of(arguments: Sequence[str]) -> str | None:
-    """Return where a player that is started with these arguments writes its log, if they say so.
+    """Return the log file that these player arguments name; None if they name none.
 
-    A `-` is its standard output.
+    A `-` stands for standard output.
     """
     flags = [argument.lower() for argument in arguments[:-1]]
     return arguments[flags.index("-logfile") + 1] if "-logfile" in flags else None
 
 
 def start_process(command: Sequence[str], *, output: int) -> "subprocess.Popen[bytes]":
-    """Start a process that begins a session of its own.
+    """Start a process in a new session.
 
     Args:
         command: Executable and arguments.
-        output: Where both of its outputs go, as `subprocess.Popen` names it.
+        output: Target of standard output and standard error, as in `subprocess.Popen`.
 
     Raises:
-        UnityEnvironmentException: It cannot be started.
+        UnityEnvironmentException: The process cannot be started.
     """
     try:
         return subprocess.Popen(
@@ -157,13 +159,13 @@ def start_process(command: Sequence[str], *, output: int) -> "subprocess.Popen[b
         )
     except OSError as error:
         raise UnityEnvironmentException(
-            f"{command[0]} cannot be started ({error}). Is it a build for this platform?"
+            f"{command[0]} cannot be started ({error}). Check that it is a build for this platform."
         ) from error
 
 
 def _show(lines: Sequence[bytes]) -> None:
-    """Print what a player wrote, without what would make the terminal act."""
-    with contextlib.suppress(OSError, ValueError):  # nobody reads our output any more
+    """Print a player's output, without control characters."""
+    with contextlib.suppress(OSError, ValueError):  # standard output is closed
         for line in lines:
             print(printable(line.decode(errors="replace").rstrip("\r")), flush=True)
 
@@ -171,20 +173,20 @@ def _show(lines: Sequence[bytes]) -> None:
 class Player:
     """A running player; making this object starts it.
 
-    Its process begins a session of its own: Ctrl-C in the terminal does not reach it, and what it
-    starts itself ends with it.
+    The process runs in a new session: Ctrl-C in the terminal does not reach it, and the processes
+    that it starts end with it.
 
     Args:
         command: Executable and arguments.
-        show_output: Whether what it writes is shown on our standard output, line by line. Its last
-            lines are kept for `exit_description` in any case.
+        show_output: Whether to print the player's output line by line. In any case its last lines
+            are kept for `exit_description`.
 
     Attributes:
-        command: As given.
-        log_file: Where it writes its log, if its arguments say so; see `log_file_of`.
+        command: Executable and arguments, as given.
+        log_file: Log file that the arguments name, or None; see `log_file_of`.
 
     Raises:
-        UnityEnvironmentException: It cannot be started.
+        UnityEnvironmentException: The process cannot be started.
     """
 
     def __init__(self, command: Sequence[str], *, show_output: bool = False) -> None:
@@ -206,19 +208,19 @@ class Player:
         return self._wakeup_r.fileno()
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait for the player to exit; return whether it has."""
+        """Wait up to `timeout_s` seconds for the player to exit; return whether it has."""
         return self._exited.wait(timeout_s)
 
     @property
     def exit_code(self) -> int | None:
-        """Its exit status, negative the number of the signal that killed it; None while it runs."""
+        """Exit code; the negated signal number if a signal killed it; None while it runs."""
         return self._process.returncode
 
     def exit_description(self, when: str = "") -> str:
-        """Say how the player ended and what it wrote last, for an error message.
+        """Return how the player ended and what it wrote last, for an error message.
 
         Args:
-            when: Follows the first words, as in "exited with code 3 before it had connected".
+            when: Words after the exit, as in "exited with code 3 before it had connected".
         """
         code = self.exit_code
         if code is None:
@@ -227,15 +229,16 @@ class Player:
         return f"{how}{when}{self.last_words() or ', and wrote nothing'}"
 
     def last_words(self) -> str:
-        """Return a sentence with the last lines it wrote, to go on with; empty without any."""
+        """Return text to append to an error: the player's last lines; empty if there are none."""
         tail = self._tail()
         return f"{LAST_LINES}{tail}" if tail else ""
 
     def stop(self, timeout_s: float) -> None:
-        """Make sure that the player has ended, with all it started.
+        """End the player and all processes that it started.
 
         Args:
-            timeout_s: How long it may take to exit on its own before it is told to, then made to.
+            timeout_s: Seconds that the player may take to exit on its own. After that it is
+                terminated, then killed.
         """
         try:
             self.wait(timeout_s)
@@ -246,18 +249,18 @@ class Player:
                     self._end(by_force=True)
                     self.wait(_KILL_TIMEOUT_S)
             self._wakeup_r.close()
-            if self.wait(0):  # then the threads end too, and what they hold is closed
+            if self.wait(0):  # then the threads end too and close their files
                 self._watcher.join(_KILL_TIMEOUT_S)
                 self._reader.join(_KILL_TIMEOUT_S)
 
     def _watch(self) -> None:
         self._process.wait()
-        self._end(by_force=True)  # what it started and left behind
+        self._end(by_force=True)  # processes that the player left behind
         self._exited.set()
         self._wakeup_w.close()
 
     def _end(self, *, by_force: bool) -> None:
-        """Tell, or make, all processes of the player's session end."""
+        """Terminate all processes of the player's session; with `by_force`, kill them."""
         if sys.platform == "win32":
             self._process.kill()
             return
@@ -265,7 +268,7 @@ class Player:
             os.killpg(self._process.pid, signal.SIGKILL if by_force else signal.SIGTERM)
 
     def _keep_output_tail(self) -> None:
-        """Read all the player prints, so that it never waits for us, and keep the end of it."""
+        """Read all output, so that the player never blocks on it, and keep the last part."""
         assert self._process.stdout is not None
         unfinished = b""
         with self._process.stdout as output:
@@ -299,14 +302,14 @@ class Player:
 
 
 class SharedPlayer:
-    """A holder's share of a player that plays for several; to the holder, as the player itself.
+    """One holder's share of a player that several environments use, with the player's interface.
 
-    The player ends with the last who lets it go, or with the first who will not wait for its end:
-    if it hangs, it hangs for all.
+    The player ends when the last holder stops it, or when any holder stops it without waiting: a
+    player that hangs, hangs for all of them.
 
     Args:
-        player: Running.
-        holders: All who have a share; this is added.
+        player: Running player.
+        holders: Set of all shares of the player; this share is added to it.
     """
 
     def __init__(self, player: Player, holders: "set[SharedPlayer]") -> None:
@@ -318,34 +321,35 @@ class SharedPlayer:
         holders.add(self)
 
     def fileno(self) -> int:
-        """File descriptor that becomes readable when the player has exited; each has its own."""
+        """File descriptor that becomes readable when the player has exited; one per share."""
         return self._wakeup_r.fileno()
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait for the player to exit; return whether it has."""
+        """Wait up to `timeout_s` seconds for the player to exit; return whether it has."""
         return self._player.wait(timeout_s)
 
     @property
     def exit_code(self) -> int | None:
-        """As that of the player."""
+        """Exit code of the player; see `Player.exit_code`."""
         return self._player.exit_code
 
     def exit_description(self, when: str = "") -> str:
-        """Say how the player ended and what it wrote last, for an error message."""
+        """Return how the player ended and what it wrote last, for an error message."""
         return self._player.exit_description(when)
 
     def last_words(self) -> str:
-        """As those of the player."""
+        """Return the player's last lines; see `Player.last_words`."""
         return self._player.last_words()
 
     def stop(self, timeout_s: float) -> None:
-        """Let go of the player, and make sure that it has ended if nobody else holds it.
+        """Release this share, and end the player if it was the last one.
 
-        Else this waits for a moment: who lets go of it often does so because it has just ended, and
-        is to be told how.
+        If other shares remain, this waits for a moment: a share is often released because the
+        player is just exiting, and the caller's error should tell how.
 
         Args:
-            timeout_s: How long it may take to exit on its own; 0 ends it for all.
+            timeout_s: Seconds that the player may take to exit on its own; 0 ends it for all
+                holders.
         """
         self._wakeup_r.close()
         self._holders.discard(self)

@@ -112,7 +112,7 @@ class LocalEnv(BaseEnv):
         self.announce(self._announced.copy())
 
     def reset(self) -> None:
-        """Begin all episodes anew; running ones vanish without a terminal step."""
+        """Begin a new episode for every agent; running ones vanish without a terminal step."""
         self._require_open()
         self._has_begun = False  # until all is done: after an error, the next step is a reset
         self._hand_out(self.restart())

@@ -96,7 +96,7 @@ def set_log_level(log_level: int) -> None:
 
 @contextlib.contextmanager
 def reader_may_leave() -> Iterator[None]:
-    """What is printed within is dropped once nobody reads it any more, as after `| head`."""
+    """Drop what is printed in the `with` block once its reader is gone, as after `| head`."""
     try:
         yield
         sys.stdout.flush()

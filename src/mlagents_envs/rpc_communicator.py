@@ -96,8 +96,8 @@ class RpcCommunicator(Communicator):
             )
         if not _is_loopback(self._listen_address):
             _logger.warning(
-                "Listening on %s: whoever reaches port %s from there can pose as the simulation, "
-                "and nothing is encrypted.",
+                "Listening on %s: any program that can reach port %s there can pose as the "
+                "simulation, and nothing is encrypted.",
                 self._listen_address,
                 self._port or "(any free one)",
             )
@@ -201,8 +201,8 @@ class RpcCommunicator(Communicator):
         except UnityException as error:
             self._end_session(error)
             raise
-        # Whoever waits for `fileno` next would not see what was read just now. That can not be
-        # a message, which would have been a second call; at most it is the end.
+        # The next wait for `fileno` would not see the data that was just read. That data cannot
+        # be a message, which would be a second call; at most it is the end of the session.
         self._next_message()
 
     def fileno(self) -> int:
@@ -362,7 +362,7 @@ def _is_loopback(address: str) -> bool:
 
 
 def _listener(address: str, port: int) -> socket.socket:
-    """Listen where nobody else does; a port that only waits out old connections counts as free."""
+    """Listen at a free port; a port that only waits out old connections counts as free."""
     return socket.create_server(
         (address, port),
         family=socket.AF_INET6 if ":" in address else socket.AF_INET,

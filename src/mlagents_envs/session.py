@@ -1,7 +1,7 @@
-"""`Session`: the connection to one simulation and, where we started it, its player.
+"""`Session`: the connection to one simulation and, if it was started here, its player.
 
-It knows whose turn it is, how long to wait, and what to say when a simulation falls silent, exits
-or ends the session.
+The session knows which side sends next and how long to wait. It writes the errors for a simulation
+that does not answer, exits or ends the session.
 """
 
 import contextlib
@@ -22,14 +22,14 @@ _EXIT_GRACE_S = 2.0
 
 
 class Session:
-    """The connection to one simulation and, where we started it, its player.
+    """The connection to one simulation and, if it was started here, its player.
 
     Args:
-        communicator: Opened.
-        timeout_s: How long to wait for each message.
+        communicator: Opened connection.
+        timeout_s: Longest wait for a message, in seconds.
 
     Attributes:
-        player: The player, if we started one.
+        player: Player that was started, or None.
         is_agreed: Whether the handshake is complete.
     """
 
@@ -53,20 +53,20 @@ class Session:
         return not self._owes_answer
 
     def agree(self) -> None:
-        """Note that the handshake is complete: from now on the simulation ends when told to."""
+        """Record that the handshake is complete; from now on the simulation exits on request."""
         self.is_agreed = True
         self._exit_timeout_s = self._timeout_s
 
     def filenos(self) -> tuple[int, ...]:
-        """File descriptors of which one becomes readable when it is time to `poll`."""
+        """Return file descriptors, one of which becomes readable when it is time to `poll`."""
         own = self.communicator.filenos()
         return own if self.player is None else (*own, self.player.fileno())
 
     def poll(self, deadline_s: float) -> bool:
-        """Take in what has come; return whether `receive` will not wait.
+        """Read what has arrived; return whether `receive` would return at once.
 
         Raises:
-            UnityTimeOutException: It would, and the deadline is over.
+            UnityTimeOutException: No message has arrived, and the deadline has passed.
         """
         if self._arrived is not None:
             return True
@@ -79,7 +79,7 @@ class Session:
         return True
 
     def receive(self) -> bytes:
-        """Wait for the simulation's next message."""
+        """Return the simulation's next message; wait for it if necessary."""
         message, self._arrived = self._arrived, None
         self._was_polled = message is not None
         if message is None:
@@ -108,7 +108,7 @@ class Session:
         return message
 
     def send(self, message: bytes) -> None:
-        """Answer the simulation's last message."""
+        """Send the answer to the simulation's last message."""
         self._require_open()
         if not self._owes_answer:
             raise UnityEnvironmentException(
@@ -122,17 +122,17 @@ class Session:
             self._raise_ended(error, _EXIT_GRACE_S)
 
     def raise_explained(self, error: UnityCommunicatorStoppedException) -> NoReturn:
-        """Raise for a message that ends the session: how the player that sent it exited then.
+        """Raise the error for a message that ends the session, with the exit of its player.
 
-        A player that takes its leave waits for the answer, exits, and says why. That is not waited
-        for where the message was polled: others may be waiting in the same thread.
+        A player that ends the session waits for the answer, exits, and writes why. If the message
+        was polled, this does not wait for the exit: the thread may serve other sessions.
 
         Args:
-            error: That the message is the last one.
+            error: Error of the decoder for that last message.
 
         Raises:
             UnityEnvironmentException: The player failed.
-            UnityCommunicatorStoppedException: It did not, or has not exited.
+            UnityCommunicatorStoppedException: The player did not fail, or has not exited yet.
         """
         self._remembered(error)
         if self.player is None or self._was_polled:
@@ -146,23 +146,23 @@ class Session:
         raise self._remembered(exited) from error
 
     def _raise_ended(self, error: UnityException, timeout_s: float) -> NoReturn:
-        """Raise for a lost connection: a player that exited explains it."""
+        """Raise the error for a lost connection, or that of the player if it has exited."""
         is_lost = isinstance(error, UnityCommunicatorStoppedException)
         if is_lost and self.player is not None and self.player.wait(timeout_s):
             raise self._remembered(self._player_exited()) from error
         raise self._remembered(error)
 
     def _remembered(self, error: UnityException) -> UnityException:
-        """Note what ended the session, for whoever goes on all the same.
+        """Remember the type and text of the error that ended the session, for later calls.
 
-        Not the error itself: its traceback would keep the environment from being collected.
+        The error itself is not kept: its traceback would keep the environment alive.
         """
         self._end = type(error), str(error)
         return error
 
     def _answer_end(self) -> None:
-        """Answer the simulation's last message with the end."""
-        if self._owes_answer:  # it waits for this; after a quit of its own too
+        """Answer the simulation's last message with the end of the session."""
+        if self._owes_answer:  # the simulation waits for this, even if it quit by itself
             self._owes_answer = False
             with contextlib.suppress(UnityException):
                 self.communicator.send(encode_close())
@@ -176,7 +176,7 @@ class Session:
             self.player.stop(0.0 if self._hangs else self._exit_timeout_s)
 
     def _silence(self, text: str) -> UnityTimeOutException:
-        """Make the error for a simulation that let its time pass; it is not waited for again."""
+        """Return the error for a simulation that missed its deadline; do not wait for it again."""
         self._hangs = True
         return UnityTimeOutException(text if self.is_agreed else f"{text}. {self._hint()}")
 

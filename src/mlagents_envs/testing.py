@@ -42,8 +42,8 @@ def check_env(
     Args:
         env: An environment, which is closed in the end, or a function that makes one and takes
             the keyword `seed`.
-        steps: How many steps to play.
-        seed: Of the environment, where it is made here.
+        steps: Number of steps to play.
+        seed: Seed of the environment, if it is made here.
         is_random: Whether anything depends on the environment's seed.
 
     Raises:
@@ -99,8 +99,8 @@ def _play(env: BaseEnv, steps: int, *, in_two_phases: bool = False) -> Recording
         reported = _steps(env)
         _require(
             any(len(batch) for pair in reported.values() for batch in pair),
-            f"{where}: nobody asks for a decision and nobody ended; step() must go on until some "
-            "agent does",
+            f"{where}: no agent asks for a decision and no agent ended; step() must continue until "
+            "some agent does",
         )
         arrays: dict[str, NDArray[Any]] = {}
         for name, pair in reported.items():
@@ -153,8 +153,8 @@ def _check_after_reset(env: BaseEnv) -> None:
     ended = {name: terminals.agent_id.tolist() for name, (_, terminals) in _steps(env).items()}
     _require(
         not any(ended.values()),
-        f"after reset() agents are reported as ended: {ended}; a reset begins all episodes anew "
-        "without a word on those that were running",
+        f"after reset() agents are reported as ended: {ended}; a reset must begin all episodes "
+        "again without reporting those that were running",
     )
 
 
@@ -162,8 +162,8 @@ def _check_first_step(env: BaseEnv) -> None:
     env.step()
     _require(
         any(len(decisions) for decisions, _ in _steps(env).values()),
-        "nobody asks for a decision after the first step() of a new environment; without a reset "
-        "before it, it must be one",
+        "no agent asks for a decision after the first step() of a new environment; without a reset "
+        "before it, the first step must be one",
     )
 
 

@@ -142,7 +142,7 @@ class TimerStack:
         self.reset()
 
     def reset(self) -> None:
-        """Forget everything and start anew; spans still open are not counted."""
+        """Delete all records and start again; spans still open are not counted."""
         self.root = TimerNode()
         self.root.count = 1
         self.current = self.root

@@ -234,7 +234,7 @@ def test_an_environment_without_randomness_passes_when_said_so():
         (KnowsAnyBehavior, "get_steps.* of an unknown behavior was accepted"),
         (ScribblesOnActions, "changed the caller's arrays"),
         (ReportsEndsAfterReset, "after reset.* agents are reported as ended"),
-        (ReportsNobody, "nobody asks for a decision and nobody ended"),
+        (ReportsNobody, "no agent asks for a decision and no agent ended"),
         (ClosesOnce, "close.* failed when called again"),
         (IgnoresItsSeed, "seeds 0 and 1 give the same 100 steps"),
         (DrawsFromElsewhere, "differs between two environments of the same seed"),

@@ -116,7 +116,7 @@ def test_a_broken_plugin_is_reported_and_the_others_are_kept(plugins, capsys):
     assert sorted(registry) == ["Guess", "Guess2"]
     output = capsys.readouterr().out
     assert "The environments of missing (a_plugin:missing) are left out: AttributeError" in output
-    assert "'Guess' is no BaseRegistryEntry" in output
+    assert "'Guess' is not a BaseRegistryEntry" in output
 
 
 def test_the_default_registry_knows_the_worlds():
@@ -251,8 +251,8 @@ def test_a_manifest_that_cannot_be_read_is_tried_again_and_can_be_forgotten(mani
         ("environments: [a: {3: x}]", "unknown field 3"),
         ("environments: [a: {expected_reward: high}]", "must be int or float, not str"),
         ("environments: [a: {win_sha256: 12}]", "win_sha256 must be str, not int"),
-        ("environments: [a: {win_sha256: '12'}]", "has not 64 hexadecimal digits"),
-        ("environments: [a: {win_url: 'file:///x'}]", "is no HTTP address"),
+        ("environments: [a: {win_sha256: '12'}]", "is not 64 hexadecimal digits"),
+        ("environments: [a: {win_url: 'file:///x'}]", "is not an HTTP address"),
         ("environments: [a: {additional_args: --x}]", "must be list, not str"),
         ("environments: [a: {additional_args: [--x, 3]}]", "must be str; quote numbers"),
         ("environments: [", "manifest"),

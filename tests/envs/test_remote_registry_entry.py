@@ -140,10 +140,10 @@ def test_without_a_checksum_nothing_is_downloaded_unless_allowed(server, tmp_pat
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"linux_url": "ftp://example.org/maze.zip"}, "linux_url .* is no HTTP address"),
-        ({"win_url": "maze.zip"}, "win_url .* is no HTTP address"),
-        ({"darwin_sha256": "abc"}, "darwin_sha256 'abc' has not 64"),
-        ({"linux_sha256": "g" * 64}, "has not 64 hexadecimal digits"),
+        ({"linux_url": "ftp://example.org/maze.zip"}, "linux_url .* is not an HTTP address"),
+        ({"win_url": "maze.zip"}, "win_url .* is not an HTTP address"),
+        ({"darwin_sha256": "abc"}, "darwin_sha256 'abc' is not 64"),
+        ({"linux_sha256": "g" * 64}, "is not 64 hexadecimal digits"),
     ],
 )
 def test_addresses_and_checksums_are_checked_at_once(wrong, message):
@@ -421,7 +421,7 @@ def test_files_folders_and_backslashes_are_unpacked(tmp_path):
     ["../x", "a/../../x", "/x", "//x", r"..\x", r"\x", "C:x", "C:/x", "..", "/", "a/x:stream", "."],
 )
 def test_no_name_leads_out_of_the_folder(tmp_path, name):
-    with pytest.raises(UnityEnvironmentException, match="is no path within the archive"):
+    with pytest.raises(UnityEnvironmentException, match="is not a path within the archive"):
         unpacked(tmp_path, archive_of((name, b"slip")))
     assert not (tmp_path / "x").exists()
 

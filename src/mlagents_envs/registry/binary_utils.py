@@ -1,12 +1,12 @@
-"""Builds from the network: downloaded once, checked, unpacked, kept.
+"""Builds from the network: downloaded once, checked, unpacked and cached.
 
     <cache>/3DBall-<hash>.lock             held by the one process that looks or downloads
-    <cache>/3DBall-<hash>.part/            the download, removed whatever happens
+    <cache>/3DBall-<hash>.part/            the download; always removed in the end
     <cache>/3DBall-<hash>/build/...        the build
     <cache>/3DBall-<hash>/contents.json    bytes of each of its files
 
-The hash is of address and checksum, so another version is another folder. A finished folder
-appears by a rename: it is whole or absent.
+The hash covers the address and the checksum, so each version has its own folder. A finished folder
+appears by a rename: it is either complete or absent.
 """
 
 import contextlib
@@ -54,21 +54,21 @@ def local_build(
     cache: Path,
     platform: str = sys.platform,
 ) -> Path:
-    """Return the executable of a build, downloaded unless it is here already.
+    """Return the executable of a build, after downloading it if it is not in the cache.
 
-    Processes that ask for one build at the same time download it once.
+    Processes that ask for the same build at the same time download it once.
 
     Args:
-        identifier: The environment's name.
-        url: Of a ZIP archive.
-        sha256: Of the archive, in hexadecimal; None takes whatever comes.
-        cache: Where builds are kept. It must belong to the user or to root, because what is in it
-            gets executed.
-        platform: What it was built for, as in `sys.platform`.
+        identifier: Name of the environment.
+        url: Address of a ZIP archive.
+        sha256: SHA-256 of the archive, in hexadecimal; None accepts any archive.
+        cache: Folder in which builds are kept. It must belong to the user or to root, because its
+            contents are executed.
+        platform: Platform of the build, as in `sys.platform`.
 
     Raises:
-        UnityEnvironmentException: The download fails, its checksum is another, the archive cannot
-            be unpacked or holds no executable, or the cache cannot be used.
+        UnityEnvironmentException: The download fails, the checksum differs, the archive cannot be
+            unpacked or holds no executable, or the cache cannot be used.
     """
     key = hashlib.sha256(f"{url}\n{sha256}".encode()).hexdigest()[:16]
     folder = cache / f"{re.sub(r'[^A-Za-z0-9_-]', '_', identifier)[:50]}-{key}"
@@ -85,15 +85,15 @@ def local_build(
 
 
 def find_build(folder: Path, *, platform: str = sys.platform) -> Path:
-    """Return the executable in an unpacked build, of several the one nearest to the top.
+    """Return the executable in an unpacked build; if there are several, the one nearest the top.
 
     Args:
-        folder: Where to look, and below.
-        platform: What it was built for, as in `sys.platform`. On "darwin", the executable is the
+        folder: Folder to search, with all folders below it.
+        platform: Platform of the build, as in `sys.platform`. On "darwin", the executable is the
             folder that ends in `.app`.
 
     Raises:
-        UnityEnvironmentException: There is none.
+        UnityEnvironmentException: The folder holds no executable.
     """
     suffix = {"darwin": ".app", "win32": ".exe"}.get(platform, ".x86_64")
     found = [
@@ -110,7 +110,7 @@ def find_build(folder: Path, *, platform: str = sys.platform) -> Path:
 
 
 def _fetch(url: str, sha256: str | None, folder: Path, platform: str) -> None:
-    """Download and unpack a build, and put it in its place when it is whole."""
+    """Download and unpack a build, and move it into place once it is complete."""
     part = folder.with_suffix(".part")
     for leftover in (folder, part):
         if leftover.exists():
@@ -139,14 +139,14 @@ def _fetch(url: str, sha256: str | None, folder: Path, platform: str) -> None:
 
 
 def _allow_execution(build: Path) -> None:
-    """Make a build executable; archives made on Windows do not know that it should be."""
+    """Make a build executable; archives made on Windows do not store that permission."""
     programs = build.glob("Contents/MacOS/*") if build.is_dir() else [build]
     for program in programs:
         program.chmod(0o755)
 
 
 def _is_whole(folder: Path) -> bool:
-    """Return whether all files of a finished build are there, in their size."""
+    """Return whether all files of a finished build exist and have their recorded size."""
     try:
         sizes = json.loads((folder / _CONTENTS).read_text(encoding="utf-8"))
         build = folder / _BUILD
@@ -166,7 +166,7 @@ def _make_own_folder(folder: Path) -> None:
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Hold the lock that a file stands for; the system takes it back when a process ends."""
+    """Hold the lock of a file; the system releases it when the process ends."""
     with open(path, "ab") as file:
         _lock(file)
         yield

@@ -33,11 +33,12 @@ def read_manifest(path_or_url: str, *, allow_unverified: bool = False) -> list[R
               linux_sha256: 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
 
     Args:
-        path_or_url: A file, or its HTTP or HTTPS address.
-        allow_unverified: Whether to run archives of which it gives no SHA-256.
+        path_or_url: Path of a file, or its HTTP or HTTPS address.
+        allow_unverified: Whether to run archives for which the manifest has no SHA-256.
 
     Raises:
-        UnityEnvironmentException: It cannot be had, is no manifest, or PyYAML is not installed.
+        UnityEnvironmentException: The file cannot be read or is not a manifest, or PyYAML is not
+            installed.
     """
     try:
         import yaml

@@ -21,26 +21,27 @@ class RemoteRegistryEntry(BuildRegistryEntry):
         )
         env = entry.make(seed=1, no_graphics=True)
 
-    What is downloaded gets executed. So the SHA-256 of the archive, which `sha256sum` prints, is
-    part of the entry; whoever trusts the server instead says so with `allow_unverified`.
+    The downloaded build is executed. The entry therefore holds the SHA-256 of the archive, which
+    `sha256sum` prints. To trust the server instead, set `allow_unverified`.
 
     Args:
-        identifier: Its name, unique within a registry.
-        expected_reward: The mean reward per episode that a good policy reaches; None if unknown.
-        description: What it is, in a sentence or two.
+        identifier: Name of the environment, unique within a registry.
+        expected_reward: Mean reward per episode that a good policy reaches; None if unknown.
+        description: Description of the environment, in a sentence or two.
         linux_url: HTTP or HTTPS address of a ZIP archive with the build for Linux.
-        darwin_url: The same for macOS.
-        win_url: The same for Windows.
-        additional_args: More arguments for the player, behind those that `make` is given.
-        tmp_dir: Folder in which to keep builds, in its folder `ml-agents-binaries`; by default
-            that folder is in the user's cache.
+        darwin_url: Address of the archive for macOS.
+        win_url: Address of the archive for Windows.
+        additional_args: More arguments for the player, after those passed to `make`.
+        tmp_dir: Folder for builds, which are kept in its subfolder `ml-agents-binaries`; by
+            default that subfolder is in the user's cache.
         linux_sha256: SHA-256 of the archive for Linux, in hexadecimal.
-        darwin_sha256: The same for macOS.
-        win_sha256: The same for Windows.
-        allow_unverified: Whether to run an archive of which no SHA-256 is given.
+        darwin_sha256: SHA-256 of the archive for macOS.
+        win_sha256: SHA-256 of the archive for Windows.
+        allow_unverified: Whether to run an archive for which no SHA-256 is given.
 
     Raises:
-        ValueError: An address is not one of HTTP, or a SHA-256 has not 64 hexadecimal digits.
+        ValueError: An address is not an HTTP or HTTPS address, or a SHA-256 does not have 64
+            hexadecimal digits.
     """
 
     def __init__(
@@ -67,21 +68,21 @@ class RemoteRegistryEntry(BuildRegistryEntry):
         }
         for name, (url, sha256) in self._archives.items():
             if url is not None and not is_http(url):
-                raise ValueError(f"{identifier!r}: {name}_url {url!r} is no HTTP address")
+                raise ValueError(f"{identifier!r}: {name}_url {url!r} is not an HTTP address")
             if sha256 is not None and not re.fullmatch("[0-9a-fA-F]{64}", sha256):
                 raise ValueError(
-                    f"{identifier!r}: {name}_sha256 {sha256!r} has not 64 hexadecimal digits"
+                    f"{identifier!r}: {name}_sha256 {sha256!r} is not 64 hexadecimal digits"
                 )
         self._tmp_dir = tmp_dir
         self._allow_unverified = allow_unverified
 
     def fetch(self) -> Path:
-        """Return the build's executable on this machine, downloaded unless it is here already.
+        """Return the build's executable, after downloading it if it is not in the cache.
 
         Raises:
-            FileNotFoundError: There is no address for this platform.
-            UnityEnvironmentException: There is no SHA-256 for this platform and
-                `allow_unverified` is false; the download fails or is not what was expected; the
+            FileNotFoundError: The entry has no address for this platform.
+            UnityEnvironmentException: The entry has no SHA-256 for this platform and
+                `allow_unverified` is false; the download fails or its checksum differs; the
                 archive cannot be unpacked or holds no build.
         """
         name = {"darwin": "darwin", "win32": "win"}.get(sys.platform, "linux")

@@ -15,20 +15,20 @@ ENTRY_POINT_GROUP = "mlagents.environments"
 
 
 class UnityEnvRegistry(Mapping[str, BaseRegistryEntry]):
-    """Entries by identifier; nothing is made before `make()` of an entry.
+    """Entries by identifier. An environment is made only when `make()` of its entry is called.
 
         env = default_registry["3DBall"].make(seed=1)
 
-    A package offers environments through an entry point that names a function without arguments,
-    which returns `BaseRegistryEntry` objects. Entry points are loaded when the registry is first
-    looked into. One that fails is logged and left out; an entry registered by hand goes before
-    one of the same identifier that a package offers.
+    A package offers environments through an entry point. The entry point names a function that
+    takes no arguments and returns `BaseRegistryEntry` objects. Entry points are loaded at the
+    first lookup. An entry point that fails is logged and left out. An entry that was registered
+    by hand takes precedence over a package's entry of the same identifier.
 
-    Nothing is read from the network unless a manifest there is registered, and then not before
-    the registry is looked into.
+    The network is used only if a manifest with an HTTP address is registered, and then only at
+    the next lookup.
 
     Args:
-        entry_point_group: Where to look for what packages offer; None for nowhere.
+        entry_point_group: Group of the entry points to load; None to load none.
     """
 
     def __init__(self, entry_point_group: str | None = None) -> None:
@@ -37,25 +37,25 @@ class UnityEnvRegistry(Mapping[str, BaseRegistryEntry]):
         self._to_register: list[Callable[[], Iterable[BaseRegistryEntry]]] = []
 
     def register(self, new_entry: BaseRegistryEntry) -> None:
-        """Add an entry, in place of another of its identifier if there is one."""
+        """Add an entry; it replaces an existing entry of the same identifier."""
         self._to_register.append(lambda: [new_entry])
 
     def register_from_yaml(self, path_to_yaml: str, *, allow_unverified: bool = False) -> None:
         """Add the entries of a manifest, as `register` adds each.
 
-        The manifest is read when the registry is next looked into; that raises
-        `UnityEnvironmentException`, each time anew, while the manifest cannot be read.
+        The manifest is read at the next lookup. If it cannot be read, every lookup raises
+        `UnityEnvironmentException` until it can.
 
         Args:
-            path_to_yaml: A YAML file, or its HTTP or HTTPS address.
-            allow_unverified: Whether to run archives of which the manifest gives no SHA-256.
+            path_to_yaml: Path of a YAML file, or its HTTP or HTTPS address.
+            allow_unverified: Whether to run archives for which the manifest has no SHA-256.
         """
         self._to_register.append(
             functools.partial(read_manifest, path_to_yaml, allow_unverified=allow_unverified)
         )
 
     def clear(self) -> None:
-        """Forget all entries, also those that packages offer."""
+        """Remove all entries, including those that packages offer."""
         self._entry_point_group = None
         self._to_register.clear()
         self._entries.clear()
@@ -81,7 +81,7 @@ class UnityEnvRegistry(Mapping[str, BaseRegistryEntry]):
         return iter(self._entries)
 
     def _catch_up(self) -> None:
-        """Find what packages offer, once, and register what waits for it, in order."""
+        """Load the entry points once, then add all pending entries in order."""
         if self._entry_point_group is not None:
             group, self._entry_point_group = self._entry_point_group, None
             for entry_point in entry_points(group=group):
@@ -94,12 +94,12 @@ class UnityEnvRegistry(Mapping[str, BaseRegistryEntry]):
 
 
 def _load(entry_point: EntryPoint) -> list[BaseRegistryEntry]:
-    """Return what an entry point offers; nothing, and a warning, where that fails."""
+    """Return the entries of an entry point; if it fails, log a warning and return none."""
     try:
         offered = list(entry_point.load()())
         strangers = [entry for entry in offered if not isinstance(entry, BaseRegistryEntry)]
         if strangers:
-            raise TypeError(f"{strangers[0]!r} is no BaseRegistryEntry")
+            raise TypeError(f"{strangers[0]!r} is not a BaseRegistryEntry")
     except Exception as error:
         logger.warning(
             "The environments of %s (%s) are left out: %s: %s",

@@ -1,4 +1,4 @@
-"""Unpacks a ZIP archive of somebody else: nothing outside its folder, nothing without bounds."""
+"""Unpacks an untrusted ZIP archive: only into its folder, and only up to a limit."""
 
 import io
 import lzma
@@ -20,14 +20,15 @@ _MAX_LINK_BYTES = 4096
 def unpack(archive: Path, folder: Path) -> dict[str, int]:
     """Unpack a ZIP archive into a new folder.
 
-    Files that the archive marks as executable are, no other. Symbolic links may lead to what is
-    within the folder. After an error the folder may exist, with a part of the contents.
+    Only files that the archive marks as executable become executable. Symbolic links may point
+    only within the folder. After an error the folder may exist with a part of the contents.
 
     Returns:
-        Bytes of each file, by its path below `folder`.
+        Size of each file in bytes, by its path below `folder`.
 
     Raises:
-        UnityEnvironmentException: It is damaged, too large, or wants out of its folder.
+        UnityEnvironmentException: The archive is damaged or too large, or a path in it leads out
+            of the folder.
     """
     try:
         with _Archive(archive) as file, zipfile.ZipFile(file) as contents:
@@ -45,7 +46,7 @@ def unpack(archive: Path, folder: Path) -> dict[str, int]:
 
 
 class _Archive(io.FileIO):
-    """A file of which no more is read at once than memory bears, whatever the file says itself."""
+    """A file that limits a single read, however large the archive says its contents are."""
 
     def read(self, size: int | None = -1, /) -> bytes:
         if size is not None and size > _MAX_READ_BYTES:
@@ -74,7 +75,7 @@ def _unpack(contents: zipfile.ZipFile, folder: Path) -> dict[str, int]:
         path.parent.mkdir(parents=True, exist_ok=True)
         if kind == stat.S_IFLNK:
             if entry.file_size > _MAX_LINK_BYTES:
-                raise zipfile.BadZipFile(f"{entry.filename!r} is no symbolic link")
+                raise zipfile.BadZipFile(f"{entry.filename!r} is not a symbolic link")
             links.append((path, os.fsdecode(contents.read(entry))))
         elif kind in (0, stat.S_IFREG):
             with contents.open(entry) as source, open(path, "xb") as target:
@@ -90,12 +91,12 @@ def _unpack(contents: zipfile.ZipFile, folder: Path) -> dict[str, int]:
 def _relative_path(name: str) -> PurePosixPath:
     path = PurePosixPath(name.replace("\\", "/"))
     if path.is_absolute() or not path.parts or ".." in path.parts or ":" in name:
-        raise zipfile.BadZipFile(f"{name!r} is no path within the archive")
+        raise zipfile.BadZipFile(f"{name!r} is not a path within the archive")
     return path
 
 
 def _make_links(links: list[tuple[Path, str]], folder: Path) -> None:
-    """Make the links after all files, so that none is written through, and see where they lead."""
+    """Make the links after all files, so that no file is written through one, and check them."""
     for path, target in links:
         path.symlink_to(target)
     root = folder.resolve()

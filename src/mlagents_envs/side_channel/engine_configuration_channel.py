@@ -23,8 +23,8 @@ class EngineConfig(NamedTuple):
     """A complete setting of the engine.
 
     Attributes:
-        width: Of the window, in pixels.
-        height: Of the window, in pixels.
+        width: Width of the window, in pixels.
+        height: Height of the window, in pixels.
         quality_level: 0 is the engine's lowest.
         time_scale: Simulated seconds per second; the engine goes as fast as it can up to this.
         target_frame_rate: Frames per second to render at most, -1 for no limit.

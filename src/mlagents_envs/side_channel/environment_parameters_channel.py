@@ -1,4 +1,4 @@
-"""Sets named numbers of the simulation, fixed or drawn anew at every read."""
+"""Sets named numbers of the simulation, either fixed or sampled at every read."""
 
 from collections.abc import Sequence
 from enum import IntEnum
@@ -30,7 +30,7 @@ class SamplerType(IntEnum):
 
 @runtime_checkable
 class ParameterReceiver(Protocol):
-    """Obeys named numbers, fixed or drawn anew: this channel, or an environment in this process."""
+    """Receiver of named numbers: this channel, or an environment in this process."""
 
     def set_float_parameter(self, key: str, value: float) -> None:
         """Fix the parameter `key`."""
@@ -54,10 +54,10 @@ class ParameterReceiver(Protocol):
 class EnvironmentParametersChannel(SideChannel):
     """Sets named numbers that the simulation obeys, such as a mass or a wall's height. Only sends.
 
-    A sampled parameter is drawn by the simulation, anew at every read.
+    The simulation samples such a parameter at every read.
 
-    Its methods raise `UnityEnvironmentException` for numbers that no simulation can obey: it would
-    only say so in its log.
+    The methods raise `UnityEnvironmentException` for numbers that no simulation can use: the
+    simulation itself would report them only in its log.
     """
 
     EnvironmentDataType = EnvironmentDataType

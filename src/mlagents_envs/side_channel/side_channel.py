@@ -26,7 +26,7 @@ class SideChannel(ABC):
     only: what is queued goes out with the next one, what arrived is delivered before it returns.
 
     Args:
-        channel_id: The same on both sides, unique among an environment's channels.
+        channel_id: Id that both sides use, unique among an environment's channels.
 
     Attributes:
         message_queue: Messages that wait for the next reset or step.
