@@ -52,51 +52,55 @@ _NO_DECISIONS = DecisionSteps.empty(BehaviorSpec([], ActionSpec(0, ())))
 
 
 class UnityEnvironment(BaseEnv):
-    """A simulation in another process: a player that this starts, or the Unity Editor.
+    """A simulation in another process: a player that this class starts, or the Unity Editor.
 
-    Making one listens, starts the player and waits until it has connected. `close()`, or leaving
-    a `with` block, ends the player; so does the end of the program.
+    The constructor opens a port, starts the player and waits until it has connected. `close()`,
+    the end of a `with` block or the end of the program ends the player.
 
         with UnityEnvironment("builds/3DBall") as env:
             env.reset()
 
     Args:
-        file_name: The player's executable; None waits for the Editor to enter play mode.
-        worker_id: Tells environments of one program apart; the port is `base_port + worker_id`.
-        base_port: 5005 by default, 5004 for the Editor; 0 takes any free port.
-        seed: Of the simulation's random numbers; 32 bits, signed.
-        no_graphics: Start the player without window and graphics card.
-        no_graphics_monitor: The same, except for worker 0.
-        timeout_wait: Seconds to wait for the simulation: to connect, at each reset and step, and
-            to exit when closed.
+        file_name: Path of the player's executable; None waits for the Editor to enter play mode.
+        worker_id: Number of this environment in the program; the port is `base_port + worker_id`.
+        base_port: Port of worker 0; by default 5005, or 5004 for the Editor. 0 takes any free
+            port.
+        seed: Seed of the simulation's random numbers, a signed 32-bit number.
+        no_graphics: Whether to start the player without a window and a graphics card.
+        no_graphics_monitor: Whether to apply `no_graphics` to every worker except worker 0.
+        timeout_wait: Longest wait for the simulation in seconds: to connect, at each reset and
+            step, and to exit when closed.
         additional_args: More arguments for the player.
-        side_channels: Channels to talk to the simulation beside observations and actions.
-        log_folder: Folder for the player's log, `Player-<worker_id>.log`; made if it is not there.
-        num_areas: How many copies of its training area the simulation shall make, if it can.
-        listen_address: Where to listen. Whoever reaches it can take the simulation's place.
-        max_message_bytes: The largest message to accept.
-        turn_channel_last_images: Hand out the images of Unity packages before 3.0, which are
-            (height, width, channels), as (channels, height, width) like those of all others.
-            False leaves them as they are.
-        reorder_uncompressed_images: Read the numbers of uncompressed images from Unity packages
-            since 3.0 in the order in which those write them, which is not the one they announce.
-            False reads them as announced, channels mixed up, as policies trained so expect.
-        keep_8_bit_images: Hand out images that come as 8 bit as uint8 from 0 to 255, a quarter of
-            the memory; their spec's `dtype` says so. False makes them float32 from 0 to 1.
-        communicator: An opened connection to use instead of listening at a port. It is closed
-            with the environment.
-        command: Starts the player in place of `file_name`: a program and its first arguments.
-        connect: False returns as soon as the player is started. Then call `connect()`, or
-            `poll()` until it returns True, before anything else.
+        side_channels: Channels for data other than observations and actions.
+        log_folder: Folder for the player's log, `Player-<worker_id>.log`. It is created if it does
+            not exist.
+        num_areas: Number of copies of the training area, if the simulation supports it.
+        listen_address: Address to listen at. Any program that can reach it can pose as the
+            simulation.
+        max_message_bytes: Size of the largest message to accept.
+        turn_channel_last_images: Whether to return the images of Unity packages before 3.0, which
+            are (height, width, channels), as (channels, height, width) like all other images.
+            False returns them unchanged.
+        reorder_uncompressed_images: Whether to read uncompressed images of Unity packages since
+            3.0 in the order in which they are written, which differs from the announced order.
+            False reads them as announced, with mixed channels; use it for policies that were
+            trained on such images.
+        keep_8_bit_images: Whether to return 8-bit images as uint8 from 0 to 255, which takes a
+            quarter of the memory; the `dtype` of the spec tells which. False returns float32 from
+            0 to 1.
+        communicator: Open connection to use instead of a port. It is closed with the environment.
+        command: Program and first arguments that start the player, in place of `file_name`.
+        connect: Whether to wait until the simulation has connected. After False, call `connect()`,
+            or `poll()` until it returns True, before anything else.
 
     Raises:
-        UnityEnvironmentException: There is no such executable, or it cannot be started; the
-            player exited; the protocol versions differ; two side channels have one id; the log
-            folder cannot be made; `num_areas` is below 1.
+        UnityEnvironmentException: The executable does not exist or cannot be started; the player
+            exited; the protocol versions differ; two side channels have the same id; the log
+            folder cannot be created; `num_areas` is below 1.
         UnityWorkerInUseException: The port is taken.
         UnityTimeOutException: The simulation did not connect in time.
         UnityCommunicatorStoppedException: The simulation ended the session.
-        UnityCommunicationException: What connected does not speak the protocol.
+        UnityCommunicationException: The program that connected does not speak the protocol.
         ValueError: The seed or the number of areas does not fit in 32 bits.
     """
 
@@ -132,7 +136,7 @@ class UnityEnvironment(BaseEnv):
             command = [str(find_executable(file_name))]
         if command is None and communicator is None and worker_id != 0:
             raise UnityEnvironmentException(
-                f"worker_id is {worker_id}, but there is only one Unity Editor: give the "
+                f"worker_id is {worker_id}, but there is only one Unity Editor: pass the "
                 "file_name or command of a player, or leave worker_id 0"
             )
         if num_areas < 1:
@@ -189,13 +193,13 @@ class UnityEnvironment(BaseEnv):
         """Wait until the simulation has connected; needed only after `connect=False`.
 
         Raises:
-            As the constructor.
+            The errors of the constructor.
         """
         while not self._session.is_agreed:
             self._shake_hands(self._session.receive())
 
     def _shake_hands(self, message: bytes) -> bool:
-        """Answer the simulation's first message; return True with the second, and be connected."""
+        """Process a message of the handshake; return True after the second, which completes it."""
         if self._simulation is None:
             try:
                 self._simulation = handshake.decode_simulation_hello(message)
@@ -214,7 +218,7 @@ class UnityEnvironment(BaseEnv):
             self._simulation.communication_version,
         )
         if not self._simulation.capabilities.baseRLCapabilities:
-            logger.warning("The simulation says that it lacks the base of the protocol.")
+            logger.warning("The simulation reports that it lacks the base of the protocol.")
         layout = handshake.image_layout(self._simulation.package_version)
         self._decoder = OutputDecoder(self._images.reading(layout))
         self._session.agree()
@@ -222,10 +226,10 @@ class UnityEnvironment(BaseEnv):
 
     @property
     def player(self) -> Player | SharedPlayer | None:
-        """The player that was started; None where the simulation is the Editor, or elsewhere.
+        """Player that was started; None if the simulation is the Editor or runs elsewhere.
 
-        One that somebody else started can be handed over before the simulation connects: from then
-        on it is watched, and ends with this environment.
+        A player that was started by other code can be set before the simulation connects. From
+        then on the environment watches it, and ends it when the environment is closed.
         """
         return self._session.player
 
@@ -235,14 +239,14 @@ class UnityEnvironment(BaseEnv):
 
     @property
     def academy_capabilities(self) -> Capabilities:
-        """What the simulation can do beyond the first version of the protocol."""
+        """Features of the simulation beyond the first version of the protocol."""
         self._require_connection()
         assert self._simulation is not None
         return self._simulation.capabilities
 
     @property
     def side_channels(self) -> tuple[SideChannel, ...]:
-        """The side channels it was made with."""
+        """Side channels that were passed to the constructor."""
         return self._side_channels.channels
 
     @property
@@ -251,10 +255,10 @@ class UnityEnvironment(BaseEnv):
         return BehaviorMapping(self._specs)
 
     def reset(self) -> None:
-        """Begin all episodes anew; a step that was sent and not received is finished first.
+        """Begin a new episode for every agent; a step that was sent is finished first.
 
         Raises:
-            As `step_receive`.
+            The errors of `step_receive`.
         """
         if self._session.is_waiting:
             self.step_receive()
@@ -267,18 +271,18 @@ class UnityEnvironment(BaseEnv):
         self._send(Command.RESET, {})
 
     def step(self) -> None:
-        """Send the actions set, zeros for agents without, and wait for the next step.
+        """Send the actions that were set, zeros for other agents, and wait for the next step.
 
-        The first step before any reset is a reset.
+        If there was no reset before, the first step is a reset.
 
         Raises:
-            As `step_receive`.
+            The errors of `step_receive`.
         """
         self.step_send()
         self.step_receive()
 
     def step_send(self) -> None:
-        """Send the actions set and return at once."""
+        """Send the actions that were set and return at once; `step_receive` finishes the step."""
         if not self._was_reset:
             self._send(Command.RESET, {})
             return
@@ -291,16 +295,16 @@ class UnityEnvironment(BaseEnv):
         self._send(Command.STEP, actions)
 
     def step_receive(self) -> None:
-        """Wait for what the simulation answers to `step_send`.
+        """Wait for the simulation's answer to `step_send` or `reset_send`.
 
         Raises:
-            UnityTimeOutException: It did not answer in time.
-            UnityCommunicatorStoppedException: It ended the session.
-            UnityEnvironmentException: Its process failed, no step was sent, or this is closed; or
-                a behavior's name cannot be that of a folder; or it sends compressed images, and no
-                library for them is installed.
-            UnityCommunicationException: Its answer breaks the protocol.
-            UnityObservationException: An observation is not what was announced.
+            UnityTimeOutException: The simulation did not answer in time.
+            UnityCommunicatorStoppedException: The simulation ended the session.
+            UnityEnvironmentException: The player failed, no step was sent, or the environment is
+                closed; a behavior's name cannot be used as a folder name; the simulation sends
+                compressed images, and no library for them is installed.
+            UnityCommunicationException: The answer breaks the protocol.
+            UnityObservationException: An observation differs from its announced specification.
             UnityNonFiniteException: An observation or a reward is NaN or infinite.
         """
         self._require_connection()
@@ -318,38 +322,38 @@ class UnityEnvironment(BaseEnv):
         if not self._specs and not self._was_reset:
             logger.warning(
                 "The simulation is connected, but has announced no behavior: no agent has asked "
-                "for a decision. Agents need the Behavior Type Default and something that requests "
-                "decisions, such as a Decision Requester. A behavior that appears later is taken "
-                "in then."
+                "for a decision. Agents need the Behavior Type Default and a component that "
+                "requests decisions, such as a Decision Requester. A behavior that appears later "
+                "is added then."
             )
         self._was_reset = True
         self._steps = output.steps
         self._side_channels.deliver(output.side_channel)
 
     def fileno(self) -> int:
-        """File descriptor that becomes readable when the answer to `step_send` is there."""
+        """Return a file descriptor that becomes readable when the answer to `step_send` arrives."""
         return self._session.communicator.fileno()
 
     def filenos(self) -> tuple[int, ...]:
-        """File descriptors of which one becomes readable when it is time to `poll`.
+        """Return file descriptors, one of which becomes readable when it is time to `poll`.
 
-        They differ from one `poll` to the next until the simulation has connected.
+        Until the simulation has connected, they may change with every `poll`.
         """
         return self._session.filenos()
 
     def poll(self, deadline_s: float = math.inf) -> bool:
-        """Take in what has come, without waiting for more.
+        """Process the messages that have arrived, without waiting for more.
 
         Args:
-            deadline_s: The moment on the clock of `time.monotonic` from which on a simulation
-                that has not answered counts as hanging.
+            deadline_s: Time, on the clock of `time.monotonic`, after which a simulation that has
+                not answered counts as hanging.
 
         Returns:
-            Whether it is done: the simulation has connected, or `step_receive` will not wait.
+            Whether the simulation has connected, or `step_receive` can return at once.
 
         Raises:
-            UnityTimeOutException: The deadline is over.
-            As the constructor and `step_receive`.
+            UnityTimeOutException: The deadline has passed.
+            The errors of the constructor and of `step_receive`.
         """
         while self._session.poll(deadline_s):
             if self._session.is_agreed:
@@ -359,7 +363,7 @@ class UnityEnvironment(BaseEnv):
         return False
 
     def get_steps(self, behavior_name: BehaviorName) -> tuple[DecisionSteps, TerminalSteps]:
-        """Return who asks for an action and who ended in the last step or reset.
+        """Return the agents that ask for an action and those that ended in the last step or reset.
 
         Raises:
             KeyError: The behavior is unknown.
@@ -383,7 +387,7 @@ class UnityEnvironment(BaseEnv):
     def set_action_for_agent(
         self, behavior_name: BehaviorName, agent_id: AgentId, action: ActionTuple
     ) -> None:
-        """Set the next action of one agent, one row; the others keep theirs, at first zeros.
+        """Set the next action of one agent, one row; other agents keep theirs, zeros by default.
 
         Raises:
             IndexError: The agent did not ask for a decision.

@@ -1,9 +1,9 @@
-"""Every error this package raises.
+"""The exceptions that this package raises.
 
 UnityException
 ├── UnityEnvironmentException          a simulation that cannot be started, used or kept
 ├── UnityTimeOutException              no message from the simulation within the deadline
-├── UnityWorkerInUseException          the port belongs to somebody else
+├── UnityWorkerInUseException          the port is used by another program
 ├── UnityCommunicatorStoppedException  the simulation ended the session
 ├── UnityCommunicationException        bytes or messages that break the protocol
 ├── UnityObservationException          an observation that is not what its spec announced
@@ -28,7 +28,7 @@ class UnityTimeOutException(UnityException):
 
 
 class UnityCommunicatorStoppedException(UnityException):
-    """The simulation ended the session of its own accord, for example the Editor left play mode."""
+    """The simulation ended the session, for example because the Editor left play mode."""
 
 
 class UnityCommunicationException(UnityException):
@@ -63,8 +63,8 @@ class UnityWorkerInUseException(UnityException):
     """The port a worker would listen on is taken.
 
     Args:
-        worker_id: Which worker; its port is base port plus worker id.
-        detail: What else is known, for example the port and who holds it.
+        worker_id: Number of the worker; its port is base port plus worker id.
+        detail: Further information, for example the port and the process that holds it.
     """
 
     MESSAGE_TEMPLATE = (

@@ -204,7 +204,7 @@ def test_a_download_takes_no_longer_than_allowed(server, monkeypatch):
 def test_progress_is_told(server, monkeypatch, capsys):
     monkeypatch.setattr(download, "_REPORT_INTERVAL_S", -1.0)
     download.download(server.serve("file", bytes(2_000_000)), io.BytesIO(), max_bytes=1 << 30)
-    assert f"2 of 2 MB of {server.address}/file are here." in capsys.readouterr().out
+    assert f"2 of 2 MB of {server.address}/file have been downloaded." in capsys.readouterr().out
 
 
 def test_redirects_lead_only_to_http(server, tmp_path):

@@ -10,7 +10,7 @@ from mlagents_envs.registry.remote_registry_entry import RemoteRegistryEntry
 from mlagents_envs.registry.unity_env_registry import ENTRY_POINT_GROUP, UnityEnvRegistry
 
 default_registry = UnityEnvRegistry(ENTRY_POINT_GROUP)
-"""What installed packages offer, and what is registered by hand."""
+"""Environments of installed packages, and those that are registered by hand."""
 
 __all__ = [
     "BaseRegistryEntry",

@@ -1,4 +1,4 @@
-"""`BaseRegistryEntry`: an environment known by name, made when asked."""
+"""`BaseRegistryEntry`: an environment with a name, which is made on request."""
 
 from abc import ABC, abstractmethod
 from typing import Any
@@ -7,17 +7,17 @@ from mlagents_envs.base_env import BaseEnv
 
 
 class BaseRegistryEntry(ABC):
-    """What a registry knows of an environment before it is made.
+    """Name and description of an environment, and a method that makes it.
 
     Args:
-        identifier: Its name, unique within a registry.
-        expected_reward: The mean reward per episode that a good policy reaches; None if unknown.
-        description: What it is, in a sentence or two.
+        identifier: Name of the environment, unique within a registry.
+        expected_reward: Mean reward per episode that a good policy reaches; None if unknown.
+        description: Description of the environment, in a sentence or two.
     """
 
     only_computes = False
-    """Whether what is made waits for nothing, so that more of them at once than there are cores
-    are no faster."""
+    """Whether the environment only computes and never waits, so that running more of them than
+    there are cores gains nothing."""
 
     def __init__(
         self,
@@ -31,17 +31,17 @@ class BaseRegistryEntry(ABC):
 
     @property
     def identifier(self) -> str:
-        """The environment's name."""
+        """Name of the environment."""
         return self._identifier
 
     @property
     def expected_reward(self) -> float | None:
-        """The mean reward per episode that a good policy reaches; None if unknown."""
+        """Mean reward per episode that a good policy reaches; None if unknown."""
         return self._expected_reward
 
     @property
     def description(self) -> str | None:
-        """What the environment is."""
+        """Description of the environment."""
         return self._description
 
     @abstractmethod
@@ -49,5 +49,5 @@ class BaseRegistryEntry(ABC):
         """Make the environment.
 
         Args:
-            kwargs: What the environment takes; `seed` and `num_areas` at least.
+            kwargs: Arguments of the environment; every environment takes `seed` and `num_areas`.
         """

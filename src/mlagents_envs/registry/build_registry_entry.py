@@ -1,4 +1,4 @@
-"""Builds by name: on this machine, or to be fetched."""
+"""Registry entries of builds: on this machine, or to be downloaded."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -14,10 +14,10 @@ class BuildRegistryEntry(BaseRegistryEntry):
     """A build, run as a `UnityEnvironment`.
 
     Args:
-        identifier: Its name, unique within a registry.
-        expected_reward: The mean reward per episode that a good policy reaches; None if unknown.
-        description: What it is, in a sentence or two.
-        additional_args: More arguments for the player, behind those that `make` is given.
+        identifier: Name of the environment, unique within a registry.
+        expected_reward: Mean reward per episode that a good policy reaches; None if unknown.
+        description: Description of the environment, in a sentence or two.
+        additional_args: More arguments for the player, after those passed to `make`.
     """
 
     def __init__(
@@ -35,18 +35,18 @@ class BuildRegistryEntry(BaseRegistryEntry):
         """Return the build's executable on this machine.
 
         Raises:
-            UnityEnvironmentException: There is none.
+            UnityEnvironmentException: There is no executable.
         """
 
     def make(self, **kwargs: Any) -> UnityEnvironment:
         """Start the build.
 
         Args:
-            kwargs: Arguments of `UnityEnvironment`. A `file_name` is left out; without a
-                `base_port` it takes any free port.
+            kwargs: Arguments of `UnityEnvironment`. A `file_name` is ignored; without a
+                `base_port`, any free port is used.
 
         Raises:
-            As `fetch` and `UnityEnvironment`.
+            The errors of `fetch` and `UnityEnvironment`.
         """
         kwargs.pop("file_name", None)
         additional_args = [*(kwargs.pop("additional_args", None) or ()), *self._additional_args]
@@ -60,11 +60,11 @@ class LocalRegistryEntry(BuildRegistryEntry):
         default_registry.register(LocalRegistryEntry("Maze", "builds/Maze"))
 
     Args:
-        identifier: Its name, unique within a registry.
-        file_name: The build, with or without the suffix that builds have on this platform.
-        expected_reward: The mean reward per episode that a good policy reaches; None if unknown.
-        description: What it is, in a sentence or two.
-        additional_args: More arguments for the player, behind those that `make` is given.
+        identifier: Name of the environment, unique within a registry.
+        file_name: Path of the build, with or without the platform's suffix.
+        expected_reward: Mean reward per episode that a good policy reaches; None if unknown.
+        description: Description of the environment, in a sentence or two.
+        additional_args: More arguments for the player, after those passed to `make`.
     """
 
     def __init__(
@@ -82,6 +82,6 @@ class LocalRegistryEntry(BuildRegistryEntry):
         """Return the build's executable.
 
         Raises:
-            UnityEnvironmentException: There is none.
+            UnityEnvironmentException: The executable does not exist or may not be executed.
         """
         return find_executable(self._file_name)

@@ -1,4 +1,4 @@
-"""Downloads over HTTP: bounded in size and time, and hashed on their way."""
+"""Downloads over HTTP with limits on size and time; computes the SHA-256."""
 
 import hashlib
 import http.client
@@ -21,18 +21,18 @@ _MB = 1e6
 
 
 def is_http(url: str) -> bool:
-    """Return whether this is the address of something that `download` can get."""
+    """Return whether `url` is an HTTP or HTTPS address, which `download` can fetch."""
     return url.lower().startswith(("http://", "https://"))
 
 
 def download(url: str, target: BinaryIO, *, max_bytes: int) -> str:
-    """Write what `url` names to `target`, and return its SHA-256 in hexadecimal.
+    """Write the contents of `url` to `target`, and return their SHA-256 in hexadecimal.
 
-    Redirects are followed to HTTP and HTTPS, and never from HTTPS to HTTP.
+    Redirects to HTTP and HTTPS are followed, but never from HTTPS to HTTP.
 
     Raises:
-        UnityEnvironmentException: It cannot be had, is larger than `max_bytes`, ended early or
-            took too long.
+        UnityEnvironmentException: The download fails, is larger than `max_bytes`, ends early or
+            takes too long.
     """
     headers = {"User-Agent": f"mlagents-next/{__version__}", "Accept-Encoding": "identity"}
     opener = urllib.request.build_opener(_OnlyToHttp)
@@ -48,7 +48,7 @@ def download(url: str, target: BinaryIO, *, max_bytes: int) -> str:
 
 
 def _copy(response: http.client.HTTPResponse, target: BinaryIO, url: str, max_bytes: int) -> str:
-    total = response.length  # None where the server does not say
+    total = response.length  # None if the server does not tell
     if total is not None and total > max_bytes:
         raise OSError(f"{total} bytes are more than the {max_bytes} allowed")
     size = "" if total is None else f" of {total / _MB:.0f}"
@@ -61,15 +61,15 @@ def _copy(response: http.client.HTTPResponse, target: BinaryIO, url: str, max_by
             break
         received += len(chunk)
         if received > max_bytes:
-            raise OSError(f"more than the {max_bytes} bytes allowed came")
+            raise OSError(f"more than the {max_bytes} bytes allowed were received")
         digest.update(chunk)
         target.write(chunk)
         now_s = time.monotonic()
         if now_s - started_at_s > _TOTAL_TIMEOUT_S:
-            raise TimeoutError(f"{received} bytes came in {_TOTAL_TIMEOUT_S:.0f} s")
+            raise TimeoutError(f"only {received} bytes were received in {_TOTAL_TIMEOUT_S:.0f} s")
         if now_s - reported_at_s > _REPORT_INTERVAL_S:
             reported_at_s = now_s
-            logger.info("%.0f%s MB of %s are here.", received / _MB, size, url)
+            logger.info("%.0f%s MB of %s have been downloaded.", received / _MB, size, url)
     if total is not None and received < total:
         raise OSError(f"the connection ended after {received} of {total} bytes")
     return digest.hexdigest()
