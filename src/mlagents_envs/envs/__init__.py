@@ -1,7 +1,7 @@
-"""Environments of this package in Gymnasium and PettingZoo, and theirs in this package.
+"""Wrappers between the environments of this package and those of Gymnasium and PettingZoo.
 
-Importing the package makes every name of `mlagents_envs.registry.default_registry` known to
-Gymnasium; the environments themselves are imported when they are made.
+Importing this package registers every name of `mlagents_envs.registry.default_registry` in
+Gymnasium. The environments themselves are imported when they are made.
 
     import gymnasium
     import mlagents_envs.envs
@@ -9,10 +9,10 @@ Gymnasium; the environments themselves are imported when they are made.
     env = gymnasium.make("mlagents/3DBall-v0")
     envs = gymnasium.make_vec("mlagents/3DBall-v0", num_envs=12)
 
-An id may name the package to import, and then needs no import of its own:
+If an id names the package, the import is not needed:
 `gymnasium.make("mlagents_envs.envs:mlagents/3DBall-v0")`.
 
-For PettingZoo the package has a factory per name, as in
+For PettingZoo the package has a factory per environment:
 `from mlagents_envs.envs import ThreeDBall`; `ThreeDBall.parallel_env()` makes 3DBall.
 """
 
@@ -32,7 +32,8 @@ register_environments()
 def __getattr__(name: str) -> Any:
     """Return the `PettingZooEnvFactory` of a registered environment.
 
-    It is called as the environment, with `Three` for every 3 if that begins with a digit.
+    The factory has the name of the environment. If that begins with a digit, `Three` replaces
+    every 3.
     """
     for env_id in default_registry:
         if name == (env_id.replace("3", "Three") if env_id[0].isdigit() else env_id):

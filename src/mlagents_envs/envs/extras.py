@@ -1,4 +1,4 @@
-"""Packages that only some wrappers need."""
+"""`needs`: an error with install instructions for packages that only some wrappers need."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,11 +8,11 @@ from mlagents_envs.programs import install_command
 
 @contextmanager
 def needs(package: str, *, extra: str) -> Iterator[None]:
-    """Say what to install if the imports in the `with` block lack a package.
+    """Raise an error with the install command if the imports in the `with` block lack a package.
 
     Args:
-        package: As it is imported.
-        extra: Of this distribution, with which the package is installed.
+        package: Name under which the package is imported.
+        extra: Extra of this distribution that installs the package.
     """
     try:
         yield

@@ -1,8 +1,8 @@
-"""Gymnasium spaces as specifications, and the values of one as values of the other.
+"""Converts Gymnasium spaces to specifications, and values between the two.
 
-The way back from `spaces.py`: it serves environments that are not ours.
+This is the inverse of `spaces.py`. It serves the environments of other packages.
 
-| space | of observations becomes | of actions becomes |
+| space | as observation becomes | as action becomes |
 |---|---|---|
 | `Box`, three axes | an image, channels first; bytes become [0, 1] | continuous |
 | `Box`, otherwise | a vector | continuous: [-1, 1], stretched to the limits if it has them |
@@ -11,7 +11,7 @@ The way back from `spaces.py`: it serves environments that are not ours.
 | `MultiBinary` | a vector | branches of two |
 | `Dict`, `Tuple` | all of their parts | all of their parts |
 
-The channels of an image are the smaller of its first and last axis.
+The channel axis of an image is the smaller of its first and last axis.
 
 Letters in shapes: N agents, A continuous actions, K discrete branches.
 """
@@ -34,20 +34,20 @@ from mlagents_envs.base_env import (
 from mlagents_envs.envs.spaces import Space, UnityGymException
 
 Path = tuple[str | int, ...]
-"""Keys that lead from a nested space, or a value of it, to a part of it."""
+"""Keys from a nested space, or from a value of it, to one of its parts."""
 
 Convert = Callable[[NDArray[Any]], NDArray[Any]]
-"""From a batch of values to a batch of values."""
+"""Function from one batch of values to another."""
 
 
 class ForeignObservations:
-    """Observations of a space, as a `BaseEnv` reports them.
+    """Converter of observations from a space to the arrays of a `BaseEnv`.
 
     Args:
-        space: The observation space of one agent.
+        space: Observation space of one agent.
 
     Attributes:
-        specs: The specifications of its parts. Images of bytes stay bytes.
+        specs: Specifications of the parts of the space. Images of bytes stay bytes.
 
     Raises:
         UnityGymException: The space is of a kind that has no counterpart.
@@ -58,11 +58,11 @@ class ForeignObservations:
         self.specs = [part.spec for part in self._parts]
 
     def encode(self, batch: Any, rows: NDArray[np.intp]) -> list[NDArray[Any]]:
-        """Take rows out of a batch, as a vector environment makes it, as (N, *shape) each."""
+        """Return some rows of a vector environment's batch, one (N, *shape) array per part."""
         return [part.convert(_pick(batch, part.path)[rows]) for part in self._parts]
 
     def encode_each(self, observations: Sequence[Any]) -> list[NDArray[Any]]:
-        """Batch what N agents observe, one or more, as (N, *shape) each."""
+        """Batch the observations of N > 0 agents, one (N, *shape) array per part."""
         return [
             part.convert(np.stack([np.asarray(_pick(one, part.path)) for one in observations]))
             for part in self._parts
@@ -70,13 +70,13 @@ class ForeignObservations:
 
 
 class ForeignActions:
-    """Actions of a space, from those of a `BaseEnv`.
+    """Converter of actions from those of a `BaseEnv` to those of a space.
 
     Args:
-        space: Of one agent.
+        space: Action space of one agent.
 
     Attributes:
-        spec: What there is to do.
+        spec: Specification of the actions.
 
     Raises:
         UnityGymException: The space is of a kind that has no counterpart.
@@ -91,7 +91,7 @@ class ForeignActions:
         )
 
     def decode(self, actions: ActionTuple) -> Any:
-        """Return the actions of N agents, batched as a vector environment takes them."""
+        """Return the actions of N agents as the batch that a vector environment takes."""
         return _nest(self._space, iter(self._decode_parts(actions)))
 
     def decode_each(self, actions: ActionTuple) -> list[Any]:
@@ -103,15 +103,16 @@ class ForeignActions:
         ]
 
     def masks(self, given: Sequence[Any]) -> list[BoolArray] | None:
-        """Turn masks into those of `DecisionSteps`.
+        """Return masks as `DecisionSteps` holds them.
 
         Args:
-            given: For each of N agents its choices, 1 where allowed: an array of all branches
-                side by side, a tuple of an array per branch, or None where all are allowed.
+            given: Mask of each of the N agents, 1 where a choice is allowed: an array of all
+                branches side by side, a tuple of one array per branch, or None if all choices are
+                allowed.
 
         Returns:
-            One (N, size) array per branch, True where forbidden; a branch in which all would be
-            forbidden is free. None without branches or agents.
+            One (N, size) array per branch, True where a choice is forbidden. If a mask forbids a
+            whole branch, all its choices are allowed. None without branches or agents.
         """
         branches = self.spec.discrete_branches
         if not branches or not given:
@@ -139,7 +140,7 @@ class ForeignActions:
 
 
 def _parts_of(space: Space) -> list[tuple[str | int, Space]] | None:
-    """Return the parts of a nested space by their keys; None for any other."""
+    """Return the parts of a nested space with their keys; None if the space is not nested."""
     if isinstance(space, spaces.Dict):
         return list(space.items())
     return list(enumerate(space)) if isinstance(space, spaces.Tuple) else None
@@ -152,7 +153,7 @@ def _pick(value: Any, path: Path) -> Any:
 
 
 def _nest(space: Space, values: Iterator[Any]) -> Any:
-    """Put the values of all parts together, in the order of `_acted_parts`."""
+    """Assemble the values of all parts, given in the order of `_acted_parts`."""
     if isinstance(space, spaces.Dict):
         return {key: _nest(part, values) for key, part in space.items()}
     if isinstance(space, spaces.Tuple):
@@ -214,7 +215,7 @@ def _flat(batch: NDArray[Any]) -> FloatArray:
 
 
 def _one_hot(sizes: Sequence[int], start: NDArray[Any]) -> Convert:
-    """Return a function from (N, ...) choices to (N, sum of sizes), a one for each choice."""
+    """Return a function from (N, ...) choices to their (N, sum of sizes) one-hot encoding."""
     offset = np.cumsum([0, *sizes[:-1]]) - start
 
     def convert(batch: NDArray[Any]) -> FloatArray:
@@ -256,7 +257,7 @@ def _acted_parts(space: Space) -> Iterator[_Acted]:
 
 
 def _stretch(space: spaces.Box) -> Convert:
-    """Return a function from [-1, 1] to the limits; where there are none, actions stay."""
+    """Return a function from [-1, 1] to the limits; actions without limits stay unchanged."""
     low = space.low.ravel().astype(np.float64)
     high = space.high.ravel().astype(np.float64)
     is_bounded = np.isfinite(low) & np.isfinite(high)

@@ -31,19 +31,22 @@ def from_gymnasium(
 ) -> BaseEnv:
     """Turn a Gymnasium environment, single or vector, into a `BaseEnv` of one behavior.
 
-    Every sub-environment is an agent that asks at every step. An episode that is truncated and not
-    terminated is interrupted. Agents of a vector environment that resets in the same step, and
-    the agent of a single environment, begin anew in the step in which they end; with
-    `AutoresetMode.NEXT_STEP` they are away for a step. An `action_mask` in `info` is obeyed.
+    Every sub-environment is an agent that asks at every step. If an episode is truncated and not
+    terminated, it counts as interrupted.
 
-    What becomes of its spaces is said in `mlagents_envs.envs.foreign_spaces`.
+    An agent of a single environment begins its next episode in the step in which the last one
+    ends. So do the agents of a vector environment with `AutoresetMode.SAME_STEP`. With
+    `AutoresetMode.NEXT_STEP` an agent is absent for one step. An `action_mask` in `info` is used.
+
+    `mlagents_envs.envs.foreign_spaces` documents how spaces are converted.
 
     Args:
-        env: Closed with what is returned.
-        behavior_name: By default the environment's id without its namespace, or else `gymnasium`.
-        seed: Of the first reset.
-        keep_8_bit_images: Whether images of bytes stay uint8, 0 to 255, a quarter of the memory;
-            otherwise they become float32, 0 to 1.
+        env: Gymnasium environment; it is closed with the returned environment.
+        behavior_name: Name of the behavior; by default the environment's id without its
+            namespace, or `gymnasium` if it has no id.
+        seed: Seed of the first reset.
+        keep_8_bit_images: Whether images of bytes stay uint8, 0 to 255, which takes a quarter of
+            the memory; otherwise they become float32, 0 to 1.
 
     Raises:
         UnityGymException: A space is of a kind that has no counterpart.
@@ -68,13 +71,13 @@ def make_from_gymnasium(
     """Make an environment registered in Gymnasium, and turn it into a `BaseEnv`.
 
     Args:
-        env_id: What `gymnasium.make` takes.
-        seed: Of the first reset.
-        num_areas: How many sub-environments; several are made by `gymnasium.make_vec`.
-        parameters: Handed to the environment as keyword arguments.
+        env_id: Id of the environment, as `gymnasium.make` takes it.
+        seed: Seed of the first reset.
+        num_areas: Number of sub-environments; several are made by `gymnasium.make_vec`.
+        parameters: Keyword arguments for the environment.
 
     Raises:
-        UnityEnvironmentException: There is no such environment, or it cannot be made.
+        UnityEnvironmentException: The environment is not registered or cannot be made.
         UnityGymException: A space is of a kind that has no counterpart.
     """
     arguments: dict[str, Any] = dict(parameters or {})
@@ -96,9 +99,9 @@ class GymnasiumEnv(LocalEnv):
     """A `gymnasium.vector.VectorEnv` as a `BaseEnv`; see `from_gymnasium`.
 
     Args:
-        envs: Closed with this.
-        behavior_name: What to call its one behavior.
-        seed: Of the first reset.
+        envs: Vector environment; it is closed with this environment.
+        behavior_name: Name of the one behavior.
+        seed: Seed of the first reset.
     """
 
     def __init__(
@@ -119,7 +122,7 @@ class GymnasiumEnv(LocalEnv):
         self.announce({behavior_name: BehaviorSpec(self._observations.specs, self._choices.spec)})
 
     def restart(self) -> dict[BehaviorName, Report]:
-        """Reset all sub-environments; the first time with the seed."""
+        """Reset all sub-environments; the first reset uses the seed."""
         obs, info = self._envs.reset(seed=self._seed)
         self._seed = None
         n_agents = self._envs.num_envs
@@ -152,7 +155,7 @@ class GymnasiumEnv(LocalEnv):
             self._envs.close()
 
     def _decode_actions(self) -> Any:
-        """Return the actions set, batched as Gymnasium does; zeros for those who do not ask."""
+        """Return the actions that were set as Gymnasium's batch; zeros for agents not asking."""
         taken = self.take_actions(self._name)
         full = self._choices.spec.empty_action(self._envs.num_envs)
         full.continuous[self._asking] = taken.continuous

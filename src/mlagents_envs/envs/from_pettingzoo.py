@@ -36,29 +36,30 @@ def from_pettingzoo(
 ) -> BaseEnv:
     """Turn a PettingZoo `ParallelEnv` into a `BaseEnv`.
 
-    Agents with equal spaces follow the same behavior. It is called as the first of them is,
-    without digits at the end; or, if all agents have equal spaces, as the environment is called. An
-    agent's id is its place in `possible_agents`. Spaces are converted as by `from_gymnasium`. Masks
-    are obeyed, whether an observation is a dict of `observation` and `action_mask` or the latter
-    is in an agent's info.
+    Agents with equal spaces follow the same behavior. The behavior has the name of its first
+    agent without trailing digits. If all agents have equal spaces, it has the name of the
+    environment. An agent's id is its index in `possible_agents`. Spaces are converted as by
+    `from_gymnasium`. An action mask is used if an agent's info has an `action_mask`, or if its
+    observation is a dict of `observation` and `action_mask`.
 
-    An agent that has ended stays away until all have. Then the environment is reset, in the same
-    step. An agent that is gone without a word is interrupted.
+    An agent that has ended stays absent until all agents have ended. Then the environment is
+    reset in the same step. The episode of an agent that disappears counts as interrupted.
 
     Args:
-        env: Closed with what is returned.
-        seed: Of the first reset.
-        keep_8_bit_images: Whether images of bytes stay uint8, 0 to 255, a quarter of the memory;
-            otherwise they become float32, 0 to 1.
+        env: PettingZoo environment; it is closed with the returned environment.
+        seed: Seed of the first reset.
+        keep_8_bit_images: Whether images of bytes stay uint8, 0 to 255, which takes a quarter of
+            the memory; otherwise they become float32, 0 to 1.
 
     Raises:
-        UnityGymException: It does not tell all possible agents, or a space has no counterpart.
+        UnityGymException: The environment is not a `ParallelEnv` with `possible_agents`, or a
+            space has no counterpart.
     """
     possible_agents = getattr(env, "possible_agents", None)
     if not isinstance(env, ParallelEnv) or not possible_agents:
         raise UnityGymException(
-            f"{env} is no ParallelEnv that has possible_agents; an AECEnv becomes one by "
-            "pettingzoo.utils.conversions.aec_to_parallel"
+            f"{env} is not a ParallelEnv that has possible_agents. Convert an AECEnv with "
+            "pettingzoo.utils.conversions.aec_to_parallel."
         )
     made = PettingZooEnv(env, possible_agents, seed=seed)
     if keep_8_bit_images:
@@ -70,9 +71,9 @@ class PettingZooEnv(LocalEnv):
     """A PettingZoo `ParallelEnv` as a `BaseEnv`; see `from_pettingzoo`.
 
     Args:
-        env: Closed with this.
-        possible_agents: All who may take part.
-        seed: Of the first reset.
+        env: PettingZoo environment; it is closed with this environment.
+        possible_agents: All agents that may take part.
+        seed: Seed of the first reset.
     """
 
     def __init__(
@@ -86,11 +87,11 @@ class PettingZooEnv(LocalEnv):
         self.announce({name: cast.spec for name, cast in self._casts.items()})
 
     def restart(self) -> dict[BehaviorName, Report]:
-        """Reset the PettingZoo environment; the first time with the seed."""
+        """Reset the PettingZoo environment; the first reset uses the seed."""
         return {name: Report(asking) for name, asking in self._begin().items()}
 
     def advance(self) -> dict[BehaviorName, Report]:
-        """Let all agents act who asked; when none is left, begin the next episode."""
+        """Step all agents that asked; when none is left, begin the next episode."""
         asked = list(self._observations)
         observations, rewards, terminated, truncated, infos = self._env.step(self._decode_actions())
         self._observations.update(observations)
@@ -111,7 +112,7 @@ class PettingZooEnv(LocalEnv):
             self._env.close()
 
     def _begin(self) -> dict[BehaviorName, DecisionSteps]:
-        """Reset, and report who asks."""
+        """Reset the environment, and return the agents that ask."""
         observations, infos = self._env.reset(seed=self._seed)
         self._seed = None
         self._observations = dict(observations)
@@ -120,7 +121,7 @@ class PettingZooEnv(LocalEnv):
         return self._ask(self._env.agents, {}, infos)
 
     def _decode_actions(self) -> dict[AgentName, Any]:
-        """Return the actions set, by agent."""
+        """Return the actions that were set, by agent."""
         actions: dict[AgentName, Any] = {}
         for name, cast in self._casts.items():
             agents = self.get_steps(name)[0].agent_id.tolist()
@@ -130,7 +131,7 @@ class PettingZooEnv(LocalEnv):
     def _end(
         self, interrupted: Mapping[AgentName, bool], rewards: Mapping[AgentName, float]
     ) -> dict[BehaviorName, TerminalSteps]:
-        """Report who has ended and whether a clock did it, with what they saw last."""
+        """Return the agents that have ended, with their last observations."""
         ended = {}
         for name, cast in self._casts.items():
             gone = [agent for agent in interrupted if agent in cast.ids]
@@ -148,12 +149,12 @@ class PettingZooEnv(LocalEnv):
         rewards: Mapping[AgentName, float],
         infos: Mapping[AgentName, Mapping[str, Any]],
     ) -> dict[BehaviorName, DecisionSteps]:
-        """Report who asks."""
+        """Return the agents that ask, with their observations."""
         strangers = [a for a in agents if not any(a in cast.ids for cast in self._casts.values())]
         if strangers:
             raise UnityEnvironmentException(
-                f"{strangers} are not among the possible_agents, which must name all who ever take "
-                "part; a UnityParallelEnv takes max_agents for that"
+                f"{strangers} are not among the possible_agents, which must name all agents that "
+                "ever take part. For a UnityParallelEnv, raise max_agents."
             )
         self._observations = {agent: self._observations[agent] for agent in agents}
         asks = {}
@@ -170,11 +171,11 @@ class PettingZooEnv(LocalEnv):
 
 
 class _Cast:
-    """All agents that have these spaces.
+    """All agents that share an observation space and an action space.
 
     Attributes:
-        ids: Of the agents, by name.
-        spec: What they see and do.
+        ids: Ids of the agents, by name.
+        spec: Observations and actions of the agents.
     """
 
     def __init__(self, observation_space: Space, action_space: Space) -> None:
@@ -201,14 +202,14 @@ class _Cast:
     ) -> list[BoolArray] | None:
         """Return one (N, size) array per branch, True where an action is forbidden.
 
-        Where all actions are forbidden, or nothing is said, all are allowed.
+        If a mask is missing or forbids all actions, all are allowed.
         """
         if self._has_masks:
             return self._actions.masks([observation[_MASK] for observation in observations])
         return self._actions.masks([info.get(_MASK) for info in infos])
 
     def decode(self, agent_ids: Sequence[AgentId], action: ActionTuple) -> dict[AgentName, Any]:
-        """Turn rows into what each agent does."""
+        """Return the action of each agent, by name."""
         names = {agent_id: name for name, agent_id in self.ids.items()}
         decoded = self._actions.decode_each(action)
         return {names[agent]: one for agent, one in zip(agent_ids, decoded, strict=True)}
@@ -217,7 +218,7 @@ class _Cast:
 def _make_casts(
     env: ParallelEnv, possible_agents: Sequence[AgentName]
 ) -> dict[BehaviorName, _Cast]:
-    """Sort agents by their spaces."""
+    """Return the agents grouped by their spaces, with a behavior name for each group."""
     sorted_agents: list[tuple[Space, Space, _Cast]] = []
     for agent_id, agent in enumerate(possible_agents):
         seen, done = env.observation_space(agent), env.action_space(agent)
@@ -231,7 +232,7 @@ def _make_casts(
         return {str(env): casts[0]}
     named: dict[BehaviorName, _Cast] = {}
     for cast in casts:
-        # What follows a question mark would be taken for a team.
+        # Text after a question mark would be read as a team.
         first = str(next(iter(cast.ids))).partition("?")[0]
         name = first.rstrip("_-0123456789") or "agent"
         named[name if name not in named else f"{name}_{len(named)}"] = cast

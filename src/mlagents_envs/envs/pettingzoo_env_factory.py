@@ -1,4 +1,4 @@
-"""`PettingZooEnvFactory`: registered environments as PettingZoo's modules offer theirs."""
+"""`PettingZooEnvFactory`: registered environments with the interface of PettingZoo's modules."""
 
 import functools
 from typing import Any
@@ -13,12 +13,12 @@ from mlagents_envs.side_channel.stats_side_channel import StatsSideChannel
 
 
 class PettingZooEnvFactory:
-    """Makes a registered environment, agent by agent or with all agents at once.
+    """Factory of a registered environment, as a PettingZoo `AECEnv` or `ParallelEnv`.
 
         env = PettingZooEnvFactory("3DBall").parallel_env()
 
     Args:
-        env_id: Its name in `default_registry`.
+        env_id: Name of the environment in `default_registry`.
     """
 
     def __init__(self, env_id: str) -> None:
@@ -28,10 +28,9 @@ class PettingZooEnvFactory:
         """Make the environment for agents that act one after the other.
 
         Args:
-            seed: Of the environment and of the action spaces; random if None.
-            kwargs: For the environment, as its registry entry's `make` takes them. A build has
-                channels for engine, parameters and statistics (see `side_channel`) unless
-                `side_channels` says which.
+            seed: Seed of the environment and of the action spaces; random if None.
+            kwargs: Arguments for `make` of the registry entry. Without `side_channels`, a build
+                gets channels for engine, parameters and statistics; see `side_channel`.
 
         Raises:
             KeyError: No environment of this name is registered.

@@ -20,10 +20,10 @@ NAMESPACE = "mlagents"
 
 
 def register_environments() -> None:
-    """Make every name of `default_registry` known to Gymnasium, as `mlagents/<name>-v0`.
+    """Register every name of `default_registry` in Gymnasium as `mlagents/<name>-v0`.
 
-    Call it again after you have registered environments of your own. A name that Gymnasium knows
-    already is passed over; one that makes no valid id is, too, with a warning.
+    Call it again after you have registered environments of your own. A name that is registered
+    already is skipped. A name that does not make a valid id is skipped with a warning.
     """
     for identifier, entry in default_registry.items():
         env_id = f"{NAMESPACE}/{identifier}-v0"
@@ -52,17 +52,19 @@ def make_env(
     behavior_name: str | None = None,
     **arguments: Any,
 ) -> UnityToGymWrapper:
-    """Make one agent of a registered environment; other agents in its scene stand idle.
+    """Make one agent of a registered environment; other agents in its scene stay idle.
+
+    `UnityToGymWrapper` documents the arguments from `uint8_visual` to `behavior_name`.
 
     Args:
-        identifier: Its name in `default_registry`.
-        uint8_visual: As `UnityToGymWrapper` takes it, like all up to `behavior_name`.
-        flatten_branched: The same.
-        allow_multiple_obs: The same.
-        action_space_seed: The same.
-        render_mode: The same.
-        behavior_name: The same.
-        arguments: For the environment itself, for example `parameters`.
+        identifier: Name of the environment in `default_registry`.
+        uint8_visual: Whether images are bytes.
+        flatten_branched: Whether several discrete branches become a single one.
+        allow_multiple_obs: Whether the observation is a tuple of all observations.
+        action_space_seed: Seed of `action_space.sample()`.
+        render_mode: Render mode, `rgb_array` or None.
+        behavior_name: Behavior of the agent.
+        arguments: Arguments for the environment itself, for example `parameters`.
     """
     return UnityToGymWrapper(
         functools.partial(default_registry[identifier].make, **arguments),
@@ -90,19 +92,20 @@ def make_vector_env(
 ) -> UnityVectorEnv:
     """Make `num_envs` agents of a registered environment.
 
-    The scene has as many areas as that takes. Agents beyond `num_envs` stand idle.
+    The scene has as many areas as these agents need. Agents beyond `num_envs` stay idle.
+    `UnityVectorEnv` documents the arguments from `behavior_name` to `autoreset_mode`.
 
     Args:
-        num_envs: How many agents to drive.
-        identifier: Its name in `default_registry`.
-        behavior_name: As `UnityVectorEnv` takes it, like all up to `autoreset_mode`.
-        flatten_obs: The same.
-        uint8_visual: The same.
-        flatten_branched: The same.
-        render_mode: The same.
-        autoreset_mode: The same.
-        arguments: For the environment itself, for example `parameters`; `num_areas` too, if it
-            shall not be found out.
+        num_envs: Number of agents to control.
+        identifier: Name of the environment in `default_registry`.
+        behavior_name: Behavior of the agents.
+        flatten_obs: Whether all observations become one vector.
+        uint8_visual: Whether images are bytes.
+        flatten_branched: Whether several discrete branches become a single one.
+        render_mode: Render mode, `rgb_array` or None.
+        autoreset_mode: Time at which an episode that ended is followed by the next.
+        arguments: Arguments for the environment itself, for example `parameters`. Without
+            `num_areas`, the number of areas is determined from a trial environment.
     """
     make = functools.partial(default_registry[identifier].make, **arguments)
     if "num_areas" not in arguments:

@@ -15,7 +15,7 @@ def check_render_mode(render_mode: str | None) -> str | None:
     """Return the mode.
 
     Raises:
-        UnityGymException: There is no such mode.
+        UnityGymException: The mode does not exist.
     """
     if render_mode not in (None, *RENDER_METADATA["render_modes"]):
         raise UnityGymException(f"render_mode is {render_mode!r}; it must be 'rgb_array' or None")
@@ -23,14 +23,15 @@ def check_render_mode(render_mode: str | None) -> str | None:
 
 
 def picture(env: BaseEnv, image: NDArray[Any] | None) -> NDArray[np.uint8]:
-    """Return what the environment draws of itself, or else an image observed, as (H, W, 3) bytes.
+    """Return the environment's picture, or else an observed image, as (H, W, 3) bytes.
 
     Args:
-        env: Draws itself if it has a method `render`.
-        image: (channels, H, W). One or two channels become gray, those beyond three are cut.
+        env: Environment; its method `render` is used if it has one.
+        image: Observed image, (channels, H, W). One or two channels become gray; channels after
+            the third are dropped.
 
     Raises:
-        UnityGymException: The environment cannot draw, and there is no image.
+        UnityGymException: The environment cannot render, and there is no image.
     """
     render = getattr(env, "render", None)
     if render is not None:
@@ -38,7 +39,7 @@ def picture(env: BaseEnv, image: NDArray[Any] | None) -> NDArray[np.uint8]:
         return drawn
     if image is None:
         raise UnityGymException(
-            "nothing to render: the environment does not draw itself and observes no image"
+            "nothing to render: the environment has no method render and observes no image"
         )
     channels = image[:3] if len(image) >= 3 else image[[0, 0, 0]]
     return np.round(as_floats(channels) * 255.0).astype(np.uint8).transpose(1, 2, 0)

@@ -25,16 +25,18 @@ class SB3VecEnv(VecEnv):
         envs = UnityVectorEnv(UnityEnvironment("builds/3DBall"))
         model = PPO("MlpPolicy", SB3VecEnv(envs))
 
-    Where an episode ended, an agent's info has the last observation as `terminal_observation`, and
-    `TimeLimit.truncated` is whether a clock ended it. With discrete actions every agent has a
-    method `action_masks`, for `MaskablePPO`. `VecMonitor` around this adds episode statistics.
+    If an agent's episode ended, its info holds the last observation as `terminal_observation`,
+    and in `TimeLimit.truncated` whether a time limit ended the episode. With discrete actions
+    every agent has a method `action_masks`, for `MaskablePPO`. A `VecMonitor` around this
+    environment adds episode statistics.
 
     Args:
-        envs: Closed with this. Observations must not be nested, and actions must be either
-            continuous or discrete: the algorithms take no others.
+        envs: Vector environment; it is closed with this one. Observations must not be nested, and
+            actions must be either continuous or discrete: the algorithms take no others.
 
     Raises:
-        UnityGymException: The actions are of both kinds, or episodes begin in the next step.
+        UnityGymException: The actions are both continuous and discrete, or episodes begin in the
+            next step.
     """
 
     def __init__(self, envs: UnityVectorEnv) -> None:
@@ -45,18 +47,18 @@ class SB3VecEnv(VecEnv):
             )
         if envs.metadata["autoreset_mode"] is not AutoresetMode.SAME_STEP:
             raise UnityGymException(
-                f"{envs.behavior_name}: Stable-Baselines3 expects the next episode in the step in "
-                "which one ends; make the UnityVectorEnv with AutoresetMode.SAME_STEP"
+                f"{envs.behavior_name}: Stable-Baselines3 expects the next episode to begin in the "
+                "step in which one ends. Make the UnityVectorEnv with AutoresetMode.SAME_STEP."
             )
         self.envs = envs
         self._masks: BoolArray | None = None
         super().__init__(envs.num_envs, envs.single_observation_space, envs.single_action_space)
 
     def reset(self) -> Any:
-        """Begin all episodes anew, with the seed given to `seed` before, if any.
+        """Begin a new episode for every agent, with the seed passed to `seed`, if any.
 
         Returns:
-            Observations.
+            Observations of all agents.
 
         Raises:
             UnityGymException: `set_options` was called before with options.
@@ -98,7 +100,7 @@ class SB3VecEnv(VecEnv):
         if isinstance(self.action_space, spaces.Box):
             raise AttributeError("continuous actions have no action_masks")
         if self._masks is None:
-            raise UnityGymException("action_masks are known after reset()")
+            raise UnityGymException("there are no action_masks yet: call reset() first")
         return self._masks
 
     def close(self) -> None:
@@ -110,23 +112,23 @@ class SB3VecEnv(VecEnv):
         return self.envs.render() or ()
 
     def get_attr(self, attr_name: str, indices: Indices = None) -> list[Any]:
-        """Return an attribute of every agent: all have those of the `UnityVectorEnv`.
+        """Return an attribute of every agent; all share those of the `UnityVectorEnv`.
 
         Raises:
-            AttributeError: There is no such attribute.
+            AttributeError: The attribute does not exist.
         """
         if attr_name == "action_masks":
             return [lambda mask=mask: mask for mask in self.action_masks()[self._rows(indices)]]
         return [getattr(self.envs, attr_name)] * len(self._rows(indices))
 
     def has_attr(self, attr_name: str) -> bool:
-        """Whether agents have the attribute."""
+        """Return whether agents have the attribute."""
         if attr_name == "action_masks":
             return not isinstance(self.action_space, spaces.Box)
         return hasattr(self.envs, attr_name)
 
     def set_attr(self, attr_name: str, value: Any, indices: Indices = None) -> None:
-        """Refuse: agents share one environment, so none has attributes of its own.
+        """Raise an error: agents share one environment, so they have no attributes of their own.
 
         Raises:
             NotImplementedError: Always.
@@ -142,7 +144,7 @@ class SB3VecEnv(VecEnv):
         """Call a method of every agent; `action_masks` is the only one.
 
         Raises:
-            AttributeError: It is another.
+            AttributeError: The method is not `action_masks`.
         """
         if method_name != "action_masks":
             raise AttributeError(
@@ -152,7 +154,7 @@ class SB3VecEnv(VecEnv):
         return list(self.action_masks()[self._rows(indices)])
 
     def env_is_wrapped(self, wrapper_class: type[Any], indices: Indices = None) -> list[bool]:
-        """Whether single agents are wrapped: never."""
+        """Return False for every agent: single agents are never wrapped."""
         return [False] * len(self._rows(indices))
 
     def _rows(self, indices: Indices) -> list[int]:

@@ -1,4 +1,4 @@
-"""`EnvSource`: an environment that can begin anew from a seed, if somebody told how to make it."""
+"""`EnvSource`: an environment that `reset` can seed, if a function to make it was given."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -13,14 +13,14 @@ from mlagents_envs.logging_util import get_logger
 logger = get_logger(__name__)
 
 EnvMaker = Callable[..., BaseEnv]
-"""Makes an environment; takes the keyword `seed`, a number of 31 bits."""
+"""Function that makes an environment; takes the keyword `seed`, a 31-bit number."""
 
 MAX_SILENT_STEPS = 10_000
-"""How often a wrapper steps an environment on in which none of its agents asks or ends."""
+"""Steps after which a wrapper gives up if none of its agents asks for an action or ends."""
 
 
 def no_options(options: Mapping[str, Any]) -> str:
-    """Say that `reset` takes no options, and where what they are used for is set instead."""
+    """Return an error text: `reset` takes no options, and where to set parameters instead."""
     return (
         f"reset(options={dict(options)!r:.100}): this environment takes no options. Environment "
         "parameters are set through an EnvironmentParametersChannel, or where the environment is "
@@ -29,17 +29,17 @@ def no_options(options: Mapping[str, Any]) -> str:
 
 
 class EnvSource:
-    """What a wrapper steps: an environment, or a function that makes one from a seed.
+    """The environment of a wrapper: given, or made by a function from a seed.
 
-    A `BaseEnv` takes its seed when it is made. So `reset` with a seed makes another where a
-    function was given, and cannot do what it is asked where an environment was given.
+    A `BaseEnv` takes its seed when it is made. If a function was given, `reset` with a seed makes
+    a new environment. If an environment was given, `reset` cannot seed it and logs a warning.
 
     Args:
-        env: The environment, or the function.
-        seed: For the function; random if None.
+        env: Environment, or function that makes one.
+        seed: Seed for the function; random if None.
 
     Attributes:
-        env: The environment of now.
+        env: Current environment.
     """
 
     def __init__(self, env: BaseEnv | EnvMaker, seed: int | None = None) -> None:
@@ -54,7 +54,7 @@ class EnvSource:
         else:
             raise UnityEnvironmentException(
                 f"expected an environment, or a function that makes one, got {env!r:.80}. A "
-                f"BaseEnv has {', '.join(missing_in(env))}; this has not."
+                f"BaseEnv has {', '.join(missing_in(env))}; this object does not."
             )
         self._has_warned = False
 
@@ -69,12 +69,12 @@ class EnvSource:
         return checked(env)
 
     def close_if_made(self) -> None:
-        """Close what this made itself; an environment that was given stays open."""
+        """Close an environment that was made here; an environment that was given stays open."""
         if self._make is not None:
             self.env.close()
 
     def reset(self, seed: int | None) -> None:
-        """Begin all episodes anew, everything as it is under this seed if there is one."""
+        """Begin a new episode for every agent; with a seed, in a new environment if possible."""
         if seed is not None:
             if self._make is not None:
                 self.env.close()
@@ -82,7 +82,7 @@ class EnvSource:
             elif not self._has_warned:
                 self._has_warned = True
                 logger.warning(
-                    "reset(seed=%d) does not seed this environment: it got its seed when it was "
+                    "reset(seed=%d) does not seed this environment: its seed was set when it was "
                     "made. Pass a function that makes it instead, for example "
                     'lambda seed: UnityEnvironment("build", seed=seed).',
                     seed,
