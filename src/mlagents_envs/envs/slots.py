@@ -1,7 +1,7 @@
-"""Agents that come and go, mapped to the stable rows of a vector environment.
+"""Maps agents that come and go to the stable rows of a vector environment.
 
-`Slots` holds what a vector step reports, one row per slot. A `Scene` is one environment and its
-run of slots: it writes what its agents report and hands them their actions.
+`Slots` holds the report of a vector step, one row per slot. A `Scene` is one environment and its
+range of slots: it writes the reports of its agents and passes on their actions.
 """
 
 import selectors
@@ -26,35 +26,37 @@ from mlagents_envs.logging_util import get_logger
 logger = get_logger(__name__)
 
 Rows = slice | NDArray[np.intp]
-"""Rows of a batch; a slice where it is a run of them."""
+"""Rows of a batch; a slice if they are consecutive."""
 
 NOBODY = -1
 
 _LOOK_AGAIN_S = 1.0
-"""Longest wait for whichever answer is first. After it the next scene's answer is waited for, with
-the deadline of its own environment."""
+"""Longest wait for the first answer of any scene, in seconds. After that, the wait is for the next
+scene alone, with the deadline of its environment."""
 
 
 class Slots:
-    """What a vector step reports, (S, ...) for S slots.
+    """Report of a vector step, (S, ...) for S slots.
+
+    The attributes from `reward` on belong to the current step only.
 
     Args:
-        observations: How observations look in Gymnasium.
-        actions: How actions do.
-        size: S.
+        observations: Layout of observations in Gymnasium.
+        actions: Layout of actions in Gymnasium.
+        size: Number of slots, S.
 
     Attributes:
-        obs: The last observation of every slot, by part of the layout.
-        agent_id: Who has the slot or had it last; `NOBODY` for none so far.
-        is_running: Whether the slot's episode goes on.
+        obs: Last observation of every slot, by part of the layout.
+        agent_id: Agent that has the slot or had it last; `NOBODY` for none so far.
+        is_running: Whether the slot's episode is running.
         has_groups: Whether any agent was in a group.
-        reward: In this step, like all that follow.
-        group_reward: The same for the agent's group.
+        reward: Reward of the agent.
+        group_reward: Reward of the agent's group.
         terminated: Whether the task ended the episode.
-        truncated: Whether a clock did.
-        acting: Whether the agent asks, so that the next action will be obeyed.
-        allowed: (S, choices) which actions an acting slot may choose.
-        ended: Slots whose episode ended, their agents and what those observed last.
+        truncated: Whether a time limit ended the episode.
+        acting: Whether the agent asks, so that the next action takes effect.
+        allowed: (S, choices) whether an acting slot may choose each action.
+        ended: Slots whose episode ended, their agents and the last observations of those.
     """
 
     def __init__(self, observations: ObservationLayout, actions: ActionLayout, size: int) -> None:
@@ -68,7 +70,7 @@ class Slots:
         self.begin_step()
 
     def begin_step(self) -> None:
-        """Make new arrays for what the step will report."""
+        """Make new arrays for the report of the next step."""
         self.reward = np.zeros(self.size, np.float32)
         self.group_reward = np.zeros(self.size, np.float32)
         self.terminated = np.zeros(self.size, np.bool_)
@@ -78,7 +80,7 @@ class Slots:
         self.ended: list[tuple[NDArray[np.intp], NDArray[np.int64], list[NDArray[Any]]]] = []
 
     def reset(self) -> None:
-        """Forget all agents and what they observed."""
+        """Remove all agents and their observations."""
         for held in self.obs:
             held[:] = 0
         self.agent_id[:] = NOBODY
@@ -86,9 +88,9 @@ class Slots:
         self.begin_step()
 
     def write_decisions(self, slots: Rows, decisions: DecisionSteps, rows: Rows) -> None:
-        """Write what agents report who ask for an action."""
+        """Write the reports of agents that ask for an action."""
         self._write_obs(slots, self.observations.encode_parts([obs[rows] for obs in decisions.obs]))
-        # What comes with the first request of an episode follows from no action.
+        # A reward that comes with the first request of an episode does not follow from an action.
         goes_on = self.is_running[slots]
         self.reward[slots] += decisions.reward[rows] * goes_on
         self.group_reward[slots] += decisions.group_reward[rows] * goes_on
@@ -102,7 +104,7 @@ class Slots:
     def write_terminals(
         self, slots: NDArray[np.intp], messages: list[TerminalSteps], rows: NDArray[np.intp]
     ) -> None:
-        """Write what agents report whose episodes ended; rows count through all messages."""
+        """Write the reports of agents whose episodes ended; rows count through all messages."""
         obs = zip(*(terminals.obs for terminals in messages), strict=True)
         parts = self.observations.encode_parts([_joined(batches)[rows] for batches in obs])
         self._write_obs(slots, parts)
@@ -125,14 +127,14 @@ def _joined(batches: Sequence[NDArray[Any]]) -> NDArray[Any]:
 
 
 class Scene:
-    """One environment and its run of slots.
+    """One environment and its range of slots.
 
     Args:
-        source: The environment.
-        behavior: Whose agents have slots.
-        first: The first of its slots.
-        size: How many it has.
-        warns: Whether to log when there are more agents than slots.
+        source: Source of the environment.
+        behavior: Behavior whose agents have slots.
+        first: Index of the first slot.
+        size: Number of slots.
+        warns: Whether to log a warning if there are more agents than slots.
     """
 
     def __init__(
@@ -146,7 +148,7 @@ class Scene:
         self.forget()
 
     def forget(self) -> None:
-        """Forget all agents."""
+        """Remove all agents."""
         self._slot_of: dict[AgentId, int] = {}
         self._asked: IntArray = np.zeros(0, np.int32)
         self._slots: Rows = slice(0, 0)
@@ -155,10 +157,10 @@ class Scene:
         self._n_silent_steps = 0
 
     def collect(self, slots: Slots) -> bool:
-        """Write what the environment reports now; return whether a slot's agent asks.
+        """Write the environment's current report; return whether any agent with a slot asks.
 
         Raises:
-            UnityGymException: None has for `MAX_SILENT_STEPS`.
+            UnityGymException: No agent with a slot has asked for `MAX_SILENT_STEPS`.
         """
         asks = self._write(slots)
         self._n_silent_steps = 0 if asks else self._n_silent_steps + 1
@@ -184,7 +186,7 @@ class Scene:
         return bool(np.count_nonzero(slots.acting[self.first : self._end_slot]))
 
     def act(self, actions: ActionTuple) -> None:
-        """Hand those who asked the actions of their slots; agents without a slot get zeros."""
+        """Set the actions of the agents that asked; agents without a slot get zeros."""
         continuous, discrete = actions.continuous[self._slots], actions.discrete[self._slots]
         if not isinstance(self._rows, slice):
             n_agents = len(self._asked)
@@ -251,10 +253,10 @@ def _spread(part: NDArray[Any], rows: NDArray[np.intp], n_agents: int) -> NDArra
 
 
 def answered(scenes: Sequence[Scene]) -> list[Scene]:
-    """Return scenes to receive from, at least one: first those that work here, then as they come.
+    """Return at least one scene to receive from: local scenes first, then in order of arrival.
 
     Args:
-        scenes: To which a step was sent.
+        scenes: Scenes to which a step was sent.
     """
     by_descriptor: dict[int, Scene] = {}
     for scene in scenes:

@@ -50,7 +50,7 @@ def action_space(spec: ActionSpec) -> Space:
     always `MultiDiscrete`.
 
     Raises:
-        UnityGymException: There is nothing to do.
+        UnityGymException: The behavior has no actions.
     """
     continuous = spaces.Box(-1.0, 1.0, (spec.continuous_size,), np.float32)
     branches = list(spec.discrete_branches)
@@ -70,9 +70,9 @@ class ActionFlattener:
         branched_action_space: Number of choices of every branch. The last branch varies fastest.
 
     Attributes:
-        action_space: All combinations.
-        table: (combinations, K) the branches' choices of every combination.
-        action_lookup: The same, by combination.
+        action_space: Space of all combinations.
+        table: (combinations, K) choice of each branch in every combination.
+        action_lookup: Rows of `table` as lists, by combination.
     """
 
     def __init__(self, branched_action_space: Sequence[int]) -> None:
@@ -84,24 +84,24 @@ class ActionFlattener:
         self.action_lookup: dict[int, list[int]] = dict(enumerate(self.table.tolist()))
 
     def lookup_action(self, action: int) -> list[int]:
-        """Return what every branch does in this combination."""
+        """Return the choice of every branch in this combination."""
         return self.action_lookup[int(action)]
 
 
 class ActionLayout:
-    """How the actions of a behavior look in Gymnasium.
+    """Layout of a behavior's actions in Gymnasium.
 
     Args:
-        spec: The behavior's actions.
+        spec: Actions of the behavior.
         flatten_branched: Whether several discrete branches become one, by `ActionFlattener`.
 
     Attributes:
-        space: Of one agent.
-        n_choices: Columns of an action mask: all branches' choices, side by side.
-        flattener: None where branches are left as they are.
+        space: Action space of one agent.
+        n_choices: Number of columns of an action mask: the choices of all branches, side by side.
+        flattener: Converter of flattened branches; None if branches are not flattened.
 
     Raises:
-        UnityGymException: There is nothing to do.
+        UnityGymException: The behavior has no actions.
     """
 
     def __init__(self, spec: ActionSpec, *, flatten_branched: bool = False) -> None:
@@ -116,10 +116,10 @@ class ActionLayout:
         )
 
     def decode(self, actions: Any) -> ActionTuple:
-        """Turn actions of N agents, batched as Gymnasium does, into what a `BaseEnv` takes.
+        """Turn Gymnasium's batch of actions of N agents into the arrays of a `BaseEnv`.
 
         Raises:
-            UnityActionException: They are of another kind. Whether there are N is not looked at.
+            UnityActionException: The actions are of another kind. Their number is not checked.
         """
         try:
             return self._decode(actions)
@@ -132,7 +132,7 @@ class ActionLayout:
         """Turn the action of one agent into one row.
 
         Raises:
-            UnityActionException: It is no action of this space.
+            UnityActionException: The action is not in this space.
         """
         row = None
         is_dict = isinstance(action, Mapping)
@@ -182,11 +182,11 @@ class ActionLayout:
 
 
 def observation_keys(specs: Sequence[ObservationSpec]) -> list[str]:
-    """Return a different key for every observation: its name, if it alone has it.
+    """Return a unique key for every observation: its name, if no other observation has it.
 
-    One without a name is called `obs_` and its index. Of several with the same name the first is
-    called by it, the second has `_2` at the end, and so on; numbers that make a name of another
-    observation are left out.
+    An observation without a name gets `obs_` and its index. If several have the same name, the
+    first gets the name, the second the name with `_2`, and so on. A number is skipped if the
+    result is the name of another observation.
     """
     names = [spec.name or f"obs_{index}" for index, spec in enumerate(specs)]
     keys: list[str] = []
@@ -202,27 +202,27 @@ ObservationStyle = Literal["first", "tuple", "dict", "flat"]
 
 
 class ObservationLayout:
-    """How the observations of a behavior look in Gymnasium.
+    """Layout of a behavior's observations in Gymnasium.
 
     | style | an agent's observation is |
     |---|---|
     | `first` | the first image if there is one, else all vectors side by side |
     | `tuple` | all images, all matrices, then all vectors side by side |
-    | `dict` | all of them by `observation_keys`; the array itself where there is only one |
-    | `flat` | all of them, flattened and side by side |
+    | `dict` | all observations by `observation_keys`; if there is only one, the array itself |
+    | `flat` | all observations, flattened and side by side |
 
     Args:
-        specs: The observations.
-        style: One of the above.
+        specs: Specifications of the observations.
+        style: Style of the table above.
         uint8_visual: Whether images are bytes, 0 to 255.
 
     Attributes:
-        space: Of one agent.
-        part_spaces: Of the arrays that it is made of.
-        left_out: Keys of the observations that the style does not show.
+        space: Observation space of one agent.
+        part_spaces: Spaces of the arrays that make up an observation.
+        left_out: Keys of the observations that the style leaves out.
 
     Raises:
-        UnityGymException: There is nothing to observe.
+        UnityGymException: The behavior has no observations.
     """
 
     def __init__(
@@ -241,7 +241,7 @@ class ObservationLayout:
         self.space = self._space()
 
     def _choose_parts(self) -> list[list[int]]:
-        """Return which observations make each part; several are laid side by side."""
+        """Return the indices of the observations in each part; several are laid side by side."""
         by_rank: dict[int, list[int]] = {}
         for index, spec in enumerate(self._specs):
             by_rank.setdefault(len(spec.shape), []).append(index)
@@ -269,15 +269,15 @@ class ObservationLayout:
         return spaces.Box(-np.inf, np.inf, (size,), np.float32)
 
     def encode(self, obs: Sequence[NDArray[Any]]) -> Any:
-        """Lay out observations, each (N, *shape), or each (*shape) for one agent; all copied."""
+        """Return a laid-out copy of observations, each (N, *shape), or (*shape) for one agent."""
         return self.assemble([part.copy() for part in self.encode_parts(obs)])
 
     def encode_parts(self, obs: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
-        """Return the arrays that the observation is made of, copied only where they must be."""
+        """Return the arrays that make up the observation, copied only if necessary."""
         return [self._encode_part(part, obs) for part in self._parts]
 
     def assemble(self, parts: Sequence[Any]) -> Any:
-        """Put the arrays that an observation is made of, or something alike, together."""
+        """Assemble the parts of an observation, such as arrays or spaces."""
         if self._style == "tuple":
             return tuple(parts)
         if len(parts) == 1:

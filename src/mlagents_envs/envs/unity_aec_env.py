@@ -17,7 +17,7 @@ with needs("pettingzoo", extra="pettingzoo"):
 
 
 class UnityAECEnv(UnityPettingzooBaseEnv, AECEnv):  # type: ignore[misc]  # untyped
-    """All agents of an environment, asked one after the other.
+    """All agents of an environment, acting one after the other.
 
         env = UnityAECEnv(default_registry["3DBall"].make)
         env.reset(seed=1)
@@ -25,17 +25,17 @@ class UnityAECEnv(UnityPettingzooBaseEnv, AECEnv):  # type: ignore[misc]  # unty
             observation, reward, terminated, truncated, info = env.last()
             env.step(None if terminated or truncated else env.action_space(agent).sample())
 
-    The environment steps when everyone who asked has been told what to do. Who does not ask has no
-    turn.
+    The environment steps once every agent that asked has an action. An agent that does not ask
+    has no turn.
 
     Arguments, spaces, names and infos: see `UnityPettingzooBaseEnv`.
 
     Attributes:
-        agent_selection: Whose turn it is.
-        rewards: By agent, what the last step gave.
-        terminations: By agent, whether the task ended its episode.
-        truncations: By agent, whether a clock ended its episode.
-        infos: By agent, see `Report`.
+        agent_selection: Agent whose turn it is.
+        rewards: Reward of the last step, by agent.
+        terminations: Whether the task ended the episode, by agent.
+        truncations: Whether a time limit ended the episode, by agent.
+        infos: Infos by agent; see `Report`.
     """
 
     def __init__(
@@ -55,15 +55,15 @@ class UnityAECEnv(UnityPettingzooBaseEnv, AECEnv):  # type: ignore[misc]  # unty
         self._cumulative_rewards: dict[AgentName, float] = {}
         self._observations: dict[AgentName, Any] = {}
         self._actions: dict[AgentName, ActionTuple] = {}
-        self._waiting: list[AgentName] = []  # for their turn, before the environment steps
+        self._waiting: list[AgentName] = []  # agents whose turn comes before the next step
         self._skip_agent_selection: AgentName | None = None
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
         """Begin a new episode of the whole environment.
 
         Args:
-            seed: Of the environment, if this wrapper was given a function that makes it.
-            options: There are none; what is given is ignored, with a warning.
+            seed: Seed of the environment, if this wrapper was given a function that makes it.
+            options: Ignored, with a warning: the environment takes no options.
         """
         for of_agents in (
             self.rewards,
@@ -77,20 +77,20 @@ class UnityAECEnv(UnityPettingzooBaseEnv, AECEnv):  # type: ignore[misc]  # unty
             of_agents.clear()
         self._skip_agent_selection = None
         self._take_in(self._begin(seed, options))
-        self._clear_rewards()  # they are from before
+        self._clear_rewards()  # they belong to the episode before
         self.agent_selection = self._waiting[0]
 
     def observe(self, agent: AgentName) -> Any:
-        """Return what an agent has seen last."""
+        """Return the last observation of an agent."""
         return self._observations[agent]
 
     def step(self, action: Any) -> None:
-        """Let the agent whose turn it is act; None for one that has ended.
+        """Set the action of the agent whose turn it is; None for an agent that has ended.
 
         Raises:
             UnityActionException: The action is not in the agent's space.
-            UnityEnvironmentException: Nobody takes part: the episode is over or has not begun.
-            ValueError: An agent that has ended is told to do something.
+            UnityEnvironmentException: No agent takes part: the episode is over or has not begun.
+            ValueError: The agent has ended, and the action is not None.
         """
         self._require_agents()
         agent = self.agent_selection
@@ -113,7 +113,7 @@ class UnityAECEnv(UnityPettingzooBaseEnv, AECEnv):  # type: ignore[misc]  # unty
         return any(not self.terminations[a] and not self.truncations[a] for a in self.agents)
 
     def _take_in(self, reports: Mapping[AgentName, Report]) -> None:
-        """Note what is new, and who asks."""
+        """Store the new reports, and which agents ask."""
         for agent, report in reports.items():
             self.rewards[agent] = self.rewards.get(agent, 0.0) + report.reward
             self._cumulative_rewards.setdefault(agent, 0.0)

@@ -30,37 +30,38 @@ class UnityToGymWrapper(gymnasium.Env[Any, Any]):
         observation, info = env.reset()
         observation, reward, terminated, truncated, info = env.step(env.action_space.sample())
 
-    An episode that the task ended is terminated, one that a clock ended is truncated. `info` has
-    the agent's steps object as `step` and, with discrete actions, what is allowed now as
-    `action_mask`, for `env.action_space.sample(info["action_mask"])`.
+    An episode that the task ended is terminated; one that a time limit ended is truncated. `info`
+    holds the agent's steps object as `step`. With discrete actions it also holds the mask of
+    allowed actions as `action_mask`, for `env.action_space.sample(info["action_mask"])`.
 
     Args:
-        unity_env: The environment, or a function that makes one from the keyword `seed`; only
-            with a function `reset(seed=...)` can do what it says. It is closed with the wrapper;
-            an environment that is refused stays open.
+        unity_env: Environment, or a function that makes one from the keyword `seed`.
+            `reset(seed=...)` has an effect only with a function. The environment is closed with
+            the wrapper; if the constructor raises, an environment that was given stays open.
         uint8_visual: Whether images are bytes, 0 to 255, rather than floats, 0 to 1.
         flatten_branched: Whether several discrete branches become a single one.
-        allow_multiple_obs: Whether the observation is a tuple of all there are, images first, all
-            vectors side by side last; otherwise it is the first image, or else the vectors.
-        action_space_seed: Of `action_space.sample()`.
-        render_mode: `rgb_array` to make `render()` return a picture, or None.
-        ignore_other_agents: Whether to let other agents stand idle, rather than raise.
-        behavior_name: Whose agent it is; not needed if there is but one behavior. Agents of the
-            others stand idle.
-        legacy_api: Whether to speak the API of `gym` before 0.26, for programs written for
-            ML-Agents: `reset()` returns the observation alone, `step()` observation, reward, done
-            and `info`, several observations are a list, `seed(number)` seeds, and `render()` needs
-            no render mode.
+        allow_multiple_obs: Whether the observation is a tuple of all observations: images first,
+            all vectors side by side last. Otherwise it is the first image, or else the vectors.
+        action_space_seed: Seed of `action_space.sample()`.
+        render_mode: Render mode: `rgb_array` to make `render()` return a picture, or None.
+        ignore_other_agents: Whether other agents stay idle; otherwise they are an error.
+        behavior_name: Behavior of the agent; not needed if there is only one. Agents of other
+            behaviors stay idle.
+        legacy_api: Whether to use the API of `gym` before 0.26, for programs written for
+            ML-Agents. `reset()` then returns only the observation, and `step()` returns
+            observation, reward, done and `info`. Several observations are a list, `seed(number)`
+            sets the seed, and `render()` needs no render mode.
 
     Attributes:
-        name: The behavior.
-        group_spec: Its specification.
+        name: Name of the behavior.
+        group_spec: Specification of the behavior.
         game_over: Whether the episode has ended and `reset` must come next.
-        visual_obs: The last image observed, (channels, height, width); None without images.
+        visual_obs: Last observed image, (channels, height, width); None without images.
 
     Raises:
         UnityGymException: There is not exactly one behavior and one agent, or no behavior of that
-            name, or the behavior has no observations or no actions, or nobody asks for an action.
+            name, or the behavior has no observations or no actions, or no agent asks for an
+            action.
     """
 
     metadata = RENDER_METADATA
@@ -117,17 +118,17 @@ class UnityToGymWrapper(gymnasium.Env[Any, Any]):
         self.action_space.seed(action_space_seed)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
-        """Begin an episode.
+        """Begin an episode and return its first observation.
 
         Args:
             seed: Seed of the environment, if this wrapper was given a function that makes it.
-            options: None or empty; there are none.
+            options: None or empty: the environment takes no options.
 
         Returns:
-            The first observation, and `info`; with `legacy_api` the observation alone.
+            First observation and `info`; with `legacy_api` only the observation.
 
         Raises:
-            UnityGymException: There are options.
+            UnityGymException: Options were passed.
         """
         if options:
             raise UnityGymException(no_options(options))
@@ -139,11 +140,12 @@ class UnityToGymWrapper(gymnasium.Env[Any, Any]):
         return observation if self._is_legacy else (observation, self._info(decisions))
 
     def step(self, action: Any) -> Any:
-        """Act, and go on until the agent asks again or its episode has ended.
+        """Apply the action, and continue until the agent asks again or its episode ends.
 
         Returns:
-            Observation, reward, whether the task ended the episode, whether a clock did, `info`;
-            with `legacy_api` observation, reward, whether the episode has ended, `info`.
+            Observation, reward, whether the task ended the episode, whether a time limit ended
+            it, and `info`. With `legacy_api`: observation, reward, whether the episode has ended,
+            and `info`.
 
         Raises:
             UnityGymException: The episode has ended already, or the agent is gone.
@@ -172,7 +174,7 @@ class UnityToGymWrapper(gymnasium.Env[Any, Any]):
             if len(decisions) and not self._ignores_others:
                 raise UnityGymException(
                     f"{self.name}: agent {self._agent} vanished without ending its episode, and "
-                    f"agent {decisions.agent_id[0]} came in its place. End the episode in the "
+                    f"agent {decisions.agent_id[0]} took its place. End the episode in the "
                     "scene before an agent is removed."
                 )
         raise UnityGymException(
@@ -181,15 +183,15 @@ class UnityToGymWrapper(gymnasium.Env[Any, Any]):
         )
 
     def render(self, mode: str = "rgb_array") -> NDArray[np.uint8] | None:
-        """Return the environment's picture, or else the last image observed, (H, W, 3).
+        """Return the environment's picture, or else the last observed image, (H, W, 3).
 
-        Nothing is drawn again, and without a render mode there is None.
+        Without a render mode the result is None.
 
         Args:
-            mode: What programs for the API of `gym` pass; there is no other.
+            mode: Mode that programs for the API of `gym` pass; it must be `rgb_array`.
 
         Raises:
-            UnityGymException: There is neither, or the mode is another.
+            UnityGymException: There is no picture and no image, or the mode is unknown.
         """
         check_render_mode(mode)
         if self.render_mode is None:
@@ -201,7 +203,7 @@ class UnityToGymWrapper(gymnasium.Env[Any, Any]):
         self._source.env.close()
 
     def _seed(self, seed: int | None = None) -> None:
-        """Seed the next episodes; a program for the API of `gym` calls it before `reset()`."""
+        """Seed the next episodes; programs for the API of `gym` call this before `reset()`."""
         if seed is not None:
             self._source.reset(seed)
             self.game_over = True
@@ -210,7 +212,7 @@ class UnityToGymWrapper(gymnasium.Env[Any, Any]):
         specs = self._source.env.behavior_specs
         if wanted is None and len(specs) != 1:
             raise UnityGymException(
-                f"expected one behavior, but the environment has {list(specs)}. Choose one by "
+                f"expected one behavior, but the environment has {list(specs)}. Choose one with "
                 "behavior_name; the PettingZoo wrappers take several."
             )
         name = next(iter(specs)) if wanted is None else wanted
@@ -221,7 +223,7 @@ class UnityToGymWrapper(gymnasium.Env[Any, Any]):
         return name, specs[name]
 
     def _find_agent(self) -> DecisionSteps:
-        """Go on until somebody asks; the first who does is the agent."""
+        """Step until an agent asks, and select the first that does."""
         for _ in range(MAX_SILENT_STEPS):
             decisions, _ = self._steps()
             if len(decisions):
@@ -238,7 +240,7 @@ class UnityToGymWrapper(gymnasium.Env[Any, Any]):
         if n_agents > 1 and not self._ignores_others:
             raise UnityGymException(
                 f"{self.name}: expected one agent, but the scene has {n_agents}. UnityVectorEnv "
-                "drives them all; ignore_other_agents=True drives the first and leaves the "
+                "controls them all; ignore_other_agents=True controls the first and leaves the "
                 "others idle."
             )
         return decisions, terminals

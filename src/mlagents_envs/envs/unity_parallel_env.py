@@ -26,9 +26,9 @@ class UnityParallelEnv(UnityPettingzooBaseEnv, ParallelEnv):  # type: ignore[mis
             actions = {agent: env.action_space(agent).sample() for agent in env.agents}
             observations, rewards, terminations, truncations, infos = env.step(actions)
 
-    A step goes on until one of the agents asks for an action or has ended. An agent of which
-    nothing is new keeps its observation, has the reward 0 and `decides` is False in its info: what
-    it is told to do next has no effect.
+    A step continues until one of the agents asks for an action or has ended. An agent without a
+    new report keeps its observation and gets the reward 0. In its info `decides` is False: its
+    next action has no effect.
 
     Arguments, spaces, names and infos: see `UnityPettingzooBaseEnv`.
     """
@@ -50,8 +50,8 @@ class UnityParallelEnv(UnityPettingzooBaseEnv, ParallelEnv):  # type: ignore[mis
         """Begin a new episode of the whole environment.
 
         Args:
-            seed: Of the environment, if this wrapper was given a function that makes it.
-            options: There are none; what is given is ignored, with a warning.
+            seed: Seed of the environment, if this wrapper was given a function that makes it.
+            options: Ignored, with a warning: the environment takes no options.
 
         Returns:
             Observations and infos, by agent.
@@ -71,21 +71,23 @@ class UnityParallelEnv(UnityPettingzooBaseEnv, ParallelEnv):  # type: ignore[mis
         dict[AgentName, bool],
         dict[AgentName, dict[str, Any]],
     ]:
-        """Let all agents act; an agent that is not told what to do does nothing.
+        """Step all agents; an agent without an action does nothing.
 
         Returns:
-            Observations, rewards, terminations, truncations and infos, by agent: of everyone who
-            took part, and of who is new.
+            Observations, rewards, terminations, truncations and infos, by agent: of all agents
+            that took part, and of new ones.
 
         Raises:
             UnityActionException: An action is not in its agent's space, or the agent does not
                 take part.
-            UnityEnvironmentException: Nobody takes part: the episode is over or has not begun.
+            UnityEnvironmentException: No agent takes part: the episode is over or has not begun.
         """
         self._require_agents()
         strangers = sorted(actions.keys() - set(self.agents))
         if strangers:
-            raise UnityActionException(f"{strangers} do not take part; {self.agents} do")
+            raise UnityActionException(
+                f"{strangers} do not take part; pass actions only for {self.agents}"
+            )
         reports = self._play(
             {agent: self._decode(agent, action) for agent, action in actions.items()}
         )

@@ -1,12 +1,13 @@
-"""What the PettingZoo wrappers share: agents by name, their spaces, and a step of play.
+"""Base class of the PettingZoo wrappers: named agents, their spaces, and a step of the environment.
 
 An agent is called `<behavior>?agent_id=<number>`. In PettingZoo `possible_agents` should never
-change, and who has ended does not come back before the next `reset`; a simulation lets agents begin
-anew at once, perhaps under new ids. So a name stands for one agent per episode of the whole
-environment: whoever asks first after a `reset`, or appears while there is a name that was not used
-yet. An agent that begins anew, or takes the place of one that ended, waits for the next `reset` and
-until then does nothing. More names are made only when more agents are there at once than there are
-names.
+change, and an agent that has ended does not return before the next `reset`. In a simulation,
+however, agents begin their next episode at once, perhaps with new ids.
+
+Each name therefore stands for one agent per episode of the whole environment. A name goes to an
+agent that asks first after a `reset`, or that appears while a name is still unused. An agent that
+begins another episode, or replaces one that ended, waits idle for the next `reset`. New names are
+made only if more agents are present at once than there are names.
 """
 
 import copy
@@ -37,13 +38,13 @@ AgentName = str
 
 
 class Report(NamedTuple):
-    """What is new of one agent.
+    """New report of one agent.
 
     Attributes:
-        observation: As its space says.
-        reward: Its own and its group's, since its previous report.
-        terminated: Whether the task ended its episode.
-        truncated: Whether a clock ended its episode.
+        observation: Observation, in the agent's observation space.
+        reward: Reward of the agent and its group since the previous report.
+        terminated: Whether the task ended the episode.
+        truncated: Whether a time limit ended the episode.
         info: `behavior_name`, `agent_id` in the simulation, `group_id` (0 for none),
             `group_reward`, the group's part of the reward, and whether the agent `decides`, so
             that its next action counts; `interrupted` when its episode has ended.
@@ -57,7 +58,7 @@ class Report(NamedTuple):
 
     @property
     def has_ended(self) -> bool:
-        """Whether the agent's episode is over, one way or the other."""
+        """Whether the agent's episode is over, terminated or truncated."""
         return self.terminated or self.truncated
 
 
@@ -68,26 +69,26 @@ class UnityPettingzooBaseEnv:
     `MultiDiscrete` for several; for both kinds a `Dict` of `continuous` and `discrete`.
 
     Observations: an array, or a dict of several by their names (see `observation_keys`). With
-    discrete actions a dict of that as `observation`, and `action_mask` as
-    `action_space(agent).sample` takes it: 1 where an action is allowed, an int8 array for a single
-    branch, a tuple of one array per branch otherwise.
+    discrete actions this becomes `observation` in a dict that also has an `action_mask`, as
+    `action_space(agent).sample` takes it. The mask is 1 where an action is allowed: an int8 array
+    for a single branch, or a tuple of one array per branch.
 
     Args:
-        env: What to wrap, or a function that makes it and takes the keyword `seed`. Only of the
-            latter can `reset` obey a seed.
-        seed: Of the action spaces, to sample from, and of the environment if it is made here.
-        max_agents: By behavior, how many names there are at least. Raise it over the number of
-            agents that ask after a reset where others appear later.
+        env: Environment, or a function that makes one and takes the keyword `seed`. A seed passed
+            to `reset` has an effect only with a function.
+        seed: Seed for sampling from the action spaces, and of the environment if it is made here.
+        max_agents: Smallest number of names, by behavior. If agents appear later in an episode,
+            set it above the number of agents that ask after a reset.
         uint8_visual: Whether images are bytes, 0 to 255, rather than floats, 0 to 1.
 
     Attributes:
-        agents: Who takes part now, in the order of `possible_agents`.
-        possible_agents: All names. It grows when more agents are there at once than before.
-        observation_spaces: By name.
-        action_spaces: By name.
+        agents: Agents that take part now, in the order of `possible_agents`.
+        possible_agents: All names. The list grows if more agents are present at once than before.
+        observation_spaces: Observation spaces by name.
+        action_spaces: Action spaces by name.
 
     Raises:
-        UnityEnvironmentException: `max_agents` names a behavior that is not there.
+        UnityEnvironmentException: `max_agents` names an unknown behavior.
     """
 
     def __init__(
@@ -119,7 +120,7 @@ class UnityPettingzooBaseEnv:
 
     @property
     def possible_agents(self) -> list[AgentName]:
-        """All names, behavior after behavior."""
+        """All names, ordered by behavior."""
         return [name for cast in self._casts.values() for name in cast.roster.names]
 
     @property
@@ -130,25 +131,25 @@ class UnityPettingzooBaseEnv:
 
     @property
     def render_mode(self) -> str | None:
-        """`rgb_array` where the environment can draw itself."""
+        """`rgb_array` if the environment can render, else None."""
         return "rgb_array" if hasattr(self._source.env, "render") else None
 
     def observation_space(self, agent: AgentName) -> Space:
-        """Return the space of what an agent observes."""
+        """Return the observation space of an agent."""
         return self.observation_spaces[agent]
 
     def action_space(self, agent: AgentName) -> Space:
-        """Return the space of an agent's actions, each time the same object."""
+        """Return the action space of an agent, the same object in every call."""
         return self.action_spaces[agent]
 
     def seed(self, seed: int | None = None) -> None:
-        """Seed the action spaces, to sample from."""
+        """Seed the action spaces for sampling."""
         self._seed = seed
         for index, space in enumerate(self.action_spaces.values()):
             space.seed(None if seed is None else seed + index)
 
     def render(self) -> NDArray[np.uint8] | None:
-        """Draw the environment as it is, (H, W, 3); None where it cannot draw itself."""
+        """Return a picture of the environment, (H, W, 3); None if it cannot render."""
         if self.render_mode is None:
             return None
         picture: NDArray[np.uint8] = self._source.env.render()  # type: ignore[attr-defined]
@@ -164,7 +165,7 @@ class UnityPettingzooBaseEnv:
     def _begin(
         self, seed: int | None, options: Mapping[str, Any] | None = None
     ) -> dict[AgentName, Report]:
-        """Begin a new episode of the whole environment; return a report of everyone in it."""
+        """Begin a new episode of the whole environment; return a report of every agent in it."""
         if options and not self._has_warned_of_options:
             # No error: PettingZoo's own tests pass an option that no environment has.
             self._has_warned_of_options = True
@@ -177,13 +178,13 @@ class UnityPettingzooBaseEnv:
         return reports
 
     def _play(self, actions: Mapping[AgentName, ActionTuple]) -> dict[AgentName, Report]:
-        """Go on until at least one agent by name asks for an action or has ended.
+        """Step until at least one agent with a name asks for an action or has ended.
 
         Args:
-            actions: One row each. Who asked and has none does nothing.
+            actions: Actions of one row, by agent. An agent that asked and has none does nothing.
 
         Returns:
-            A report of everyone who asks or has ended. Who has not been in `agents` is new.
+            Reports of all agents that ask or have ended. Agents not in `agents` before are new.
         """
         for _ in range(MAX_SILENT_STEPS):
             self._set_actions(actions)
@@ -198,11 +199,11 @@ class UnityPettingzooBaseEnv:
         )
 
     def _decode(self, agent: AgentName, action: Any) -> ActionTuple:
-        """Turn what one agent shall do into one row.
+        """Turn the action of one agent into one row.
 
         Raises:
-            UnityActionException: It is not in the agent's action space; continuous actions may
-                be beyond its bounds.
+            UnityActionException: The action is not in the agent's action space; only continuous
+                actions may exceed the bounds.
         """
         return self._cast_of[agent].decode(agent, action)
 
@@ -213,14 +214,14 @@ class UnityPettingzooBaseEnv:
     # The rest.
 
     def _receive(self) -> dict[AgentName, Report]:
-        """Read what the environment reports now."""
+        """Return the environment's current reports."""
         reports: dict[AgentName, Report] = {}
         for behavior, spec in self._source.env.behavior_specs.items():
             cast = self._casts.get(behavior)
             if cast is None:
                 cast = self._casts[behavior] = _Cast(behavior, spec, self._uint8_visual)
             decisions, terminals = self._source.env.get_steps(behavior)
-            # Who ended may ask again at once, in another episode.
+            # An agent that ended may ask again at once, in another episode.
             ended = [cast.roster.leave(agent_id) for agent_id in terminals.agent_id.tolist()]
             asking = [cast.roster.enter(agent_id) for agent_id in decisions.agent_id.tolist()]
             self._make_spaces(cast)
@@ -231,7 +232,7 @@ class UnityPettingzooBaseEnv:
     def _set_actions(self, actions: Mapping[AgentName, ActionTuple]) -> None:
         for behavior, cast in self._casts.items():
             if behavior not in self._source.env.behavior_specs:
-                continue  # the environment was made anew, and this has not appeared yet
+                continue  # the environment was made again, and this has not appeared yet
             decisions, _ = self._source.env.get_steps(behavior)
             if len(decisions) == 0:
                 continue
@@ -247,7 +248,8 @@ class UnityPettingzooBaseEnv:
         cast = self._casts.get(behavior)
         if cast is None:
             raise UnityEnvironmentException(
-                f"max_agents names the behavior {behavior!r}; there are {list(self._casts)}"
+                f"max_agents names the unknown behavior {behavior!r}; the environment has "
+                f"{list(self._casts)}"
             )
         while len(cast.roster.names) < n_agents:
             cast.roster.make_name()
@@ -270,11 +272,12 @@ class HybridSpace(spaces.Dict):
     def sample(
         self, mask: Any | None = None, probability: dict[str, Any] | None = None
     ) -> dict[str, Any]:
-        """Draw an action.
+        """Return a random action.
 
         Args:
-            mask: One int8 array per branch, 1 where an action is allowed; or as for any `Dict`.
-            probability: As for any `Dict`.
+            mask: One int8 array per branch, 1 where an action is allowed; or a mask as for any
+                `Dict`.
+            probability: Probabilities as for any `Dict`.
         """
         if isinstance(mask, tuple):
             mask = {"continuous": None, "discrete": mask}
@@ -282,10 +285,10 @@ class HybridSpace(spaces.Dict):
 
 
 class _Roster:
-    """Who of the agents of one behavior has which name in this episode.
+    """The names of one behavior, and the agents that have them in this episode.
 
     Attributes:
-        names: Of all agents there may be.
+        names: Names of all possible agents.
     """
 
     def __init__(self, behavior: BehaviorName) -> None:
@@ -293,11 +296,11 @@ class _Roster:
         self._behavior = behavior
         self._free: list[AgentName] = []
         self._present: set[AgentId] = set()
-        # Everyone met in this episode; None for who has ended or found no name.
+        # Names of all agents seen in this episode; None for those that ended or got no name.
         self._met: dict[AgentId, AgentName | None] = {}
 
     def begin(self) -> None:
-        """Forget who is who: a new episode begins."""
+        """Begin a new episode: free all names."""
         self._free = list(self.names)
         self._present.clear()
         self._met.clear()
@@ -312,14 +315,14 @@ class _Roster:
         return self._met[agent_id]
 
     def leave(self, agent_id: AgentId) -> AgentName | None:
-        """Return the name of an agent that has ended, if it had one; from now on it has none."""
+        """Return the name of an agent that has ended, or None, and take the name from it."""
         self._present.discard(agent_id)
         name = self._met.get(agent_id)
         self._met[agent_id] = None
         return name
 
     def name_of(self, agent_id: AgentId) -> AgentName | None:
-        """Return the name of an agent in play."""
+        """Return the name of an agent in this episode, or None."""
         return self._met.get(agent_id)
 
     def make_name(self, number: int = 0) -> None:
@@ -339,13 +342,13 @@ class _Roster:
 
 
 class _Cast:
-    """The agents of one behavior: their names, what they see and what they do.
+    """The agents of one behavior: their names, observations and actions.
 
     Attributes:
-        roster: Their names.
-        spec: What they see and do in the simulation.
-        observation_space: What they see here.
-        action_space: What they do here.
+        roster: Names of the agents.
+        spec: Observations and actions in the simulation.
+        observation_space: Observation space of an agent in PettingZoo.
+        action_space: Action space of an agent in PettingZoo.
     """
 
     def __init__(self, behavior: BehaviorName, spec: BehaviorSpec, uint8_visual: bool) -> None:
@@ -362,7 +365,7 @@ class _Cast:
         self.observation_space = self._observation_space()
 
     def decode(self, agent: AgentName, action: Any) -> ActionTuple:
-        """Turn what one agent shall do into one row, or raise `UnityActionException`."""
+        """Turn the action of one agent into one row, or raise `UnityActionException`."""
         try:
             row = self._actions.decode_one(action)
             self.spec.action_spec.check(row, 1, behavior=self._behavior)
@@ -377,7 +380,7 @@ class _Cast:
     def reports(
         self, names: Sequence[AgentName | None], steps: DecisionSteps | TerminalSteps
     ) -> Iterator[tuple[AgentName, Report]]:
-        """Report what is new of those agents of a step that have a name."""
+        """Yield a report of every agent in `steps` that has a name."""
         observations = self._encode(steps)
         interrupted = steps.interrupted.tolist() if isinstance(steps, TerminalSteps) else None
         for row, name in enumerate(names):
@@ -425,7 +428,7 @@ class _Cast:
         return isinstance(self.action_space, spaces.Discrete)
 
     def _encode(self, steps: DecisionSteps | TerminalSteps) -> Any:
-        """Lay out the observations of N agents: as the space says, but for (N, ...) arrays."""
+        """Return the observations of N agents in the layout of the space, with (N, ...) arrays."""
         seen = self._observations.encode(steps.obs)
         if not self._branches:
             return seen
@@ -433,7 +436,7 @@ class _Cast:
         return {"observation": seen, "action_mask": allowed[0] if self._has_one_mask else allowed}
 
     def _allowed(self, steps: DecisionSteps | TerminalSteps) -> Iterator[NDArray[np.int8]]:
-        """Yield (N, size) per branch, 1 where an action is allowed; to who has ended, all are."""
+        """Yield (N, size) per branch, 1 where an action is allowed; all 1 for ended agents."""
         masks = steps.action_mask if isinstance(steps, DecisionSteps) else None
         for branch, size in enumerate(self._branches):
             if masks is None:
@@ -450,7 +453,7 @@ class _Cast:
 
 
 def _row(batch: Any, row: int) -> Any:
-    """Take what belongs to one agent out of arrays, tuples and dicts of arrays."""
+    """Return the row of one agent from arrays, tuples and dicts of arrays."""
     if isinstance(batch, dict):
         return {key: _row(part, row) for key, part in batch.items()}
     if isinstance(batch, tuple):

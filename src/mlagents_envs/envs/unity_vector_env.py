@@ -30,62 +30,63 @@ class UnityVectorEnv(gymnasium.vector.VectorEnv[Any, Any, NDArray[Any]]):
         observations, infos = envs.reset()
         observations, rewards, terminations, truncations, infos = envs.step(actions)
 
-    Every agent has a *slot*, a row of all arrays, and keeps it while its episode goes on. After
-    that the slot belongs to the same agent when it comes back, or to another that comes first.
-    Slots 0 to n - 1 are of the first environment, the next n of the second, and so on.
+    Every agent has a *slot*, a row of all arrays, and keeps it during its episode. After that the
+    slot goes to the same agent if it returns, or to the first new agent. Slots 0 to n - 1 belong
+    to the first environment, the next n to the second, and so on.
 
-    A step takes each environment on until at least one of its agents asks for an action, and
-    reports of a slot
+    A step continues each environment until at least one of its agents asks for an action. A slot
+    then reports, depending on its agent:
 
-    - whose agent asks: its observation, and the reward since it asked before;
-    - whose agent ended and asks again: the episode's last reward, the next episode's first
-      observation, and the last of the old one in `infos["final_obs"]`
-      (`AutoresetMode.SAME_STEP`);
-    - whose agent ended and is not back yet: the same, but `final_obs` in place of an observation;
-    - whose agent did not ask, or that has none: the observation of before, at first zeros, and
+    - The agent asks: its observation, and the reward since it asked before.
+    - The agent ended and asks again: the episode's last reward, the first observation of the next
+      episode, and the last observation of the old one in `infos["final_obs"]`
+      (`AutoresetMode.SAME_STEP`).
+    - The agent ended and has not returned: the same, with `final_obs` as the observation.
+    - The agent did not ask, or the slot has none: the previous observation, zeros at first, and
       reward 0.
 
-    With `AutoresetMode.NEXT_STEP` a slot whose agent ended reports the episode's last observation,
-    and begins the next episode in the step after that: its action is ignored, its reward is 0, and
-    its observation is the first of the episode. The scene goes on meanwhile, so the agent stands
-    idle for its first decision; `final_obs` and `final_info` are not needed.
+    With `AutoresetMode.NEXT_STEP` a slot whose agent ended reports the episode's last observation.
+    The next episode begins in the following step: the slot's action is ignored, its reward is 0,
+    and its observation is the first of the episode. The scene continues meanwhile, so the agent
+    stays idle for its first decision. `final_obs` and `final_info` are not needed.
 
-    `infos["acting"]` tells which slots obey the next action: those whose agent asks. A trainer
-    that takes no notice learns from some transitions that had no action; where all agents ask at
-    once there are none. A reward that comes with the first request of an episode follows from no
-    action and is left out.
+    `infos["acting"]` tells which slots use the next action: those whose agent asks. A trainer
+    that ignores it learns from some transitions without an action, unless all agents always ask
+    together. A reward that comes with the first request of an episode is dropped, because it does
+    not follow from an action.
 
-    `infos` holds, besides `final_obs` and `final_info` of the slots whose episode just ended, and
-    beside each key, under `_key`, which slots have it,
+    `infos` holds `final_obs` and `final_info` of the slots whose episode just ended, and the
+    following keys. For each key, `_key` tells which slots have it.
 
         acting        (num_envs,) bool, as above
-        agent_id      (num_envs,) int64: who has the slot or had it last, -1 for nobody so far
+        agent_id      (num_envs,) int64: agent that has the slot or had it last, -1 for none so far
         action_mask   (num_envs, choices of all branches) bool, True where allowed; with discrete
                       actions
-        group_reward  (num_envs,) float32, what the agent's group earned; where there are groups
+        group_reward  (num_envs,) float32, reward of the agent's group; if there are groups
 
     Args:
-        envs: One or several environments or functions that make one from the keyword `seed`;
-            only with functions `reset(seed=...)` can do what it says. They are closed with this;
-            environments that are refused stay open.
-        behavior_name: Which behavior; not needed if there is but one.
+        envs: One or several environments, or functions that make one from the keyword `seed`.
+            `reset(seed=...)` has an effect only with functions. The environments are closed with
+            this one; if the constructor raises, environments that were given stay open.
+        behavior_name: Name of the behavior; not needed if there is only one.
         agents_per_env: Slots of each environment; by default as many as ask after the first
             reset. Agents without a slot act on zeros.
         flatten_obs: Whether all observations become one vector. Otherwise several are a `Dict` by
             their names, and a single one is the array itself.
         uint8_visual: Whether images are bytes, 0 to 255, rather than floats, 0 to 1.
         flatten_branched: Whether several discrete branches become a single one.
-        render_mode: `rgb_array` to make `render()` return a picture of each environment, or None.
-        autoreset_mode: When an episode that ended is followed by the next: `SAME_STEP`, or
-            `NEXT_STEP`, which Gymnasium's own vector environments have by default.
+        render_mode: Render mode: `rgb_array` to make `render()` return a picture of each
+            environment, or None.
+        autoreset_mode: Time at which the next episode begins: `SAME_STEP`, or `NEXT_STEP`, the
+            default of Gymnasium's own vector environments.
 
     Attributes:
-        behavior_name: The behavior.
-        behavior_spec: Its specification.
+        behavior_name: Name of the behavior.
+        behavior_spec: Specification of the behavior.
 
     Raises:
-        UnityGymException: There is no such behavior, or it has no observations or no actions, or
-            nobody asks for an action; or the environments differ in it.
+        UnityGymException: The behavior does not exist, has no observations or no actions, or
+            differs between the environments; or no agent asks for an action.
     """
 
     metadata = {**RENDER_METADATA, "autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012
@@ -157,15 +158,15 @@ class UnityVectorEnv(gymnasium.vector.VectorEnv[Any, Any, NDArray[Any]]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """Begin all episodes anew. Environment k is seeded with `seed` + k.
+        """Begin a new episode for every agent. Environment k is seeded with `seed` + k.
 
         Args:
-            seed: Of all environments.
-            options: None or empty; there are none. Agents begin by themselves, so `reset_mask` is
-                refused too.
+            seed: Seed of the first environment; None to leave the seeds unchanged.
+            options: None or empty: the environment takes no options. Agents begin their episodes
+                by themselves, so `reset_mask` is refused too.
 
         Raises:
-            UnityGymException: There are options.
+            UnityGymException: Options were passed.
         """
         if options and "reset_mask" in options:
             raise UnityGymException(
@@ -185,10 +186,11 @@ class UnityVectorEnv(gymnasium.vector.VectorEnv[Any, Any, NDArray[Any]]):
         return self._observations(), self._info()
 
     def step(self, actions: Any) -> tuple[Any, FloatArray, BoolArray, BoolArray, dict[str, Any]]:
-        """Act in all slots, and go on until some agent of every environment asks.
+        """Apply the actions of all slots, and continue until an agent of each environment asks.
 
         Returns:
-            Observations, rewards, whether the task ended the episode, whether a clock did, infos.
+            Observations, rewards, whether the task ended the episode, whether a time limit ended
+            it, and infos.
 
         Raises:
             UnityActionException: The actions do not fit.
@@ -216,7 +218,7 @@ class UnityVectorEnv(gymnasium.vector.VectorEnv[Any, Any, NDArray[Any]]):
             scene.source.env.step_send()
 
     def step_wait(self) -> tuple[Any, FloatArray, BoolArray, BoolArray, dict[str, Any]]:
-        """Finish the step that `step_async` began, taking answers in the order they come."""
+        """Finish the step that `step_async` began; answers are taken in order of arrival."""
         slots = self._slots
         slots.begin_step()
         waiting = list(self._scenes)
@@ -239,10 +241,10 @@ class UnityVectorEnv(gymnasium.vector.VectorEnv[Any, Any, NDArray[Any]]):
     def render(self) -> tuple[NDArray[np.uint8], ...] | None:
         """Return a picture of each environment, (H, W, 3); None without a render mode.
 
-        It is what the environment draws of itself, or else the last image of its first agent.
+        The picture is the environment's own, or else the last image of its first agent.
 
         Raises:
-            UnityGymException: There is neither.
+            UnityGymException: The environment cannot render, and there is no image.
         """
         if self.render_mode is None:
             return None
@@ -259,7 +261,7 @@ class UnityVectorEnv(gymnasium.vector.VectorEnv[Any, Any, NDArray[Any]]):
 
     def _choose_behavior(self, wanted: str | None) -> tuple[str, BehaviorSpec]:
         if not self._sources:
-            raise UnityGymException("there is no environment")
+            raise UnityGymException("expected at least one environment, got none")
         specs = self._sources[0].env.behavior_specs
         name = next(iter(specs)) if wanted is None and len(specs) == 1 else wanted
         if name is None or name not in specs:
@@ -276,7 +278,7 @@ class UnityVectorEnv(gymnasium.vector.VectorEnv[Any, Any, NDArray[Any]]):
         return name, specs[name]
 
     def _first_asking(self, env: BaseEnv) -> int:
-        """Go on until somebody asks; return how many do."""
+        """Step until an agent asks; return the number of agents that do."""
         for _ in range(MAX_SILENT_STEPS):
             if n_agents := len(env.get_steps(self.behavior_name)[0]):
                 return n_agents
@@ -292,7 +294,7 @@ class UnityVectorEnv(gymnasium.vector.VectorEnv[Any, Any, NDArray[Any]]):
         """Let episodes that ended in this step begin in the next one; return the observations."""
         slots, resetting = self._slots, self._resetting
         for report in (slots.reward, slots.group_reward, slots.terminated, slots.truncated):
-            report[resetting] = 0  # of an episode that nobody has seen begin
+            report[resetting] = 0  # it belongs to an episode whose beginning was not reported
         parts = [part.copy() for part in slots.obs]
         ended = np.zeros_like(resetting)
         for where, _, last in slots.ended:
