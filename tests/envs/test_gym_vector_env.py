@@ -347,7 +347,7 @@ def test_actions_of_another_shape_are_refused(wrong):
 
 
 def test_mistakes_are_named():
-    with pytest.raises(UnityGymException, match="no environment"):
+    with pytest.raises(UnityGymException, match="at least one environment"):
         UnityVectorEnv([])
     with pytest.raises(UnityGymException, match=r"'Walker'.*Scripted"):
         make([Asks(0, 0.0)], behavior_name="Walker")

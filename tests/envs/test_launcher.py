@@ -170,7 +170,7 @@ def test_the_log_file_is_absolute_and_named_by_worker_in_a_folder_that_is_made(
     assert player_log_file("all/logs", 3) == f"{tmp_path}/all/logs/Player-3.log"
     assert (tmp_path / "all" / "logs").is_dir()
     (tmp_path / "file").touch()
-    with pytest.raises(UnityEnvironmentException, match=r"no folder for logs.*file"):
+    with pytest.raises(UnityEnvironmentException, match=r"cannot create the log folder.*file"):
         player_log_file("file", 3)
 
 
