@@ -154,19 +154,19 @@ class _Layout(NamedTuple):
         is_fixed: (bytes,) 0xFF at bytes that are no number, 0 at others.
         fixed: The message with its numbers blanked.
         batches: The behaviors with deciding agents.
-        nobody: Steps of the behaviors without.
+        no_agents: Steps of the behaviors without.
     """
 
     is_fixed: _Bytes
     fixed: bytes
     batches: dict[BehaviorName, _Batch]
-    nobody: dict[BehaviorName, Steps]
+    no_agents: dict[BehaviorName, Steps]
 
     def read(self, message: bytes) -> Output | None:
         """Return what a message of the same length says; None if it is laid out differently."""
         if (np.frombuffer(message, np.uint8) & self.is_fixed).tobytes() != self.fixed:
             return None
-        steps = dict(self.nobody)
+        steps = dict(self.no_agents)
         for name, batch in self.batches.items():
             decisions = batch.read(message)
             if decisions is None:
@@ -202,11 +202,11 @@ def _remember_layout(
         spans = [slice(start, start + n) for start, n in zip(starts, sizes[rows], strict=True)]
         return _Column(slice(None) if len(rows) == len(agents) else rows, spans)
 
-    batches, nobody = {}, {}
+    batches, no_agents = {}, {}
     for name, (decisions, terminals) in output.steps.items():
         agents = list(agents_of[name].value) if name in agents_of else []
         if not agents:
-            nobody[name] = decisions, terminals
+            no_agents[name] = decisions, terminals
             continue
         spec = specs[name]
         if not all(_is_common(agent, spec) for agent in agents):
@@ -223,7 +223,7 @@ def _remember_layout(
             group_reward=find(agents, partial(_change_float, "group_reward")),
             action_mask=find(agents, _change_mask),
         )
-    return _Layout(is_fixed, (original & is_fixed).tobytes(), batches, nobody)
+    return _Layout(is_fixed, (original & is_fixed).tobytes(), batches, no_agents)
 
 
 def _ends_any(output: Output) -> bool:

@@ -50,7 +50,7 @@ NAME = "Spec?team=0"
 SPEC = BehaviorSpec(
     [ObservationSpec.vector(3, "VectorSensor_size3")], ActionSpec.create_hybrid(2, (3, 2))
 )
-NOBODY = (DecisionSteps.empty(SPEC), TerminalSteps.empty(SPEC))
+NO_AGENT = (DecisionSteps.empty(SPEC), TerminalSteps.empty(SPEC))
 
 
 def vector(name: str) -> dict[str, Any]:
@@ -468,7 +468,7 @@ TWO_BRANCHES = BehaviorSpec([], ActionSpec.create_discrete((3, 2)))
 
 def test_a_known_behavior_that_is_absent_has_empty_steps():
     output = decode_output(output_message(name="Other"), {NAME: SPEC})
-    assert_outputs_equal(output, Output({}, {NAME: NOBODY}, b""))
+    assert_outputs_equal(output, Output({}, {NAME: NO_AGENT}, b""))
 
 
 def test_agents_of_a_behavior_never_announced_are_ignored():
@@ -483,7 +483,7 @@ def test_an_announcement_without_agents_is_ignored():
 
 def test_an_output_without_contents_is_one_without_agents():
     message = UnityMessageProto(header={"status": 200}).SerializeToString()
-    assert_outputs_equal(decode_output(message, {NAME: SPEC}), Output({}, {NAME: NOBODY}, b""))
+    assert_outputs_equal(decode_output(message, {NAME: SPEC}), Output({}, {NAME: NO_AGENT}, b""))
 
 
 def test_a_behavior_may_appear_later_beside_known_ones():

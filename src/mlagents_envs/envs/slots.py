@@ -28,7 +28,7 @@ logger = get_logger(__name__)
 Rows = slice | NDArray[np.intp]
 """Rows of a batch; a slice if they are consecutive."""
 
-NOBODY = -1
+NO_AGENT = -1
 
 _LOOK_AGAIN_S = 1.0
 """Longest wait for the first answer of any scene, in seconds. After that, the wait is for the next
@@ -47,7 +47,7 @@ class Slots:
 
     Attributes:
         obs: Last observation of every slot, by part of the layout.
-        agent_id: Agent that has the slot or had it last; `NOBODY` for none so far.
+        agent_id: Agent that has the slot or had it last; `NO_AGENT` for none so far.
         is_running: Whether the slot's episode is running.
         has_groups: Whether any agent was in a group.
         reward: Reward of the agent.
@@ -64,7 +64,7 @@ class Slots:
         self.actions = actions
         self.size = size
         self.obs = [np.zeros((size, *part.shape), part.dtype) for part in observations.part_spaces]
-        self.agent_id = np.full(size, NOBODY, np.int64)
+        self.agent_id = np.full(size, NO_AGENT, np.int64)
         self.is_running = np.zeros(size, np.bool_)
         self.has_groups = False
         self.begin_step()
@@ -83,7 +83,7 @@ class Slots:
         """Remove all agents and their observations."""
         for held in self.obs:
             held[:] = 0
-        self.agent_id[:] = NOBODY
+        self.agent_id[:] = NO_AGENT
         self.is_running[:] = False
         self.begin_step()
 

@@ -17,7 +17,7 @@ from mlagents_envs.base_env import (
     FloatArray,
 )
 from mlagents_envs.envs.rendering import RENDER_METADATA, check_render_mode, picture
-from mlagents_envs.envs.slots import NOBODY, Scene, Slots, answered
+from mlagents_envs.envs.slots import NO_AGENT, Scene, Slots, answered
 from mlagents_envs.envs.source import MAX_SILENT_STEPS, EnvMaker, EnvSource, no_options
 from mlagents_envs.envs.spaces import ActionLayout, ObservationLayout, UnityGymException
 
@@ -323,7 +323,7 @@ class UnityVectorEnv(gymnasium.vector.VectorEnv[Any, Any, NDArray[Any]]):
     def _final_info(self) -> dict[str, Any]:
         is_final = np.zeros(self.num_envs, np.bool_)
         observations = np.empty(self.num_envs, object)
-        agent_id = np.full(self.num_envs, NOBODY, np.int64)
+        agent_id = np.full(self.num_envs, NO_AGENT, np.int64)
         for slots, agents, parts in self._slots.ended:
             is_final[slots] = True
             agent_id[slots] = agents

@@ -48,7 +48,7 @@ class Shadow(NamedTuple):
     Attributes:
         depth: Levels, of 255, by which it darkens every channel at most.
         right: Place of its middle, in cells to the right of the object's.
-        up: The same upward.
+        up: Place of its middle, in cells above the object's.
         shape: (l, m, n) above, per cell.
     """
 
