@@ -22,7 +22,7 @@ from typing import Any
 
 import yaml
 
-from mlagents.play import Game
+from mlagents.playing.game import Game
 from mlagents.policy import Policy
 from mlagents_envs.base_env import BehaviorName, BehaviorSpec
 from mlagents_envs.demonstration_file import (

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mlagents.playing.tally import Tally
 from mlagents.policy import Policy
-from mlagents.tally import Tally
 from mlagents_envs.demonstration_file import read_demonstration
 from mlagents_sim.examples.push_block import RAYS, STACKED, PushBlock
 

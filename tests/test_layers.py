@@ -27,8 +27,8 @@ LAYERS = {
         "factories",
     ],
     "mlagents": [
-        "torch_utils trainers.exception trainers.buffer extras",
-        "trainers.settings trainers.reporting.stats policy film tally",
+        "torch_utils trainers.exception trainers.buffer playing",
+        "trainers.settings trainers.reporting.stats policy",
         "trainers.cli_args trainers.stats trainers.data",
         "trainers.demo_loader trainers.fast.torch_internals",
         "trainers.players trainers.fast.products",
@@ -40,7 +40,7 @@ LAYERS = {
         "trainers.reporting plugins",
         "trainers.run.saving",
         "trainers.run.controller",
-        "trainers.learn play",
+        "trainers.learn",
         "trainers.run_experiment tools",
         "trainers.upgrade_config utils",
         "commands",
@@ -68,6 +68,7 @@ NEIGHBOURS = {
 SEES_ONLY = {
     "mlagents_envs.http2": {"mlagents_envs.hpack"},
     "mlagents_envs.testing": {"mlagents_envs.base_env", "mlagents_envs.exception"},
+    "mlagents.playing": set(),
     "mlagents.trainers.acting": {"mlagents.trainers.data", "mlagents.trainers.exception"}
     | {"mlagents.trainers.players"},
     "mlagents.trainers.players": {

@@ -20,7 +20,7 @@ DISTRIBUTION = "mlagents-next"
 
 _MODULES = {
     "mlagents-learn": "mlagents.trainers.learn",
-    "mlagents-play": "mlagents.play",
+    "mlagents-play": "mlagents.playing.play",
     "mlagents-sim": "mlagents_sim",
     "tensorboard": "tensorboard.main",
 }

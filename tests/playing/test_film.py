@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mlagents.film import Picture, open_film
+from mlagents.playing.film import Picture, open_film
 
 Image = pytest.importorskip("PIL.Image")
 pytest.importorskip("imageio_ffmpeg")

@@ -11,7 +11,8 @@ import pytest
 from actors import make_actor
 from document_examples import run_examples
 from guess_environment import GuessEnvironment
-from mlagents.play import Game, RandomActor, main
+from mlagents.playing.game import Game, RandomActor
+from mlagents.playing.play import main
 from mlagents.trainers.data.demonstrations import load_demonstrations
 from mlagents.trainers.export.export import export_onnx
 from mlagents_envs.base_env import ActionSpec, ActionTuple, DecisionSteps, TerminalSteps
@@ -435,7 +436,7 @@ def test_what_was_counted_is_told_when_interrupted(
 
 
 def test_who_has_read_enough_of_the_results_ends_nothing_in_an_error() -> None:
-    program = "import sys, mlagents.play; sys.exit(mlagents.play.main(sys.argv[1:]))"
+    program = "import sys; from mlagents.playing.play import main; sys.exit(main(sys.argv[1:]))"
     play = subprocess.Popen(
         [sys.executable, "-c", program, "--env", "3DBall", "--episodes", "100"],
         stdout=subprocess.PIPE,
@@ -463,7 +464,8 @@ def test_players_in_other_processes_are_played_with(capsys: pytest.CaptureFixtur
 
 def test_nothing_that_only_training_needs_is_loaded() -> None:
     program = (
-        "import sys, mlagents.play; mlagents.play.main(['--env', 'Basic', '--episodes', '1'])\n"
+        "import sys; from mlagents.playing.play import main\n"
+        "main(['--env', 'Basic', '--episodes', '1'])\n"
         "print({'torch', 'pydantic', 'yaml', 'rich', 'tensorboard'} & {*sys.modules})"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)

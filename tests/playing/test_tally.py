@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mlagents.tally import Episode, Tally
+from mlagents.playing.tally import Episode, Tally
 from scripted_environment import BEHAVIOR, Asks, Ends, Message, ScriptedEnvironment
 
 

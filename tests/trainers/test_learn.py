@@ -560,7 +560,7 @@ sys.exit(main())
         ("mlagents.trainers.learn", "pydantic"),
         ("mlagents.trainers.learn", "mlagents.trainers.cli_args"),
         ("mlagents.trainers.run_experiment", "mlagents.trainers.cli_args"),
-        ("mlagents.play", "mlagents.policy"),
+        ("mlagents.playing.play", "mlagents.playing.policy"),
         ("mlagents_sim.__main__", "mlagents_envs.factories"),
     ],
 )

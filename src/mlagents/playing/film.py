@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from mlagents.extras import needed_to_play
+from mlagents.playing.extras import needed_to_play
 from mlagents_envs.atomic_file import PendingFile, with_path
 from mlagents_envs.closing import Closing
 

@@ -5,38 +5,28 @@ from mlagents_envs.interrupts import ends_quietly
 with ends_quietly():
     import argparse
     import itertools
-    import math
-    import re
     import sys
     import time
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from contextlib import closing, contextmanager
-    from pathlib import Path
-    from typing import Protocol
 
     import numpy as np
 
-    from mlagents import __version__
-    from mlagents.film import MAX_FPS, SUFFIXES, Film, Picture, open_film
-    from mlagents.policy import Policy, find_model
-    from mlagents.tally import Tally
+    from mlagents.playing.film import Film, Picture, open_film
+    from mlagents.playing.game import Actor, Game, RandomActor
+    from mlagents.playing.play_args import make_parser
+    from mlagents.playing.policy import Policy, find_model
     from mlagents_envs.base_env import (
-        ActionSpec,
-        ActionTuple,
         BaseEnv,
         BehaviorId,
         BehaviorName,
         BehaviorSpec,
-        DecisionSteps,
-        TerminalSteps,
         is_named,
     )
     from mlagents_envs.checked_env import checked, unwrapped
-    from mlagents_envs.demonstration_file import demonstration_path
     from mlagents_envs.demonstration_recorder import DemonstrationRecorder
     from mlagents_envs.environment import UnityEnvironment
     from mlagents_envs.exception import (
-        UnityDemonstrationException,
         UnityEnvironmentException,
         UnityException,
         UnityPolicyException,
@@ -63,92 +53,6 @@ STEPS_PER_S = 50.0
 _PROGRESS_PERIOD_S = 0.25
 
 
-class Actor(Protocol):
-    """Acts for all agents of a behavior."""
-
-    def act(self, decisions: DecisionSteps, terminals: TerminalSteps) -> ActionTuple:
-        """Return actions for N agents, given the agents of the behavior that ended."""
-
-
-class RandomActor:
-    """Acts at random: every allowed action is equally likely."""
-
-    def __init__(self, spec: ActionSpec, *, seed: int) -> None:
-        self._spec = spec
-        self._rng = np.random.default_rng(seed)
-
-    def act(self, decisions: DecisionSteps, terminals: TerminalSteps) -> ActionTuple:
-        """Return actions for N agents."""
-        action = self._spec.random_action(len(decisions), self._rng)
-        for branch, mask in enumerate(decisions.action_mask or ()):
-            lots = np.where(mask, -1.0, self._rng.random(mask.shape))
-            action.discrete[:, branch] = lots.argmax(axis=1)
-        return action
-
-
-class Game:
-    """Plays episodes of an environment with actors and collects the results.
-
-    Args:
-        env: Environment, already reset. It is not closed.
-        make_actor: Creates the actor of a behavior when the behavior appears.
-        n_episodes: Number of episodes to collect for each behavior: those that begin first.
-        only: Behavior to collect, with or without its team; None for all behaviors.
-
-    Attributes:
-        tallies: Tally of each collected behavior.
-        n_decisions: Number of decisions of all agents together.
-    """
-
-    def __init__(
-        self,
-        env: BaseEnv,
-        make_actor: Callable[[BehaviorName, BehaviorSpec], Actor],
-        *,
-        n_episodes: int,
-        only: str | None = None,
-    ) -> None:
-        self.tallies: dict[BehaviorName, Tally] = {}
-        self.n_decisions = 0
-        self._env = env
-        self._make_actor = make_actor
-        self._n_episodes = n_episodes
-        self._only = only
-        self._actors: dict[BehaviorName, Actor] = {}
-
-    def play(self) -> Iterator[int]:
-        """Play until all collected episodes have ended.
-
-        Yields:
-            How many agents ask for a decision, whenever the environment has reported.
-
-        Raises:
-            UnityNonFiniteException: An observation or a reward is NaN or infinite.
-            UnityPolicyException: A policy's action is NaN or infinite.
-        """
-        while True:
-            n_asking = sum([self._decide(name) for name in list(self._env.behavior_specs)])
-            self.n_decisions += n_asking
-            yield n_asking
-            if self.tallies and all(tally.is_complete for tally in self.tallies.values()):
-                return
-            self._env.step()
-
-    def _decide(self, name: BehaviorName) -> int:
-        """Act for one behavior; return the number of agents that requested a decision."""
-        if name not in self._actors:
-            self._actors[name] = self._make_actor(name, self._env.behavior_specs[name])
-            if self._only is None or is_named(name, self._only):
-                self.tallies[name] = Tally(self._n_episodes)
-        decisions, terminals = self._env.get_steps(name)
-        if name in self.tallies:
-            self.tallies[name].observe(decisions, terminals)
-        action = self._actors[name].act(decisions, terminals)
-        if len(decisions):
-            self._env.set_actions(name, action)
-        return len(decisions)
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; return its exit status.
 
@@ -156,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     written. It is 130 after Ctrl-C and 2 for an invalid command line. Results up to that point are
     printed in any case.
     """
-    parser = _parser()
+    parser = make_parser()
     options = parser.parse_args(argv)
     models = dict(options.model)
     if len(models) < len(options.model):
@@ -383,220 +287,6 @@ def _print_results(game: Game, n_wanted: int, seconds: float) -> None:
             print(f"  length    mean {lengths.mean():.1f} decisions")
     rate = game.n_decisions / seconds
     print(f"{game.n_decisions} decisions in {seconds:.1f} s: {rate:.0f} per second")
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="mlagents-play",
-        description="Let trained policies act; count, film and record their episodes.",
-        allow_abbrev=False,
-    )
-    parser.add_argument("--version", action="version", version=f"mlagents-next {__version__}")
-    parser.add_argument(
-        "--env",
-        metavar="NAME",
-        help=(
-            "path to an executable, a registered name (3DBall), gym: and the id of a Gymnasium "
-            "environment, or module:function; without it, the Unity Editor on port 5004"
-        ),
-    )
-    parser.add_argument(
-        "--model",
-        type=_model,
-        action="append",
-        default=[],
-        metavar="[BEHAVIOR=]PATH",
-        help=(
-            "an .onnx file, or the folder or id of a run, whose newest model of the behavior acts; "
-            "once for all behaviors, or once for each. A behavior without a model acts at random"
-        ),
-    )
-    parser.add_argument(
-        "--results-dir",
-        type=Path,
-        default=Path("results"),
-        metavar="FOLDER",
-        help="folder of all runs (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--episodes",
-        type=_count,
-        default=20,
-        metavar="N",
-        help="episodes of each behavior in the results (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--behavior", metavar="NAME", help="report this behavior only; the others still act"
-    )
-    parser.add_argument(
-        "--deterministic",
-        action="store_true",
-        help="take the most likely action instead of a sampled one",
-    )
-    parser.add_argument(
-        "--seed",
-        type=_whole_number,
-        default=0,
-        metavar="N",
-        help="seed of the environment and of sampled actions (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--num-areas",
-        type=_count,
-        default=1,
-        metavar="N",
-        help="copies of the training area (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--parameter",
-        type=_parameter,
-        action="append",
-        default=[],
-        metavar="NAME=NUMBER",
-        help="an environment parameter; may be given several times",
-    )
-    parser.add_argument(
-        "--record",
-        type=_demonstration,
-        metavar="FILE",
-        help=(
-            "record what agents see, do and get into a .demo file to learn from; of several "
-            "behaviors, that of --behavior"
-        ),
-    )
-    film = parser.add_argument_group("film")
-    film.add_argument(
-        "--render",
-        type=_film,
-        metavar="FILE",
-        help="film the world: .mp4, .gif, or .png for nine pictures side by side",
-    )
-    film.add_argument(
-        "--size", type=_size, metavar="WIDTHxHEIGHT", help="size of the pictures, in pixels"
-    )
-    film.add_argument(
-        "--fps",
-        type=_frame_rate,
-        metavar="N",
-        help="decisions shown per second (default: the speed of the world)",
-    )
-    film.add_argument(
-        "--film-seconds",
-        type=_positive,
-        default=float("inf"),
-        metavar="N",
-        help="largest length of the film, in seconds (default: no limit)",
-    )
-    build = parser.add_argument_group("Unity builds and the Editor")
-    build.add_argument("--no-graphics", action="store_true", help="run the build without graphics")
-    build.add_argument(
-        "--base-port",
-        type=_port,
-        metavar="PORT",
-        help="port to listen on (default: any free port; 5004 for the Editor)",
-    )
-    build.add_argument(
-        "--timeout-wait",
-        type=_count,
-        default=60,
-        metavar="SECONDS",
-        help="time to wait for each message (default: %(default)s)",
-    )
-    build.add_argument(
-        "--time-scale",
-        type=_positive,
-        default=1.0,
-        metavar="N",
-        help="simulated seconds per second (default: %(default)g)",
-    )
-    build.add_argument(
-        "--env-args",
-        nargs=argparse.REMAINDER,
-        metavar="...",
-        help="arguments for the build: all that follow, so this flag must be last",
-    )
-    return parser
-
-
-def _model(text: str) -> tuple[str | None, str]:
-    behavior, separator, path = text.partition("=")
-    if not separator or Path(text).exists():
-        return None, text
-    if not behavior or not path:
-        raise argparse.ArgumentTypeError(f"{text!r} is invalid: expected PATH or BEHAVIOR=PATH")
-    return behavior, path
-
-
-def _parameter(text: str) -> tuple[str, float]:
-    name, _, number = text.partition("=")
-    try:
-        if name and math.isfinite(float(number)):
-            return name, float(number)
-    except ValueError:
-        pass
-    raise argparse.ArgumentTypeError(
-        f"{text!r} is not NAME=NUMBER: expected a finite number, for example gravity=9.81"
-    )
-
-
-def _demonstration(text: str) -> Path:
-    try:
-        return demonstration_path(text)
-    except UnityDemonstrationException as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-
-
-def _film(text: str) -> Path:
-    path = Path(text)
-    if path.suffix.lower() not in SUFFIXES:
-        raise argparse.ArgumentTypeError(f"{text!r} does not end in {', '.join(SUFFIXES)}")
-    return path
-
-
-def _size(text: str) -> tuple[int, int]:
-    found = re.fullmatch(r"([1-9]\d{0,3})x([1-9]\d{0,3})", text)
-    if not found:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a size: expected WIDTHxHEIGHT, for example 640x480"
-        )
-    return int(found[1]), int(found[2])
-
-
-def _whole_number(text: str) -> int:
-    if not text.isdecimal() or int(text) >= 2**31:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 to {2**31 - 1}")
-    return int(text)
-
-
-def _count(text: str) -> int:
-    number = _whole_number(text)
-    if number == 0:
-        raise argparse.ArgumentTypeError("expected at least 1, got 0")
-    return number
-
-
-def _port(text: str) -> int:
-    number = _whole_number(text)
-    if number >= 2**16:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a valid port: expected 0 to {2**16 - 1}")
-    return number
-
-
-def _positive(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = 0.0
-    if not 0 < number < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number")
-    return number
-
-
-def _frame_rate(text: str) -> float:
-    number = _positive(text)
-    if number > MAX_FPS:
-        raise argparse.ArgumentTypeError(f"{text!r} is too large: expected at most {MAX_FPS}")
-    return number
 
 
 if __name__ == "__main__":

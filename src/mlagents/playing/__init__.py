@@ -1,0 +1,1 @@
+"""Acts by exported models, and counts and films the episodes; needs no PyTorch."""
