@@ -13,6 +13,9 @@ SRC = Path(__file__).parents[1] / "src"
 # Lowest row first. A name stands for a module or a folder of modules. It may import the names of
 # the rows above its own, and modules of its own folder; never a name of its own row or below.
 LAYERS = {
+    "mlagents_native": [
+        "library",
+    ],
     "mlagents_envs": [
         "atomic_file closing folder_names",
         "exception timers logging_util cpus hpack interrupts programs",
@@ -58,6 +61,7 @@ LAYERS = {
 
 # Which of the other packages each one may import at all.
 NEIGHBOURS = {
+    "mlagents_native": set(),
     "mlagents_envs": set(),
     "mlagents": {"mlagents_envs"},
     "mlagents_sim": {"mlagents_envs"},
@@ -244,7 +248,7 @@ def test_importing_the_environment_package_loads_nothing_heavy():
     assert not loaded_by("import mlagents_envs") & {"numpy", "google", "torch", "yaml"}
 
 
-@pytest.mark.parametrize("package", ["mlagents_envs", "mlagents_sim"])
+@pytest.mark.parametrize("package", ["mlagents_envs", "mlagents_native", "mlagents_sim"])
 def test_no_module_without_torch_in_its_needs_loads_a_trainers_library(package):
     wrappers = "mlagents_envs.envs"
     modules = [
