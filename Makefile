@@ -65,5 +65,7 @@ install: $(VENV)/.installed-dev ## Install everything for work on the project
 clean: ## Remove the virtual environment and every cache; results/ stays
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
-$(VENV)/.installed-%: requirements/lock.txt requirements/hashed-%.txt pyproject.toml
+NATIVE := setup.py $(wildcard src/mlagents_native/source/*)
+
+$(VENV)/.installed-%: requirements/lock.txt requirements/hashed-%.txt pyproject.toml $(NATIVE)
 	@scripts/install $*
