@@ -44,7 +44,7 @@ LAYERS = {
         "trainers.run.saving",
         "trainers.run.controller",
         "trainers.learn",
-        "trainers.run_experiment tools",
+        "trainers.run_experiment tools search",
         "trainers.upgrade_config utils",
         "commands",
     ],
@@ -94,6 +94,7 @@ IMPORTED_ONLY_BY = {
     },
     "grpc": set(),
     "huggingface_hub": {"mlagents.tools.hub"},
+    "optuna": {"mlagents.search.study"},
     "mlagents_envs.codec": {"mlagents_envs", "mlagents_sim"},
     "mlagents_envs.messages": {"mlagents_envs"},
     "torch": {
@@ -106,7 +107,12 @@ IMPORTED_ONLY_BY = {
         "mlagents.trainers.run",
         "mlagents.trainers.learn",
     },
-    "yaml": {"mlagents.trainers.settings", "mlagents.tools", "mlagents_envs.registry.manifest"},
+    "yaml": {
+        "mlagents.trainers.settings",
+        "mlagents.tools",
+        "mlagents.search.search",
+        "mlagents_envs.registry.manifest",
+    },
 }
 
 ROWS = {

@@ -14,6 +14,11 @@ def learn() -> int:
     return _run("mlagents-learn", "mlagents.trainers.learn", extra="train")
 
 
+def search() -> int:
+    """Run `mlagents-search`; return its exit status."""
+    return _run("mlagents-search", "mlagents.search.command", extra="search")
+
+
 def run_experiment() -> int:
     """Run `mlagents-run-experiment`; return its exit status."""
     return _run("mlagents-run-experiment", "mlagents.trainers.run_experiment", extra="train")

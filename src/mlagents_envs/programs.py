@@ -21,6 +21,7 @@ DISTRIBUTION = "mlagents-next"
 _MODULES = {
     "mlagents-learn": "mlagents.trainers.learn",
     "mlagents-play": "mlagents.playing.play",
+    "mlagents-search": "mlagents.search.command",
     "mlagents-sim": "mlagents_sim",
     "tensorboard": "tensorboard.main",
 }

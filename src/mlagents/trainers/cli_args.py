@@ -7,7 +7,7 @@ them into the file's settings.
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import UnionType
 from typing import Any, Union, get_args, get_origin
@@ -99,15 +99,7 @@ def parse_command_line(argv: Sequence[str] | None = None) -> CommandLine:
             `--print-schema`.
     """
     typed = vars(make_parser().parse_args(argv))
-    settings: dict[str, Any] = {}
-    for flags in FLAGS.values():
-        for key in flags.values():
-            if key in typed:
-                *sections, name = key.split(".")
-                section = settings
-                for part in sections:
-                    section = section.setdefault(part, {})
-                section[name] = typed[key]
+    settings = nested(typed)
     deprecated = tuple(flag for flag in DEPRECATED_FLAGS if flag in typed)
     return CommandLine(
         typed["trainer_config_path"],
@@ -137,10 +129,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"mlagents-next {__version__}")
     parser.add_argument("--print-schema", action=_PrintSchema, nargs=0, help=PRINT_SCHEMA_HELP)
-    for title, flags in FLAGS.items():
-        group = parser.add_argument_group(title)
-        for flag, key in flags.items():
-            group.add_argument(flag, dest=key, default=argparse.SUPPRESS, **_arguments(key))
+    for title, group in add_flags(parser, *FLAGS).items():
         if title == "results and checkpoints":
             group.add_argument(
                 "--stop-at-reward", type=float, metavar="REWARD", help=STOP_AT_REWARD_HELP
@@ -155,6 +144,38 @@ def make_parser() -> argparse.ArgumentParser:
             help=argparse.SUPPRESS,
         )
     return parser
+
+
+def add_flags(
+    parser: argparse.ArgumentParser, *titles: str
+) -> "dict[str, argparse._ArgumentGroup]":
+    """Add groups of `FLAGS` to a parser; return the groups by title.
+
+    The destination of a flag is the dotted key of its setting. A flag that is not typed has none.
+    """
+    groups = {title: parser.add_argument_group(title) for title in titles}
+    for title, group in groups.items():
+        for flag, key in FLAGS[title].items():
+            group.add_argument(flag, dest=key, default=argparse.SUPPRESS, **_arguments(key))
+    return groups
+
+
+def nested(typed: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings among typed arguments, nested as in the file.
+
+    Args:
+        typed: Values by destination, as the parser returns them.
+    """
+    settings: dict[str, Any] = {}
+    for flags in FLAGS.values():
+        for key in flags.values():
+            if key in typed:
+                *sections, name = key.split(".")
+                section = settings
+                for part in sections:
+                    section = section.setdefault(part, {})
+                section[name] = typed[key]
+    return settings
 
 
 def field_of(key: str) -> FieldInfo:

@@ -15,6 +15,7 @@ with ends_quietly():
     from mlagents import __version__, plugins
     from mlagents.trainers.cli_args import parse_command_line
     from mlagents.trainers.exception import TrainerConfigError, TrainerError
+    from mlagents.trainers.reporting.stats import StatsWriter
     from mlagents.trainers.reporting.summaries import (
         failure_in_words,
         is_resumable,
@@ -112,7 +113,10 @@ def _status_of(command_line: CommandLine) -> int:
 
 
 def run_training(
-    options: RunOptions, *, trainer_types: "Mapping[str, TrainerType] | None" = None
+    options: RunOptions,
+    *,
+    trainer_types: "Mapping[str, TrainerType] | None" = None,
+    writers: Sequence[StatsWriter] = (),
 ) -> None:
     """Run training once, from options to results.
 
@@ -123,6 +127,8 @@ def run_training(
     Args:
         options: All settings of the run.
         trainer_types: Additional trainers, by `trainer_type`.
+        writers: Additional writers of statistics. One that raises `Interrupted` ends the run, whose
+            results are saved.
 
     Raises:
         TrainerError: The run cannot start or continue, or its results cannot be saved.
@@ -131,11 +137,14 @@ def run_training(
         KeyboardInterrupt: The run was interrupted twice.
     """
     with Interrupt() as interrupt:
-        _run(options, trainer_types or {}, interrupt)
+        _run(options, trainer_types or {}, writers, interrupt)
 
 
 def _run(
-    options: RunOptions, trainer_types: "Mapping[str, TrainerType]", interrupt: Interrupt
+    options: RunOptions,
+    trainer_types: "Mapping[str, TrainerType]",
+    more_writers: Sequence[StatsWriter],
+    interrupt: Interrupt,
 ) -> None:
     # Importing torch takes seconds. Here, --help and errors in a file do not wait for it.
     import numpy as np
@@ -148,7 +157,6 @@ def _run(
     from mlagents.trainers.reporting.stats import (
         ConsoleWriter,
         GaugeWriter,
-        StatsWriter,
         TensorBoardWriter,
     )
     from mlagents.trainers.run.checkpoints import RunFolder, try_write
@@ -186,7 +194,7 @@ def _run(
         if not settings.inference:
             writers.append(TensorBoardWriter(folder.path, resume=settings.resume))
             writers.append(CurveWriter(folder, resume=settings.resume))
-        writers += plugins.stats_writers(options)
+        writers += [*plugins.stats_writers(options), *more_writers]
         try:
             with hierarchical_timer("run_training"):
                 with interrupt.waiting():

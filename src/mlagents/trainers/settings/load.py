@@ -83,20 +83,8 @@ def check_run_options(written: Written, command_line: CommandLine) -> RunOptions
     Raises:
         TrainerConfigError: A setting or a flag is invalid.
     """
-    _refuse_old_form(written, command_line.config_path)
-    _refuse_what_must_be_typed(written, command_line)
-    try:
-        _replace_old_spellings(written)
-        asks_to_load = _asks_to_load(written, command_line)
-        _put_flags_over(written, command_line)
-        _put_defaults_under_behaviors(written)
-        options = RunOptions.model_validate(written)
-    except ValidationError as error:
-        raise TrainerConfigError(_report(error, command_line)) from None
-    except RecursionError:
-        raise TrainerConfigError(
-            f"{command_line.config_path}: nested too deeply, or an alias that refers to itself"
-        ) from None
+    asks_to_load = _asks_to_load(written, command_line)
+    options = validated(written, command_line)
     _warn_of_last_lessons(options)
     _warn_of_large_batches(options)
     if asks_to_load and not options.checkpoint_settings.resume:
@@ -104,6 +92,33 @@ def check_run_options(written: Written, command_line: CommandLine) -> RunOptions
     options = _resume_or_initialize(options, command_line)
     seed = options.env_settings.seed
     return options if seed == -1 else options.with_seed(seed)
+
+
+def validated(written: Written, command_line: CommandLine) -> RunOptions:
+    """Return settings from the content of a file, with flags merged over it, and nothing more.
+
+    Unlike `check_run_options`, this neither warns nor looks for earlier runs.
+
+    Args:
+        written: Content of the file `command_line.config_path`; it is changed.
+        command_line: Flags and arguments that the user gave.
+
+    Raises:
+        TrainerConfigError: A setting or a flag is invalid.
+    """
+    _refuse_old_form(written, command_line.config_path)
+    _refuse_what_must_be_typed(written, command_line)
+    try:
+        _replace_old_spellings(written)
+        _put_flags_over(written, command_line)
+        _put_defaults_under_behaviors(written)
+        return RunOptions.model_validate(written)
+    except ValidationError as error:
+        raise TrainerConfigError(_report(error, command_line)) from None
+    except RecursionError:
+        raise TrainerConfigError(
+            f"{command_line.config_path}: nested too deeply, or an alias that refers to itself"
+        ) from None
 
 
 def dump_configuration(options: RunOptions) -> str:

@@ -24,6 +24,7 @@ from mlagents.trainers.settings.parameters import (
     read_parameters,
     with_seeds,
 )
+from mlagents.trainers.settings.search import SearchSettings
 from mlagents_envs.base_env import behavior_name_problem
 from mlagents_envs.folder_names import folder_name_problem
 
@@ -185,6 +186,8 @@ class RunOptions(Settings):
     """Results and checkpoints."""
     torch_settings: TorchSettings = TorchSettings()
     """PyTorch."""
+    search: SearchSettings | None = None
+    """Search for better settings, which `mlagents-search` runs."""
     debug: bool = False
     """Log everything, the player's own output and tracebacks of errors included."""
     verbose: bool = False
@@ -249,8 +252,11 @@ class RunOptions(Settings):
         return self
 
     def as_dict(self) -> dict[str, Any]:
-        """Return all settings as plain values, nested as in `configuration.yaml`."""
-        return self.model_dump(mode="json")
+        """Return all settings as plain values, nested as in `configuration.yaml`.
+
+        A search is not part of any run, so its settings are left out.
+        """
+        return self.model_dump(mode="json", exclude={"search"})
 
     @property
     def is_offline(self) -> bool:
