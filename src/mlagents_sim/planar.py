@@ -10,13 +10,12 @@ unit vector it faces, (sin yaw, cos yaw); what is to its right is (cos yaw, -sin
 
 Letters in shapes: N areas, B bodies of an area, P pairs of them.
 
-In a scene of a few dozen areas, the number of NumPy calls decides the cost of a step. Contiguous
-arrays of one shape make a call three times cheaper, and 0-d arrays instead of Python numbers make
-it twice as cheap. Code that runs at every step uses both.
+Contacts are settled pair by pair; the areas of a pair are settled together. What is here is the
+reference: where the native library is available, it computes the same, to the last bit.
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -49,14 +48,9 @@ def number(value: ArrayLike) -> Array:
     return np.array(value, np.float64)
 
 
-_TINY = number(1e-30)
+_TINY = 1e-30
 """Keeps a quotient finite where the divisor may be 0."""
-_ZERO, _ONE = number(0.0), number(1.0)
-_STEP = number(STEP_S)
-_TOUCH = number(CONTACT_OFFSET_M)
-_PUSH_OUT = number(MAX_PUSH_OUT_M_S)
-_CLOSING_PER_S = number(-CORRECTION / STEP_S)
-_LANDED = number(1e-7)
+_LANDED_M = 1e-7
 """Gap to the floor, plus the fall in a step, below which a body counts as at rest on the floor."""
 
 
@@ -185,19 +179,32 @@ class Bodies:
             for bound in (low, high)
         )
         self._has_walls = bool(np.isfinite([self._low, self._high]).any())
-        self._wall_friction = number(ANCHORS * friction)
-        table = np.reshape(pairs, (-1, 2)).T.astype(np.intp)
-        self._tables = _Tables.of(table, bodies, n_areas, friction)
-        self._faces = np.zeros((3, 2, *shape))  # for `_across`
+        self._wall_friction = ANCHORS * friction
+        self._pairs = np.reshape(pairs, (-1, 2)).astype(np.int64)
+        lightness = np.array([1.0 / body.mass for body in bodies])[self._pairs]  # (P, 2)
+        is_fixed = ~lightness.any(axis=1)
+        if is_fixed.any():
+            raise ValueError(
+                f"no body of the pairs {self._pairs[is_fixed].tolist()} can move. Give one body of "
+                "each pair a finite mass."
+            )
+        # Parts of a push that either body takes, and friction of each pair.
+        self._shares = lightness / lightness.sum(axis=1, keepdims=True)
+        self._friction = friction * np.where(lightness.all(axis=1), 1.0, ANCHORS)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """Copy an array into the one that is there, which the native library knows."""
+        present = self.__dict__.get(name)
+        if isinstance(present, np.ndarray):
+            present[...] = value
+        else:
+            super().__setattr__(name, value)
 
     def extent(self) -> Array:
         """Return (2, B, N) extents of the bodies from their centres in x and z."""
-        x, z = np.abs(self.heading[X]), np.abs(self.heading[Z])
-        half_right, half_ahead = self.half[X], self.half[Z]
-        extent = np.empty_like(self.half)
-        np.add(z * half_right, x * half_ahead, out=extent[X])
-        np.add(x * half_right, z * half_ahead, out=extent[Z])
-        return extent
+        x, z = np.abs(self.heading)
+        half_right, half_ahead = self.half
+        return np.array([z * half_right + x * half_ahead, x * half_right + z * half_ahead])
 
     def put_down(
         self, where: tuple[Any, Any], *, gravity: ArrayLike, above_m: ArrayLike = 0.0
@@ -222,181 +229,132 @@ class Bodies:
         self.climb.fill(0.0)
         self.pressed = self._fall * self.kept
 
-    def _drop(self) -> None:
-        """Move bodies up and down in a step; update the speed that the floor stops."""
-        above = self.above_m
-        if not np.count_nonzero(above):
-            self.stand()
-            return
-        climb = (self.climb - self._fall) * self.kept
-        least_now, least_then = np.where(above < _TOUCH, least_speeds(above), -np.inf)
-        self.pressed = np.maximum(least_then - climb, _ZERO)
-        above += np.maximum(climb, least_now) * _STEP
-        self.climb = np.maximum(climb, least_then)
-        has_landed = np.abs(above) + np.abs(self.climb) * _STEP < _LANDED
-        above[has_landed] = 0.0
-        self.climb[has_landed] = 0.0
-
     def move(self) -> None:
         """Move all bodies by a step."""
         if self.is_falling:
             self._drop()
-        velocity = self.velocity
-        v_x, v_z = velocity[X], velocity[Z]
-        v_x *= self.kept
-        v_z *= self.kept
-        speed = np.hypot(v_x, v_z) + _TINY
-        unbraked = np.maximum(_ONE - self.grip * self.pressed / speed, _ZERO)
-        v_x *= unbraked
-        v_z *= unbraked
-
-        self.reach = extent = self.extent()
-        limits = self._limits(extent) if self._has_walls else None
-        contacts = self._contacts(extent) if len(self.touching) else None
-        if limits is None and contacts is None:
-            self.position += velocity * _STEP
-            return
+        self.velocity *= self.kept
+        speed = np.sqrt(dot(self.velocity, self.velocity)) + _TINY
+        self.velocity *= np.maximum(1.0 - self.grip * self.pressed / speed, 0.0)
+        self.reach = self.extent()
 
         # Of the motion in this step, and what remains: (2, 2, B, N).
-        velocities = np.array([velocity, velocity])
-        if contacts is not None:
-            self._settle_all(contacts, limits, velocities)
-        elif limits is not None:
-            self._stop(velocities, limits)
-        self.position += velocities[0] * _STEP
+        velocities = np.array([self.velocity, self.velocity])
+        contacts = self._contacts()
+        limits = self._limits() if self._has_walls else None
+        n_touched = self.touching.sum(axis=0) + self.touching_walls.any(axis=(0, 1, 2))
+        for iteration in range(ITERATIONS):
+            # What touches a single thing is settled at once.
+            is_unsettled = n_touched > min(iteration, 1)
+            if not is_unsettled.any():
+                break
+            for contact in contacts:
+                self._settle(contact.only(is_unsettled[contact.areas]), velocities)
+            if limits is not None:
+                self._stop(velocities, limits)
+        self.position += velocities[0] * STEP_S
         self.velocity = velocities[1]
 
-    def _limits(self, extent: Array) -> Array | None:
+    def _drop(self) -> None:
+        """Move bodies up and down in a step; update the speed that the floor stops."""
+        above = self.above_m
+        if not above.any():
+            self.stand()
+            return
+        climb = (self.climb - self._fall) * self.kept
+        least_now, least_then = np.where(above < CONTACT_OFFSET_M, least_speeds(above), -np.inf)
+        self.pressed = np.maximum(least_then - climb, 0.0)
+        above += np.maximum(climb, least_now) * STEP_S
+        self.climb = np.maximum(climb, least_then)
+        has_landed = np.abs(above) + np.abs(self.climb) * STEP_S < _LANDED_M
+        above[has_landed] = 0.0
+        self.climb[has_landed] = 0.0
+
+    def _limits(self) -> Array:
         """Find the bodies that touch walls.
 
-        Args:
-            extent: (2, B, N) extents of the bodies in x and z.
-
         Returns:
-            (2, 2 sides, 2, B, N) highest speed towards either wall, for `_stop`, or None if no
-            body touches a wall.
+            (2 sides, 2, 2, B, N) highest speed towards either wall, in this step and after it;
+            infinite if there is no contact.
         """
-        gaps = np.empty(self.touching_walls.shape)
-        np.subtract(self.position - extent, self._low, out=gaps[LOW])
-        np.subtract(self._high - self.position, extent, out=gaps[HIGH])
-        self.touching_walls = gaps < _TOUCH
-        if not np.count_nonzero(self.touching_walls):
-            return None
-        return np.where(self.touching_walls, -least_speeds(gaps), np.inf)
+        gaps = np.array(
+            [self.position - self.reach - self._low, self._high - self.position - self.reach]
+        )
+        self.touching_walls = gaps < CONTACT_OFFSET_M
+        limits = np.where(self.touching_walls, -least_speeds(gaps), np.inf)
+        return limits.swapaxes(0, 1)
 
-    def _contacts(self, extent: Array) -> "_Contacts | None":
-        """Find the pairs that touch, of bodies with (2, B, N) extents in x and z."""
-        first, second = self._tables.first, self._tables.second
-        place, reach = self.position.reshape(-1), extent.reshape(-1)
-        apart = place[second] - place[first]  # (2, P, N)
-        is_near = np.abs(apart) < reach[first] + reach[second] + _TOUCH
+    def _contacts(self) -> "list[_Contact]":
+        """Find the pairs that touch."""
+        first, second = self._pairs.T
+        apart = self.position[:, second] - self.position[:, first]  # (2, P, N)
+        reach = self.reach[:, first] + self.reach[:, second] + CONTACT_OFFSET_M
+        is_near = (np.abs(apart) < reach).all(axis=0) & self.is_solid
         self.touching.fill(False)
-        (near,) = (is_near[X] & is_near[Z] & self.is_solid).reshape(-1).nonzero()
-        if near.size == 0:
-            return None
-        contacts = self._across(near, apart)
-        if contacts is not None:
-            self.touching.reshape(-1)[contacts.pair] = True
+        contacts = []
+        for pair in np.flatnonzero(is_near.any(axis=1)):
+            areas = np.flatnonzero(is_near[pair])
+            contact = self._across(pair, areas, apart[:, pair, areas])
+            self.touching[pair, contact.areas] = True
+            contacts.append(contact)
         return contacts
 
-    def _across(self, near: Indices, apart: Array) -> "_Contacts | None":
-        """Return the contacts among n pairs.
+    def _across(self, pair: int, areas: Indices, apart: Array) -> "_Contact":
+        """Find the areas, among n, in which a pair touches.
 
         Two boxes touch in one of the four directions that their faces look in: the direction with
         the widest gap or the least overlap.
 
         Args:
-            near: (n,) indices among all pairs, (P, N).
-            apart: (2, P, N) from the first body's centre to the second's.
+            pair: Index of the pair.
+            areas: (n,) indices of the areas.
+            apart: (2, n) from the first body's centre to the second's.
         """
-        heading, faces = self.heading, self._faces
-        faces[X, 0], faces[X, 1] = heading[Z], heading[X]
-        np.negative(heading[X], out=faces[Z, 0])
-        faces[Z, 1] = heading[Z]
-        faces[2] = self.half
-        found = faces.reshape(3, -1).take(self._tables.faces.take(near, axis=1), axis=1)
-        x, z, half = found  # each (16, n), as the table says
-        # Extent of a box in the directions of the other's faces.
-        shadow = np.abs(x[:8] * x[8:] + z[:8] * z[8:]) * half[8:]
-        at = self._tables.pair.take(near, axis=1)
-        seen = x[:4] * apart[X].reshape(-1)[at] + z[:4] * apart[Z].reshape(-1)[at]
-        gaps = np.abs(seen) - half[:4] - (shadow[:4] + shadow[4:])
+        heading = self.heading[:, self._pairs[pair]][:, :, areas]  # (2, 2 bodies, n)
+        half = self.half[:, self._pairs[pair]][:, :, areas]
+        # Faces: right and ahead of the first body, then of the second.
+        right = np.array([heading[Z], -heading[X]])
+        faces = np.stack([right, heading], axis=2).reshape(2, 4, -1)
+        halves = half.swapaxes(0, 1).reshape(4, -1)
+        # Extent of a box in the direction of each face of the other.
+        shadows = np.abs(dot(faces[:, :, None], faces[:, None])) * halves  # (4, 4, n)
+        shadow = np.concatenate([shadows[:2, 2:].sum(axis=1), shadows[2:, :2].sum(axis=1)])
+        seen = dot(faces, apart[:, None])
+        gaps = np.abs(seen) - halves - shadow
 
-        n = near.size
-        widest = gaps.argmax(axis=0) * n + np.arange(n)  # indices among (4, n)
-        gap = gaps.reshape(-1)[widest]
-        (touching,) = (gap < _TOUCH).nonzero()
-        if touching.size == 0:
-            return None
-        if touching.size < n:
-            near, gap, widest = near[touching], gap[touching], widest[touching]
-        widest = np.array([widest, widest])
-        side = np.copysign(_ONE, seen.reshape(-1)[widest])
-        values = np.empty((10, near.size))
-        np.multiply(x[:4].reshape(-1)[widest], side, out=values[:2])
-        np.multiply(z[:4].reshape(-1)[widest], side, out=values[2:4])
-        np.negative(values[2:4], out=values[4:6])
-        values[6:8] = values[:2]
-        values[8:] = least_speeds(gap)
-        return _Contacts(near, values)
+        widest = gaps.argmax(axis=0), np.arange(len(areas))
+        normal = faces[:, *widest] * np.copysign(1.0, seen[widest])
+        contact = _Contact(pair, areas, normal, least_speeds(gaps[widest]))
+        return contact.only(gaps[widest] < CONTACT_OFFSET_M)
 
-    def _settle_all(self, contacts: "_Contacts", limits: Array | None, velocities: Array) -> None:
-        """Settle contacts with each other and with walls; changes (2, 2, B, N) velocities."""
-        area = self._tables.area
-        n_touched = np.bincount(area[contacts.pair], minlength=self.touching.shape[1])
-        rounds = self._rounds(contacts, n_touched)
-        for iteration in range(ITERATIONS):
-            for contact in rounds:
-                self._settle(contact, velocities)
-            if limits is not None:
-                self._stop(velocities, limits)
-            # A body with a single contact is settled at once.
-            elif len(rounds) < 2:
-                break
-            if iteration == 0:
-                if limits is not None:
-                    n_touched += self.touching_walls.any(axis=(0, 1, 2))
-                is_crowded = n_touched > 1
-                rounds = [r for c in rounds if (r := c.only(is_crowded[area[c.pair]])).pair.size]
-            if not rounds:
-                break
-
-    def _rounds(self, contacts: "_Contacts", n_touched: Indices) -> list["_Contacts"]:
-        """Split contacts into rounds with at most one contact of each area, by (N,) counts."""
-        most = n_touched.max()
-        if most < 2:
-            return [contacts]
-        place = self.touching.cumsum(axis=0)[self.touching]
-        return [contacts.only(place == k) for k in range(1, most + 1)]
-
-    def _settle(self, contacts: "_Contacts", velocities: Array) -> None:
-        """Push bodies apart and apply their friction.
+    def _settle(self, contact: "_Contact", velocities: Array) -> None:
+        """Push the bodies of a pair apart and apply their friction.
 
         Args:
-            contacts: Contacts, at most one of each area.
-            velocities: (2, 2, B, N) velocities, changed in place.
+            contact: Contacts of the pair.
+            velocities: (2, 2, B, N) velocities, in this step and after it; changed in place.
         """
-        pair, values = contacts
-        normal, aside, wanted = values[:4], values[4:8], values[8:]
-        at = self._tables.velocities.take(pair, axis=1)
-        velocity = velocities.reshape(-1)[at]  # (8, n)
-        apart = velocity[4:] - velocity[:4]
-        nearing, slip = apart * normal, apart * aside
-        push = np.maximum(wanted - (nearing[:2] + nearing[2:]), _ZERO)
-        limit = self._tables.friction.take(pair) * push
-        brake = np.minimum(np.maximum(slip[:2] + slip[2:], -limit), limit)
-        change = np.concatenate((push, push)) * normal - np.concatenate((brake, brake)) * aside
-        velocity += np.concatenate((change, change)) * self._tables.shares.take(pair, axis=1)
-        velocities.reshape(-1)[at] = velocity
+        pair, areas, normal, least = contact
+        first, second = self._pairs[pair]
+        apart = velocities[:, :, second, areas] - velocities[:, :, first, areas]
+        aside = np.array([-normal[Z], normal[X]])
+        nearing, slip = (apart[:, X] * way[X] + apart[:, Z] * way[Z] for way in (normal, aside))
+        push = np.maximum(least - nearing, 0.0)
+        limit = self._friction[pair] * push
+        brake = np.minimum(np.maximum(slip, -limit), limit)
+        change = push[:, None] * normal - brake[:, None] * aside
+        of_first, of_second = self._shares[pair]
+        velocities[:, :, first, areas] -= change * of_first
+        velocities[:, :, second, areas] += change * of_second
 
     def _stop(self, velocities: Array, limits: Array) -> None:
         """Stop bodies at walls, and apply friction by the speed that the walls stop.
 
         Args:
             velocities: (2, 2, B, N) velocities, changed in place.
-            limits: (2, 2 sides, 2, B, N) highest speed towards either wall.
+            limits: (2 sides, 2, 2, B, N) highest speed towards either wall.
         """
-        low, high = -limits[:, LOW], limits[:, HIGH]
+        low, high = -limits[LOW], limits[HIGH]
         stopped = np.minimum(np.maximum(velocities, low), high)
         limit = self._wall_friction * np.abs(stopped - velocities)[:, ::-1]
         stopped -= np.minimum(np.maximum(stopped, -limit), limit)
@@ -404,88 +362,31 @@ class Bodies:
         velocities[:] = np.minimum(np.maximum(stopped, low), high)
 
 
-class _Contacts(NamedTuple):
-    """Contacts of n pairs.
+class _Contact(NamedTuple):
+    """Contacts of a pair of bodies in n areas.
 
     Attributes:
-        pair: (n,) indices among all pairs, (P, N).
-        values: (10, n): the unit vector from the first body to the second, its x twice and its z
-            twice; likewise that vector turned to the left, (-z, x); least speed of parting, in this
-            step and after it.
+        pair: Index of the pair.
+        areas: (n,) indices of the areas.
+        normal: (2, n) unit vectors from the first body to the second.
+        least: (2, n) least speeds of parting, in this step and after it.
     """
 
-    pair: Indices
-    values: Array
+    pair: int
+    areas: Indices
+    normal: Array
+    least: Array
 
-    def only(self, chosen: Mask) -> "_Contacts":
+    def only(self, chosen: Mask) -> "_Contact":
         """Return the chosen contacts, by an (n,) mask."""
-        (which,) = chosen.nonzero()
-        if which.size == chosen.size:
-            return self
-        return _Contacts(self.pair.take(which), self.values.take(which, axis=1))
-
-
-class _Tables(NamedTuple):
-    """Indices into flat arrays by pair, with a column for each of the (P, N) pairs.
-
-    Attributes:
-        area: (P N,) areas of the pairs.
-        pair: (4, P N) indices of the pairs, for each of four faces.
-        first: (2, P, N) among (2, B, N): x and z of the first body.
-        second: (2, P, N) among (2, B, N): x and z of the second body.
-        faces: (16, P N) among (2, B, N), right and ahead of all bodies: the faces of both bodies
-            (right and ahead of the first, then of the second), those again, the same faces of
-            the respective other, and the face beside each of these.
-        velocities: (8, P N) among (2, 2, B, N): of the first body and then of the second, x twice
-            and z twice, in this step and after it.
-        shares: (8, P N) parts of a push that these take, of its effect on both bodies together.
-        friction: (P N,) largest change of a velocity by friction, per change by a push.
-    """
-
-    area: Indices
-    pair: Indices
-    first: Indices
-    second: Indices
-    faces: Indices
-    velocities: Indices
-    shares: Array
-    friction: Array
-
-    @classmethod
-    def of(cls, pairs: Indices, bodies: Sequence[Body], n_areas: int, friction: float) -> Self:
-        """Make the tables for (2, P) indices of bodies with this friction."""
-        n = len(bodies) * n_areas
-        at = (pairs[:, :, None] * n_areas + np.arange(n_areas)).reshape(2, -1)  # among (B, N)
-        n_pairs = at.shape[1]
-        by_axis = np.array([0, n])[:, None]
-        faces = (at[:, None] + by_axis).reshape(4, -1)
-        kinds = np.array([0, 2 * n])[:, None]
-        velocities = at[:, None, None] + by_axis[:, None] + kinds
-        lightness = np.array([1.0 / body.mass for body in bodies])
-        shares = lightness[pairs]
-        if not shares.any(axis=0).all():
-            fixed = pairs.T[~shares.any(axis=0)].tolist()
-            raise ValueError(
-                f"no body of the pairs {fixed} can move. Give one body of each pair a finite mass."
-            )
-        anchors = np.where(shares.all(axis=0), 1.0, ANCHORS)
-        shares = (shares / shares.sum(axis=0)).repeat(n_areas, axis=1)
-        return cls(
-            area=np.arange(n_pairs) % n_areas,
-            pair=np.tile(np.arange(n_pairs), (4, 1)),
-            first=(at[0] + by_axis).reshape(2, -1, n_areas),
-            second=(at[1] + by_axis).reshape(2, -1, n_areas),
-            faces=faces[[0, 1, 2, 3, 0, 1, 2, 3, 2, 3, 0, 1, 3, 2, 1, 0]],
-            velocities=velocities.reshape(8, -1),
-            shares=np.repeat([-shares[0], shares[1]], 4, axis=0),
-            friction=(friction * anchors).repeat(n_areas),
-        )
+        pair, areas, normal, least = self
+        return _Contact(pair, areas[chosen], normal[:, chosen], least[:, chosen])
 
 
 def least_speeds(gap: Array) -> Array:
     """Return (2, ...) least speeds at which surfaces must part: in this step, and after it."""
-    in_step = np.minimum(gap * _CLOSING_PER_S, _PUSH_OUT)
-    speeds: Array = np.array([in_step, np.minimum(in_step, _ZERO)])
+    in_step = np.minimum(gap * (-CORRECTION / STEP_S), MAX_PUSH_OUT_M_S)
+    speeds: Array = np.array([in_step, np.minimum(in_step, 0.0)])
     return speeds
 
 
