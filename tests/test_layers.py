@@ -64,7 +64,7 @@ NEIGHBOURS = {
     "mlagents_native": set(),
     "mlagents_envs": set(),
     "mlagents": {"mlagents_envs"},
-    "mlagents_sim": {"mlagents_envs"},
+    "mlagents_sim": {"mlagents_envs", "mlagents_native"},
     "gym_unity": {"mlagents_envs"},
 }
 

@@ -15,10 +15,14 @@ reference: where the native library is available, it computes the same, to the l
 """
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from mlagents_sim import native_planar
+from mlagents_sim.native_planar import PLANAR
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -126,8 +130,10 @@ class Bodies:
         high: Faces of the walls on the high sides, as `low`.
         pairs: Indices of bodies that may touch, P pairs of them.
         friction: Coulomb's coefficient between bodies, and between bodies and walls.
+        is_native: Whether the native library computes, if it is available.
 
     Attributes:
+        functions: Functions of the native library, or None if NumPy computes.
         position: (2, B, N) of the centres, in m.
         velocity: (2, B, N) in m/s.
         heading: (2, B, N) unit vectors.
@@ -154,7 +160,9 @@ class Bodies:
         high: ArrayLike,
         pairs: Sequence[tuple[int, int]] = (),
         friction: float = FRICTION,
+        is_native: bool = True,
     ) -> None:
+        self.functions = PLANAR.load() if is_native else None
         shape = (len(bodies), n_areas)
         self.position = np.zeros((2, *shape))
         self.velocity = np.zeros((2, *shape))
@@ -175,7 +183,7 @@ class Bodies:
         self.touching = np.zeros((len(pairs), n_areas), np.bool_)
         self.touching_walls = np.zeros((2, 2, *shape), np.bool_)
         self._low, self._high = (
-            np.broadcast_to(np.reshape(bound, (2, -1, 1)), (2, *shape)).copy()
+            np.array(np.broadcast_to(np.reshape(bound, (2, -1, 1)), (2, *shape)), np.float64, order="C")
             for bound in (low, high)
         )
         self._has_walls = bool(np.isfinite([self._low, self._high]).any())
@@ -199,6 +207,38 @@ class Bodies:
             present[...] = value
         else:
             super().__setattr__(name, value)
+
+    @cached_property
+    def shared(self) -> native_planar.Bodies:
+        """The bodies, as the native library knows them."""
+        n_bodies, n_areas = self.grip.shape
+        return native_planar.Bodies(
+            n_areas=n_areas,
+            n_bodies=n_bodies,
+            n_pairs=len(self._pairs),
+            has_walls=self._has_walls,
+            wall_friction=self._wall_friction,
+            position=self.position,
+            velocity=self.velocity,
+            heading=self.heading,
+            half=self.half,
+            reach=self.reach,
+            kept=self.kept,
+            above=self.above_m,
+            climb=self.climb,
+            grip=self.grip,
+            fall=self._fall,
+            pressed=self.pressed,
+            low=self._low,
+            high=self._high,
+            is_solid=self.is_solid,
+            touching=self.touching,
+            touching_walls=self.touching_walls,
+            busy=np.zeros(n_areas, np.bool_),
+            pairs=self._pairs,
+            shares=self._shares,
+            friction=self._friction,
+        )
 
     def extent(self) -> Array:
         """Return (2, B, N) extents of the bodies from their centres in x and z."""
@@ -231,6 +271,11 @@ class Bodies:
 
     def move(self) -> None:
         """Move all bodies by a step."""
+        if self.functions is not None:
+            self.shared.is_falling = self.is_falling
+            self.functions.planar_move_bodies(self.shared)
+            self.is_falling = bool(self.shared.is_falling)
+            return
         if self.is_falling:
             self._drop()
         self.velocity *= self.kept

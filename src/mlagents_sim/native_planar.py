@@ -1,0 +1,156 @@
+"""The planar engine in the native library: `source/planar.cpp` and what it is handed.
+
+Structures describe arrays of Python to C++. Such arrays never move: their owners change them in
+place. Each structure has its twin of the same name in `source/planar.h`.
+"""
+
+import ctypes
+from ctypes import CDLL, POINTER, Structure, c_double, c_int64, c_void_p
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlagents_native.library import NativeError, Part
+
+
+class Doubles(c_void_p):
+    """Address of an array of doubles."""
+
+    dtype = np.dtype(np.float64)
+
+
+class Integers(c_void_p):
+    """Address of an array of 64-bit integers."""
+
+    dtype = np.dtype(np.int64)
+
+
+class Flags(c_void_p):
+    """Address of an array of booleans."""
+
+    dtype = np.dtype(np.bool_)
+
+
+class Shared(Structure):
+    """A structure that C++ reads: numbers, addresses of arrays, and other structures.
+
+    Args:
+        members: Values by name. Arrays and structures are kept alive; None is a null pointer.
+    """
+
+    def __init__(self, **members: Any) -> None:
+        super().__init__()
+        self._members = members
+        kinds = {name: kind for name, kind, *_ in self._fields_}
+        for name, value in members.items():
+            if isinstance(value, np.ndarray):
+                value = _address(value, kinds[name].dtype, name)
+            elif isinstance(value, Shared):
+                value = ctypes.addressof(value)
+            if value is not None:
+                setattr(self, name, value)
+
+
+def _address(array: NDArray[Any], dtype: np.dtype[Any], name: str) -> int:
+    if array.dtype != dtype or not array.flags.c_contiguous:
+        raise ValueError(f"{name} must be contiguous and of {dtype}, but is of {array.dtype}")
+    where: int = array.ctypes.data
+    return where
+
+
+def _fields(text: str, kind: Any) -> list[tuple[str, Any]]:
+    return [(name, kind) for name in text.split()]
+
+
+class Bodies(Shared):
+    """`planar.Bodies`."""
+
+    _fields_: ClassVar = [
+        *_fields("n_areas n_bodies n_pairs has_walls is_falling", c_int64),
+        ("wall_friction", c_double),
+        *_fields("position velocity heading half reach", Doubles),
+        *_fields("kept above climb grip fall pressed low high", Doubles),
+        *_fields("is_solid touching touching_walls busy", Flags),
+        ("pairs", Integers),
+        *_fields("shares friction", Doubles),
+    ]
+
+
+class Ring(Shared):
+    """`motion.Ring`."""
+
+    _fields_: ClassVar = [
+        *_fields("wall object n_slots", c_int64),
+        *_fields("wall_m object_m far_m", c_double),
+        ("slots", Doubles),
+        *_fields("object_at object_near", Integers),
+    ]
+
+
+class Standing(Shared):
+    """`standing.Standing`."""
+
+    _fields_: ClassVar = [
+        *_fields("n_supports n_zones loose carrier", c_int64),
+        *_fields("half highest_felt lowest_felt gain", c_double),
+        *_fields("push_m_s air_push jump_height_m jump_steps", c_double),
+        *_fields("jump_speed_per_m jump_change_m_s hold", c_double),
+        *_fields("height climb fall jump_to jump_left tops boxes_at box_halves", Doubles),
+        *_fields("is_cleared feet_over centre_over on is_over_zone", Flags),
+        *_fields("stood is_braked wants_to_jump", Flags),
+        ("solid_pairs", Integers),
+    ]
+
+
+class Motion(Shared):
+    """`motion.Motion`."""
+
+    _fields_: ClassVar = [
+        *_fields("bodies ring standing", c_void_p),
+        ("pushes_first", c_int64),
+        *_fields("forward right sine cosine static_grip dynamic_grip", Doubles),
+        *_fields("watched_pairs watched_walls watched_bodies", Flags),
+        ("middle", c_double * 2),
+        ("extent", c_double * 2),
+    ]
+
+
+def _declare(functions: CDLL) -> None:
+    functions.planar_move_bodies.argtypes = [POINTER(Bodies)]
+    functions.planar_move_bodies.restype = None
+    for name in ("planar_steer", "planar_move"):
+        function = getattr(functions, name)
+        function.argtypes, function.restype = [POINTER(Motion)], None
+    functions.planar_run.argtypes = [POINTER(Motion), c_int64]
+    functions.planar_run.restype = c_int64
+
+
+def _check(functions: CDLL) -> None:
+    """Compare some steps of boxes that push each other in a corner with the reference."""
+    from mlagents_sim import planar
+
+    boxes = [planar.Body((0.5, 0.7), mass=10.0, drag=0.5), planar.Body((1.0, 1.0), mass=5.0)]
+    native, reference = (
+        planar.Bodies(3, boxes, low=(-2.0, -2.0), high=(9.0, 9.0), pairs=[(0, 1)], is_native=False)
+        for _ in range(2)
+    )
+    for bodies in (native, reference):
+        bodies.position[:, 0] = [[-1.4, -1.2, 0.4], [-1.2, 0.0, 0.3]]
+        bodies.position[:, 1] = [[0.1, 0.2, 2.0], [0.0, 1.1, 1.5]]
+        bodies.velocity[:] = [[[-3.0, 1.0, 4.0], [-1.0, 0.0, -6.0]]] * 2
+        bodies.heading[:, 0] = [[0.0, 0.6, 0.8], [1.0, 0.8, -0.6]]
+        bodies.put_down((0, slice(None)), gravity=9.81, above_m=0.1)
+    for _ in range(5):
+        reference.move()
+        native.shared.is_falling = native.is_falling
+        functions.planar_move_bodies(native.shared)
+    for name in ("position", "velocity", "pressed", "touching", "touching_walls"):
+        found, expected = getattr(native, name), getattr(reference, name)
+        if not np.array_equal(found, expected):
+            raise NativeError(
+                f"it computes {name} of boxes as {found.tolist()}, not as {expected.tolist()}."
+            )
+
+
+PLANAR = Part("planar", version=1, declare=_declare, check=_check, otherwise="NumPy")
