@@ -50,9 +50,11 @@ LAYERS = {
     ],
     "gym_unity": ["envs"],
     "mlagents_sim": [
-        "parameters planar channels client recorder raster",
-        "world",
+        "native_planar parameters channels client recorder raster",
+        "planar world",
         "frame_stack rays rolling sensors standing top_view",
+        "motion",
+        "planar_world",
         "examples player",
         "catalog",
         "__main__",

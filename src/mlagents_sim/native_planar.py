@@ -11,8 +11,6 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mlagents_native.library import NativeError, Part
-
 
 class Doubles(c_void_p):
     """Address of an array of doubles."""
@@ -42,7 +40,7 @@ class Shared(Structure):
     def __init__(self, **members: Any) -> None:
         super().__init__()
         self._members = members
-        kinds = {name: kind for name, kind, *_ in self._fields_}
+        kinds: dict[str, Any] = {name: kind for name, kind, *_ in self._fields_}
         for name, value in members.items():
             if isinstance(value, np.ndarray):
                 value = _address(value, kinds[name].dtype, name)
@@ -50,6 +48,18 @@ class Shared(Structure):
                 value = ctypes.addressof(value)
             if value is not None:
                 setattr(self, name, value)
+
+
+class FixedArrays:
+    """Base of objects whose arrays stay where they are: assigning to one copies into it."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """Set an attribute, or copy into the array that it is."""
+        present = self.__dict__.get(name)
+        if isinstance(present, np.ndarray):
+            present[...] = value
+        else:
+            super().__setattr__(name, value)
 
 
 def _address(array: NDArray[Any], dtype: np.dtype[Any], name: str) -> int:
@@ -81,10 +91,10 @@ class Ring(Shared):
     """`motion.Ring`."""
 
     _fields_: ClassVar = [
-        *_fields("wall object n_slots", c_int64),
-        *_fields("wall_m object_m far_m", c_double),
+        *_fields("wall item n_slots", c_int64),
+        *_fields("wall_m item_m far_m", c_double),
         ("slots", Doubles),
-        *_fields("object_at object_near", Integers),
+        *_fields("items near", Integers),
     ]
 
 
@@ -93,7 +103,7 @@ class Standing(Shared):
 
     _fields_: ClassVar = [
         *_fields("n_supports n_zones loose carrier", c_int64),
-        *_fields("half highest_felt lowest_felt gain", c_double),
+        *_fields("half gain", c_double),
         *_fields("push_m_s air_push jump_height_m jump_steps", c_double),
         *_fields("jump_speed_per_m jump_change_m_s hold", c_double),
         *_fields("height climb fall jump_to jump_left tops boxes_at box_halves", Doubles),
@@ -116,7 +126,8 @@ class Motion(Shared):
     ]
 
 
-def _declare(functions: CDLL) -> None:
+def declare(functions: CDLL) -> None:
+    """Declare the arguments and results of the functions."""
     functions.planar_move_bodies.argtypes = [POINTER(Bodies)]
     functions.planar_move_bodies.restype = None
     for name in ("planar_steer", "planar_move"):
@@ -124,33 +135,3 @@ def _declare(functions: CDLL) -> None:
         function.argtypes, function.restype = [POINTER(Motion)], None
     functions.planar_run.argtypes = [POINTER(Motion), c_int64]
     functions.planar_run.restype = c_int64
-
-
-def _check(functions: CDLL) -> None:
-    """Compare some steps of boxes that push each other in a corner with the reference."""
-    from mlagents_sim import planar
-
-    boxes = [planar.Body((0.5, 0.7), mass=10.0, drag=0.5), planar.Body((1.0, 1.0), mass=5.0)]
-    native, reference = (
-        planar.Bodies(3, boxes, low=(-2.0, -2.0), high=(9.0, 9.0), pairs=[(0, 1)], is_native=False)
-        for _ in range(2)
-    )
-    for bodies in (native, reference):
-        bodies.position[:, 0] = [[-1.4, -1.2, 0.4], [-1.2, 0.0, 0.3]]
-        bodies.position[:, 1] = [[0.1, 0.2, 2.0], [0.0, 1.1, 1.5]]
-        bodies.velocity[:] = [[[-3.0, 1.0, 4.0], [-1.0, 0.0, -6.0]]] * 2
-        bodies.heading[:, 0] = [[0.0, 0.6, 0.8], [1.0, 0.8, -0.6]]
-        bodies.put_down((0, slice(None)), gravity=9.81, above_m=0.1)
-    for _ in range(5):
-        reference.move()
-        native.shared.is_falling = native.is_falling
-        functions.planar_move_bodies(native.shared)
-    for name in ("position", "velocity", "pressed", "touching", "touching_walls"):
-        found, expected = getattr(native, name), getattr(reference, name)
-        if not np.array_equal(found, expected):
-            raise NativeError(
-                f"it computes {name} of boxes as {found.tolist()}, not as {expected.tolist()}."
-            )
-
-
-PLANAR = Part("planar", version=1, declare=_declare, check=_check, otherwise="NumPy")

@@ -15,14 +15,16 @@ reference: where the native library is available, it computes the same, to the l
 """
 
 from collections.abc import Sequence
+from ctypes import CDLL
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from mlagents_native.library import NativeError, Part
 from mlagents_sim import native_planar
-from mlagents_sim.native_planar import PLANAR
+from mlagents_sim.native_planar import FixedArrays
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -105,7 +107,7 @@ class Body(NamedTuple):
     gravity: float = 0.0
 
 
-class Bodies:
+class Bodies(FixedArrays):
     """The boxes of N areas, which slide over the floor, push each other and stop at walls.
 
     Contact is that of Unity's physics engine. Surfaces touch within a small gap; two velocities
@@ -183,7 +185,9 @@ class Bodies:
         self.touching = np.zeros((len(pairs), n_areas), np.bool_)
         self.touching_walls = np.zeros((2, 2, *shape), np.bool_)
         self._low, self._high = (
-            np.array(np.broadcast_to(np.reshape(bound, (2, -1, 1)), (2, *shape)), np.float64, order="C")
+            np.array(
+                np.broadcast_to(np.reshape(bound, (2, -1, 1)), (2, *shape)), np.float64, order="C"
+            )
             for bound in (low, high)
         )
         self._has_walls = bool(np.isfinite([self._low, self._high]).any())
@@ -199,14 +203,6 @@ class Bodies:
         # Parts of a push that either body takes, and friction of each pair.
         self._shares = lightness / lightness.sum(axis=1, keepdims=True)
         self._friction = friction * np.where(lightness.all(axis=1), 1.0, ANCHORS)
-
-    def __setattr__(self, name: str, value: object) -> None:
-        """Copy an array into the one that is there, which the native library knows."""
-        present = self.__dict__.get(name)
-        if isinstance(present, np.ndarray):
-            present[...] = value
-        else:
-            super().__setattr__(name, value)
 
     @cached_property
     def shared(self) -> native_planar.Bodies:
@@ -337,7 +333,7 @@ class Bodies:
         is_near = (np.abs(apart) < reach).all(axis=0) & self.is_solid
         self.touching.fill(False)
         contacts = []
-        for pair in np.flatnonzero(is_near.any(axis=1)):
+        for pair in np.flatnonzero(is_near.any(axis=1)).tolist():
             areas = np.flatnonzero(is_near[pair])
             contact = self._across(pair, areas, apart[:, pair, areas])
             self.touching[pair, contact.areas] = True
@@ -447,3 +443,31 @@ def way_to_point(position: Array, heading: Array, half: Array, point: Array) -> 
     seen = in_frame(heading, point - position)
     right, ahead = seen - np.minimum(np.maximum(seen, -half), half)
     return along(heading, ahead, right)
+
+
+def _check(functions: CDLL) -> None:
+    """Compare some steps of boxes that push each other in a corner with the reference."""
+    boxes = [Body((0.5, 0.7), mass=10.0, drag=0.5), Body((1.0, 1.0), mass=5.0)]
+    native, reference = (
+        Bodies(3, boxes, low=(-2.0, -2.0), high=(9.0, 9.0), pairs=[(0, 1)], is_native=False)
+        for _ in range(2)
+    )
+    for bodies in (native, reference):
+        bodies.position[:, 0] = [[-1.4, -1.2, 0.4], [-1.2, 0.0, 0.3]]
+        bodies.position[:, 1] = [[0.1, 0.2, 2.0], [0.0, 1.1, 1.5]]
+        bodies.velocity[:] = [[[-3.0, 1.0, 4.0], [-1.0, 0.0, -6.0]]] * 2
+        bodies.heading[:, 0] = [[0.0, 0.6, 0.8], [1.0, 0.8, -0.6]]
+        bodies.put_down((0, slice(None)), gravity=9.81, above_m=0.1)
+    for _ in range(5):
+        reference.move()
+        native.shared.is_falling = native.is_falling
+        functions.planar_move_bodies(native.shared)
+    for name in ("position", "velocity", "pressed", "touching", "touching_walls"):
+        found, expected = getattr(native, name), getattr(reference, name)
+        if not np.array_equal(found, expected):
+            raise NativeError(
+                f"it computes {name} of boxes as {found.tolist()}, not as {expected.tolist()}."
+            )
+
+
+PLANAR = Part("planar", version=1, declare=native_planar.declare, check=_check, otherwise="NumPy")

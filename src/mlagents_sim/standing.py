@@ -1,21 +1,26 @@
 """Agents that jump, fall and stand on things, beside the motion of `Bodies` in the plane.
 
-    standing = Standing(bodies, AGENT, supports, gait=Gait(...))
-    standing.begin_step(wants_to_jump)    # before the agents are pushed
+    standing = Standing(bodies, supports, gait=Gait(...))
+    standing.begin_step()                 # before the agents are pushed
     standing.push(forward, right)
     standing.rub()
     standing.move()                       # moves the bodies, too
+
+The agent is the first body. `Motion` carries out these parts of a step.
 
 Arrays and letters are those of `planar`; S is the number of supports. A support is known by its
 row. Heights are those of the axis up, which the world's source chose.
 """
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from mlagents_sim import native_planar
+from mlagents_sim.native_planar import FixedArrays
 from mlagents_sim.planar import (
     ANCHORS,
     FRICTION,
@@ -25,26 +30,27 @@ from mlagents_sim.planar import (
     Indices,
     Mask,
     X,
-    Z,
-    number,
+    along,
+    dot,
 )
 
-_STEP = number(STEP_S)
-_ZERO, _ONE = number(0.0), number(1.0)
-_TINY = number(1e-30)
+AGENT = 0
+"""The body that stands."""
+NO_PAIR = -1
+
+_TINY = 1e-30
 """Keeps a quotient finite where the divisor may be 0."""
-_GRIP = number(ANCHORS * FRICTION)
+_GRIP = ANCHORS * FRICTION
 
 _PROBE_START_M, _PROBE_END_M = 0.05, 1.05
 """Start and end of the line that probes for ground, below the agent's centre."""
-_SUPPORT_GAP_M = number(0.05)
+_SUPPORT_GAP_M = 0.05
 """Gap between feet and support from which on the support no longer carries the agent."""
-_NARROWER_M = number(0.025)
+_NARROWER_M = 0.025
 """Part of a foot's edge, on each side, that does not find support."""
 _STEP_UP_M = 0.05
-"""Height of an edge that does not stop an agent that goes over it."""
-_LOWEST_CLEAR = number(-_STEP_UP_M)
-"""Largest penetration, negative, at which a standing agent still counts as supported."""
+"""Height of an edge that does not stop an agent that goes over it: a standing agent counts as
+supported up to this penetration."""
 
 
 class Support(NamedTuple):
@@ -56,6 +62,7 @@ class Support(NamedTuple):
         top_m: Height of the top, in m.
         body: Index of the body that the support is, or None for one that never moves.
         mass_ratio: Mass of the agent divided by that of the body.
+        pair: Index of the pair of agent and support, which touch only if the agent is not above.
     """
 
     half: tuple[float, float]
@@ -63,6 +70,7 @@ class Support(NamedTuple):
     top_m: float = 0.0
     body: int | None = None
     mass_ratio: float = 0.0
+    pair: int = NO_PAIR
 
 
 class Gait(NamedTuple):
@@ -88,20 +96,20 @@ class Gait(NamedTuple):
     fall_m_s2: float
 
 
-class Standing:
+class Standing(FixedArrays):
     """Vertical motion of one body in each area: ground, jumps, landings and friction below it.
 
     An agent stands on any support below its edges. Its weight rubs while it stands, and the whole
     fall rubs when it lands. Friction on the support that moves drags that body along.
 
     Args:
-        bodies: Bodies of all areas.
-        agent: Index of the body that stands, a cube.
+        bodies: Bodies of all areas. The first of an area stands, and is a cube.
         supports: Supports of each area, S of them, of which one has a body.
         gait: Means by which the agents move themselves.
         zones: Boxes that carry no agent, for `is_over_zone`.
 
     Attributes:
+        wants_to_jump: (N,) which agents jump as soon as there is ground, for a task to set.
         height_m: (N,) heights of the agents' centres.
         climb: (N,) upward speeds, in m/s.
         tops: (S, N) heights of the supports' tops, in m, for a task to set.
@@ -113,7 +121,6 @@ class Standing:
     def __init__(
         self,
         bodies: Bodies,
-        agent: int,
         supports: Sequence[Support],
         *,
         gait: Gait,
@@ -124,22 +131,14 @@ class Standing:
         ((self._loose, self._carrier),) = [
             (row, support.body) for row, support in enumerate(supports) if support.body is not None
         ]
-        self._is_fixed = np.tile([[support.body is None] for support in supports], n)
-        self._bodies, self._agent = bodies, agent
-        self._kept, self._carrier_kept = bodies.kept[agent], bodies.kept[self._carrier]
-        self._gain = number(supports[self._loose].mass_ratio)
-        half_m = bodies.half[X, agent, 0]
-        self._half = number(half_m)
-        self._highest_felt = number(_PROBE_START_M - half_m)
-        self._lowest_felt = number(_PROBE_END_M - half_m)
-        self._push_m_s = number(gait.push_m_s)
-        self._jump_height_m, self._jump_length = number(gait.jump_height_m), number(gait.jump_steps)
-        self._jump_speed_per_m = number(gait.jump_speed_per_m)
-        self._jump_change_m_s = number(gait.jump_change_m_s)
-        self._push_by_ground = np.array([gait.air_push, 1.0])
-        self._change_by_jump = np.array([0.0, gait.jump_change_m_s])
-        self._fall_by_hold = np.array([gait.fall_m_s2 * STEP_S, 0.0])
+        self._is_fixed = np.array([support.body is None for support in supports])
+        self._pairs = np.array([support.pair for support in supports], np.int64)
+        self._bodies, self._gait = bodies, gait
+        self._kept, self._carrier_kept = bodies.kept[AGENT], bodies.kept[self._carrier]
+        self._gain = supports[self._loose].mass_ratio
+        self._half = float(bodies.half[X, AGENT, 0])
 
+        self.wants_to_jump = np.zeros(n, np.bool_)
         self.height_m = np.zeros(n)
         self.climb = np.zeros(n)
         self.tops = np.tile([[support.top_m] for support in supports], n)
@@ -147,24 +146,59 @@ class Standing:
         self.is_over_zone = np.zeros((len(zones), n), np.bool_)
         self._boxes_at = np.array([box.centre for box in boxes]).T[..., None].repeat(n, axis=2)
         self._box_halves = np.array([box.half for box in boxes]).T[..., None].repeat(n, axis=2)
-        # Whether the feet are over supports, and whether the centres.
-        self._is_over = np.zeros((2, n_supports, n), np.bool_)
-        self._feet_are_over, self._centre_is_over = self._is_over
+        self._feet_are_over = np.zeros((n_supports, n), np.bool_)
+        self._centre_is_over = np.zeros((n_supports, n), np.bool_)
         self._on = np.zeros((n_supports, n), np.bool_)  # support when the step began
         self._stood = np.zeros(n, np.bool_)  # on any
         self._is_braked = np.zeros(n, np.bool_)  # on one that never moves
-        self._grounds = np.empty((n_supports, n))  # tops of those that an agent can stand on
         self._fall = np.zeros(n)  # speed that gravity adds in a step
         self._jump_to = np.zeros(n)  # heights
         self._jump_steps = np.zeros(n)  # left of a jump
+
+    @cached_property
+    def shared(self) -> native_planar.Standing:
+        """The vertical motion, as the native library knows it."""
+        gait = self._gait
+        return native_planar.Standing(
+            n_supports=len(self.tops),
+            n_zones=len(self.is_over_zone),
+            loose=self._loose,
+            carrier=self._carrier,
+            half=self._half,
+            gain=self._gain,
+            push_m_s=gait.push_m_s,
+            air_push=gait.air_push,
+            jump_height_m=gait.jump_height_m,
+            jump_steps=gait.jump_steps,
+            jump_speed_per_m=gait.jump_speed_per_m,
+            jump_change_m_s=gait.jump_change_m_s,
+            hold=gait.fall_m_s2 * STEP_S,
+            height=self.height_m,
+            climb=self.climb,
+            fall=self._fall,
+            jump_to=self._jump_to,
+            jump_left=self._jump_steps,
+            tops=self.tops,
+            boxes_at=self._boxes_at,
+            box_halves=self._box_halves,
+            is_cleared=self.is_cleared,
+            feet_over=self._feet_are_over,
+            centre_over=self._centre_is_over,
+            on=self._on,
+            is_over_zone=self.is_over_zone,
+            stood=self._stood,
+            is_braked=self._is_braked,
+            wants_to_jump=self.wants_to_jump,
+            solid_pairs=self._pairs,
+        )
 
     # Queries of a task.
 
     def is_on_ground(self) -> Mask:
         """Return (N,) whether a short line down from the agents' centres meets a support."""
-        above = self._above()
-        felt = (above > self._highest_felt) & (above <= self._lowest_felt) & self._centre_is_over
-        is_felt: Mask = np.logical_or.reduce(felt)
+        depth = self._above() + self._half  # of the supports below the centres
+        felt = (depth > _PROBE_START_M) & (depth <= _PROBE_END_M) & self._centre_is_over
+        is_felt: Mask = felt.any(axis=0)
         return is_felt
 
     def is_above(self, support: int) -> Mask:
@@ -183,29 +217,24 @@ class Standing:
             gravity: Downward acceleration, in m/s2.
         """
         self.height_m[agents] = height_m
-        self.climb[agents] = _ZERO
-        self._fall[agents] = np.multiply(gravity, _STEP)
-        self._jump_steps[agents] = _ZERO
-        self._is_over[:, :, agents] = False
-        self._is_over[:, 0, agents] = True
-        self.is_cleared[:, agents] = height_m - self._half - self.tops[:, agents] > _LOWEST_CLEAR
+        self.climb[agents] = 0.0
+        self._fall[agents] = np.multiply(gravity, STEP_S)
+        self._jump_steps[agents] = 0.0
+        for is_over in (self._feet_are_over, self._centre_is_over):
+            is_over[:, agents] = False
+            is_over[0, agents] = True
+        self.is_cleared[:, agents] = height_m - self._half - self.tops[:, agents] > -_STEP_UP_M
 
-    def begin_step(self, wants_to_jump: Mask) -> None:
-        """Find what agents stand on, and begin their jumps.
-
-        Args:
-            wants_to_jump: (N,) which agents jump as soon as there is ground.
-        """
+    def begin_step(self) -> None:
+        """Find what agents stand on, and begin the jumps of those that want to."""
         above = self._above()
-        self.is_cleared = above > _LOWEST_CLEAR
+        self.is_cleared = above > -_STEP_UP_M
         self._on = self.is_cleared & (above < _SUPPORT_GAP_M) & self._feet_are_over
-        self._is_braked = np.logical_or.reduce(self._on & self._is_fixed)
-        self._stood = self._is_braked | self._on[self._loose]
-        (agents,) = (wants_to_jump & (self._jump_steps <= _ZERO)).nonzero()
-        if agents.size:
-            agents = agents[self.is_on_ground()[agents]]
-            self._jump_steps[agents] = self._jump_length
-            self._jump_to[agents] = self.height_m[agents] + self._jump_height_m
+        self._is_braked[:] = self._on[self._is_fixed].any(axis=0)
+        self._stood[:] = self._is_braked | self._on[self._loose]
+        begins = self.wants_to_jump & (self._jump_steps <= 0.0) & self.is_on_ground()
+        self._jump_steps[begins] = self._gait.jump_steps
+        self._jump_to[begins] = self.height_m[begins] + self._gait.jump_height_m
 
     def push(self, forward: Array, right: Array) -> None:
         """Change the agents' velocities by pushes and jumps.
@@ -214,82 +243,66 @@ class Standing:
             forward: (N,) pushes ahead, as parts of a full one.
             right: (N,) pushes to the right, as parts of a full one.
         """
-        bodies, agent = self._bodies, self._agent
-        # Components are taken one by one, as those of one body lie together, but the two do not.
-        x, z = bodies.heading[X, agent], bodies.heading[Z, agent]
-        v_x, v_z = bodies.velocity[X, agent], bodies.velocity[Z, agent]
-        part = self._push_by_ground.take(self._stood)
-        push_x = (x * forward + z * right) * part
-        push_z = (z * forward - x * right) * part
-        jumps = self._jump_steps > _ZERO
-        if np.count_nonzero(jumps):
-            change_x = push_x * self._jump_speed_per_m - v_x
-            change_z = push_z * self._jump_speed_per_m - v_z
-            change_y = (self._jump_to - self.height_m) * self._jump_speed_per_m - self.climb
-            size = np.sqrt(change_x * change_x + change_z * change_z + change_y * change_y)
-            part = self._change_by_jump.take(jumps) / np.maximum(size, self._jump_change_m_s)
-            v_x += change_x * part
-            v_z += change_z * part
-            self.climb += change_y * part
-        v_x += push_x * self._push_m_s
-        v_z += push_z * self._push_m_s
-        self.climb -= self._fall_by_hold.take(jumps | self._stood)
-        self._jump_steps -= _ONE
+        gait, velocity = self._gait, self._bodies.velocity[:, AGENT]
+        push = along(self._bodies.heading[:, AGENT], forward, right)
+        push *= np.where(self._stood, 1.0, gait.air_push)
+        jumps = self._jump_steps > 0.0
+        change = push * gait.jump_speed_per_m - velocity
+        change_up = (self._jump_to - self.height_m) * gait.jump_speed_per_m - self.climb
+        size = np.sqrt(dot(change, change) + change_up * change_up)
+        part = np.where(jumps, gait.jump_change_m_s / np.maximum(size, gait.jump_change_m_s), 0.0)
+        velocity += change * part
+        velocity += push * gait.push_m_s
+        self.climb += change_up * part
+        self.climb -= np.where(jumps | self._stood, 0.0, gait.fall_m_s2 * STEP_S)
+        self._jump_steps -= 1.0
 
     def rub(self) -> None:
         """Press standing agents to what never moves, and drag along what moves below them."""
-        bodies, agent, carrier = self._bodies, self._agent, self._carrier
-        pressed = bodies.pressed[agent]
-        np.multiply(self._fall, self._kept, out=pressed)
-        pressed *= self._is_braked
-        (agents,) = (self._on[self._loose] > self._is_braked).nonzero()
-        if agents.size == 0:
-            return
+        bodies, carrier = self._bodies, self._carrier
+        bodies.pressed[AGENT] = self._fall * self._kept * self._is_braked
+        agents = np.flatnonzero(self._on[self._loose] & ~self._is_braked)
         velocity = bodies.velocity
         kept, carrier_kept = self._kept[agents], self._carrier_kept[agents]
         # Friction comes after drag, which is yet to come.
-        slip = velocity[:, agent, agents] * kept - velocity[:, carrier, agents] * carrier_kept
+        slip = velocity[:, AGENT, agents] * kept - velocity[:, carrier, agents] * carrier_kept
         lost = _rubbed_off(slip, self._fall[agents] * kept, self._gain)
-        velocity[:, agent, agents] -= lost / kept
+        velocity[:, AGENT, agents] -= lost / kept
         velocity[:, carrier, agents] += lost * self._gain / carrier_kept
 
     def move(self) -> None:
         """Move the bodies, then the agents up or down; land those that reach a support."""
+        for support, pair in enumerate(self._pairs):
+            if pair != NO_PAIR:
+                self._bodies.is_solid[pair] = ~self.is_cleared[support]
         self._bodies.move()
         self.look_down()
-        before = self.climb
+        before = self.climb.copy()
         self.climb = (before - self._fall) * self._kept
-        self.height_m += self.climb * _STEP
+        self.height_m += self.climb * STEP_S
         is_below = self._feet_are_over & self.is_cleared
-        grounds = self._grounds
-        grounds.fill(-np.inf)
-        np.copyto(grounds, self.tops, where=is_below)
-        ground = np.maximum.reduce(grounds)
+        ground = np.where(is_below, self.tops, -np.inf).max(axis=0)
         least = ground + self._half
         lands = self.height_m < least
         self.height_m = np.maximum(self.height_m, least)
-        np.copyto(self.climb, _ZERO, where=lands)
-        (arriving,) = (lands & (before < _ZERO)).nonzero()
-        if arriving.size:
-            # The weight of an agent that stood has rubbed already.
-            fall = np.where(self._stood[arriving], _ZERO, self._fall[arriving])
-            stopped = (fall - before[arriving]) * self._kept[arriving]
-            is_on = is_below[:, arriving] & (self.tops[:, arriving] == ground[arriving])
-            self._rub_landing(arriving, stopped, is_on)
+        self.climb[lands] = 0.0
+        arriving = np.flatnonzero(lands & (before < 0.0))
+        # The weight of an agent that stood has rubbed already.
+        fall = np.where(self._stood[arriving], 0.0, self._fall[arriving])
+        stopped = (fall - before[arriving]) * self._kept[arriving]
+        is_on = is_below[:, arriving] & (self.tops[:, arriving] == ground[arriving])
+        self._rub_landing(arriving, stopped, is_on)
 
     def look_down(self) -> None:
         """Find what is below the agents, after they were moved in the plane."""
         bodies, n_supports = self._bodies, len(self.tops)
-        reach = bodies.reach[X, self._agent]
+        reach = bodies.reach[X, AGENT]
         self._boxes_at[:, self._loose] = bodies.position[:, self._carrier]
-        beside = bodies.position[:, self._agent, None] - self._boxes_at
-        np.absolute(beside, out=beside)
-        beside -= self._box_halves
-        farthest = np.maximum(beside[X], beside[Z])
-        supports = farthest[:n_supports]
-        np.less(supports, reach - _NARROWER_M, out=self._feet_are_over)
-        np.less(supports, _ZERO, out=self._centre_is_over)
-        np.less(farthest[n_supports:], reach, out=self.is_over_zone)
+        beside = np.abs(bodies.position[:, AGENT, None] - self._boxes_at) - self._box_halves
+        farthest = beside.max(axis=0)
+        self._feet_are_over = farthest[:n_supports] < reach - _NARROWER_M
+        self._centre_is_over = farthest[:n_supports] < 0.0
+        self.is_over_zone = farthest[n_supports:] < reach
 
     def _above(self) -> Array:
         """Return (S, N) heights of the agents' feet above the supports' tops."""
@@ -304,18 +317,16 @@ class Standing:
             stopped: (n,) downward speeds that the supports stop, in m/s.
             is_on: (S, n) whether the agents land on a support.
         """
-        velocity, agent, carrier = self._bodies.velocity, self._agent, self._carrier
-        slip = velocity[:, agent, agents]
-        drags = is_on[self._loose] & ~np.logical_or.reduce(is_on & self._is_fixed[:, agents])
-        gain = _ZERO
-        if np.count_nonzero(drags):
-            slip -= velocity[:, carrier, agents] * drags
-            gain = np.where(drags, self._gain, _ZERO)
-            velocity[:, carrier, agents] += _rubbed_off(slip, stopped, gain) * gain
-        velocity[:, agent, agents] -= _rubbed_off(slip, stopped, gain)
+        velocity, carrier = self._bodies.velocity, self._carrier
+        drags = is_on[self._loose] & ~is_on[self._is_fixed].any(axis=0)
+        gain = np.where(drags, self._gain, 0.0)
+        slip = velocity[:, AGENT, agents] - velocity[:, carrier, agents] * drags
+        lost = _rubbed_off(slip, stopped, gain)
+        velocity[:, carrier, agents] += lost * gain
+        velocity[:, AGENT, agents] -= lost
 
 
-def _rubbed_off(slip: Array, pressed: Array, gain: Array) -> Array:
+def _rubbed_off(slip: Array, pressed: Array, gain: ArrayLike) -> Array:
     """Return (2, n) velocities that friction takes from n agents.
 
     Friction takes `_GRIP` times the speed that the support stops, or just enough to end the slip.
@@ -326,5 +337,6 @@ def _rubbed_off(slip: Array, pressed: Array, gain: Array) -> Array:
         gain: Speed that a support gains per speed that its agent loses; 0 for a fixed support.
     """
     most = _GRIP * pressed
-    lost: Array = slip * (most / np.maximum(np.hypot(*slip), most * (_ONE + gain) + _TINY))
+    size = np.sqrt(dot(slip, slip))
+    lost: Array = slip * (most / np.maximum(size, most * (1.0 + np.asarray(gain)) + _TINY))
     return lost

@@ -13,6 +13,7 @@ agents are given as indices into such arrays. A subclass implements
 and may override
 
     rest(agents)        what they do before their first action
+    run(n)              up to n steps at once, where `act` and `physics` take a step each
     requests()          agents that request a decision in this step
     masks(agents)       actions they must not take
 
@@ -163,6 +164,20 @@ class World(LocalEnv):
     def physics(self) -> None:
         """Simulate one step of time. By default nothing moves by itself."""
 
+    def run(self, most_steps: int) -> int:
+        """Run several steps of `act` and `physics`, and count them in `step_count`.
+
+        No step may follow one in which an episode ended. In none of these steps does an agent
+        request a decision, except after the last, or reach the time limit.
+
+        Args:
+            most_steps: Largest number of steps.
+
+        Returns:
+            The number of steps; 0 to have the next one run by `act` and `physics`.
+        """
+        return 0
+
     @abstractmethod
     def render(self) -> NDArray[np.uint8]:
         """Return a picture of the current state: (H, W, 3) uint8, red, green, blue."""
@@ -305,7 +320,9 @@ class World(LocalEnv):
             self.command(agents, self.take_actions(name))
         reports = None
         while reports is None:
-            self._pass_step()
+            n_free = self._free_steps()
+            if n_free < 1 or not self.run(n_free):
+                self._pass_step()
             reports = self._report()
         return reports
 
@@ -360,6 +377,14 @@ class World(LocalEnv):
         self._begun_at[agents] = self.step_count
         self.begin(agents)
         self.rest(agents)
+
+    def _free_steps(self) -> int:
+        """Return the number of coming steps that `run` may run."""
+        period = self.decision_period_steps
+        n_steps = period - self.step_count % period
+        if self._next_clock is not None:
+            n_steps = min(n_steps, self._next_clock - self.step_count - 1)
+        return n_steps
 
     def _pass_step(self) -> None:
         """Finish the step in which decisions were taken and advance to the next."""

@@ -18,11 +18,11 @@ def with_tiles(tiles: dict[int, int], **options) -> Sorter:
     env.reset()
     env.bodies.heading[:, AGENT] = [[0.0], [1.0]]
     env.number[:] = 0
-    env._tile_at[:] = -1
+    env.ring.items[:] = -1
     for row, (number, slot) in enumerate(tiles.items()):
         env.number[row] = number
         env.slot[row] = slot
-        env._tile_at[slot] = row
+        env.ring.items[slot] = row
     env.n_tiles[:] = len(tiles)
     return env
 
@@ -150,8 +150,8 @@ def test_tiles_are_different_numbers_at_different_slots():
         assert 1 <= numbers[0] and numbers[n - 1] <= 20
         assert (numbers[n:] == 0).all()
         assert len(set(slots.tolist())) == n
-        assert (env._tile_at[slots, agent] == np.arange(n)).all()
-        assert (env._tile_at[:, agent] >= 0).sum() == n
+        assert (env.ring.items[slots, agent] == np.arange(n)).all()
+        assert (env.ring.items[:, agent] >= 0).sum() == n
 
 
 @pytest.mark.parametrize(("asked", "most"), [(2, 2), (0, 1), (-3, 1), (1000, 20)])

@@ -113,12 +113,12 @@ def test_a_jump_by_hand():
 
     env = started()
     set_discrete(env, *STAY)
-    env._wants_to_jump[:] = True
+    env.scene.standing.wants_to_jump[:] = True
     heights = []
     for _ in range(25):
         env.act()
         env.physics()
-        env._wants_to_jump[:] = False
+        env.scene.standing.wants_to_jump[:] = False
         heights.append(env.scene.standing.height_m[0])
     np.testing.assert_allclose(heights, 0.95 + np.array([*expected, 0.0, 0.0, 0.0]))
 
@@ -134,7 +134,7 @@ def test_nobody_jumps_off_the_air():
 
 def test_pushes_are_halved_in_the_air():
     env = started()
-    env._forward[:] = 1.0
+    env.motion.forward[:] = 1.0
     env.act()
     np.testing.assert_allclose(env.bodies.velocity[Z, AGENT], 3.0)
     put(env, (0.0, -8.0), (-7.0, -7.0), height=4.0)

@@ -26,6 +26,7 @@ constexpr int ITERATIONS = 3;
 constexpr double GRIP = 2.0 * 0.6;
 constexpr double LOWEST_CLEAR_M = -0.05;
 constexpr double SUPPORT_GAP_M = 0.05;
+constexpr double PROBE_START_M = 0.05, PROBE_END_M = 1.05;
 constexpr double NARROWER_M = 0.025;
 constexpr double INF = std::numeric_limits<double>::infinity();
 
@@ -287,19 +288,19 @@ void surround(const Ring &ring, Bodies &bodies) {
                 nearest = slot;
             }
         }
-        const int64_t object = ring.object_at[nearest * n + i];
+        const int64_t item = ring.items[nearest * n + i];
         const double slot_x = ring.slots[nearest], slot_z = ring.slots[ring.n_slots + nearest];
-        const double object_m = object < 0 ? ring.far_m : ring.object_m;
-        const int64_t wall_at = ring.wall * n + i, object_at = ring.object * n + i;
+        const double item_m = item < 0 ? ring.far_m : ring.item_m;
+        const int64_t wall_at = ring.wall * n + i, item_at = ring.item * n + i;
         bodies.heading[wall_at] = outward_x;
         bodies.heading[axis + wall_at] = outward_z;
         bodies.position[wall_at] = outward_x * ring.wall_m;
         bodies.position[axis + wall_at] = outward_z * ring.wall_m;
-        bodies.heading[object_at] = slot_x;
-        bodies.heading[axis + object_at] = slot_z;
-        bodies.position[object_at] = slot_x * object_m;
-        bodies.position[axis + object_at] = slot_z * object_m;
-        ring.object_near[i] = object;
+        bodies.heading[item_at] = slot_x;
+        bodies.heading[axis + item_at] = slot_z;
+        bodies.position[item_at] = slot_x * item_m;
+        bodies.position[axis + item_at] = slot_z * item_m;
+        ring.near[i] = item;
     }
 }
 
@@ -327,8 +328,8 @@ void step_off(const Motion &motion) {
             standing.is_cleared[at] = is_cleared;
             standing.on[at] = is_on;
             (support == standing.loose ? is_carried : is_braked) |= is_on;
-            is_on_ground |= (above > standing.highest_felt) & (above <= standing.lowest_felt) &
-                            standing.centre_over[at];
+            is_on_ground |= (above + standing.half > PROBE_START_M) &
+                            (above + standing.half <= PROBE_END_M) & standing.centre_over[at];
         }
         const bool stood = is_braked | is_carried;
         standing.is_braked[i] = is_braked;

@@ -22,17 +22,17 @@ struct Bodies {
 
 // A round room: a piece of wall, and the object of the nearest slot, beside the first body.
 struct Ring {
-    int64_t wall, object, n_slots;
-    double wall_m, object_m, far_m;  // distances from the middle
-    const double *slots;             // (2, slots) unit vectors
-    const int64_t *object_at;        // (slots, N), below 0 for none
-    int64_t *object_near;            // (N,) result
+    int64_t wall, item, n_slots;
+    double wall_m, item_m, far_m;  // distances from the middle
+    const double *slots;           // (2, slots) unit vectors
+    const int64_t *items;          // (slots, N), below 0 for none
+    int64_t *near;                 // (N,) result
 };
 
 // Vertical motion of the first body; see `mlagents_sim/standing.py`.
 struct Standing {
     int64_t n_supports, n_zones, loose, carrier;  // loose: the support that is the body `carrier`
-    double half, highest_felt, lowest_felt, gain;
+    double half, gain;
     double push_m_s, air_push, jump_height_m, jump_steps, jump_speed_per_m, jump_change_m_s, hold;
     double *height, *climb, *fall, *jump_to, *jump_left;  // (N,)
     double *tops;                                         // (S, N)

@@ -15,19 +15,22 @@ from mlagents_envs.base_env import (
 )
 from mlagents_sim import top_view
 from mlagents_sim.frame_stack import FrameStack, stacked
+from mlagents_sim.motion import Motion, Watched
 from mlagents_sim.planar import (
     Bodies,
     Body,
     X,
     Z,
-    turn,
 )
+from mlagents_sim.planar_world import PlanarWorld
 from mlagents_sim.rays import Rays, radius_at_edge
 from mlagents_sim.sensors import RaySensor
 from mlagents_sim.top_view import TopView
-from mlagents_sim.world import Agents, World
+from mlagents_sim.world import Agents
 
 AGENT, SYMBOL, O_GOAL, X_GOAL = range(4)
+_, AT_O, AT_X = range(3)
+"""Pairs of the agent with one of these."""
 
 # By action: nothing, forward, back, turn right, turn left.
 FORWARD_M_S = np.array([0.0, 1.5, -1.5, 0.0, 0.0])
@@ -55,7 +58,7 @@ STEPS = ObservationSpec.vector(1, "VectorSensor_size1")
 STACKED = 3
 
 
-class Hallway(World):
+class Hallway(PlanarWorld):
     """Agents that see a symbol, O or X, and must go to the goal of this symbol at the far end.
 
     The rays reach neither goal from the symbol, so an agent must remember what it saw.
@@ -92,6 +95,7 @@ class Hallway(World):
     agents_per_area = 16
     decision_period_steps = 6
     max_steps = 3000
+    step_reward = -1.0 / max_steps
     default_parameters: ClassVar[Mapping[str, float]] = {"gravity": 19.62}
 
     def __init__(
@@ -113,7 +117,7 @@ class Hallway(World):
         )
         self.is_x = np.zeros(n, np.bool_)
         self._age = np.zeros(n)
-        self._action = np.zeros(n, np.intp)
+        self.motion = Motion(self.bodies, watched=Watched(pairs=[AT_O, AT_X]))
         self._seen = FrameStack(RAYS.spec(""), STACKED, n)
         self._steps = FrameStack(STEPS, STACKED, n)
 
@@ -167,20 +171,19 @@ class Hallway(World):
 
     def command(self, agents: Agents, action: ActionTuple) -> None:
         """Set the action of each of the coming steps."""
-        self._action[agents] = action.discrete[:, 0]
+        choice = action.discrete[:, 0]
+        self.motion.command(
+            agents,
+            forward=FORWARD_M_S[choice],
+            right=0.0,
+            sine=TURN_SINE[choice],
+            cosine=TURN_COSINE[choice],
+        )
 
-    def act(self) -> None:
-        """Turn; time costs."""
-        self.reward -= 1.0 / self.max_steps
-        action = self._action
-        turn(self.bodies.heading[:, AGENT], TURN_SINE[action], TURN_COSINE[action])
-
-    def physics(self) -> None:
-        """Move the agents; end episodes that touch a goal."""
-        bodies = self.bodies
-        bodies.velocity[:, AGENT] += bodies.heading[:, AGENT] * FORWARD_M_S[self._action]
-        bodies.move()
-        _, at_o, at_x = bodies.touching
+    def judge(self, n_steps: int) -> None:
+        """Reward agents that touch a goal and end their episodes."""
+        self._age += n_steps - 1
+        _, at_o, at_x = self.bodies.touching
         arrived = np.flatnonzero(at_o | at_x)
         self.reward[arrived] = np.where((at_x == self.is_x)[arrived], 1.0, -0.1)
         self.end(arrived)

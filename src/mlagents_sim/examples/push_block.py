@@ -14,6 +14,7 @@ from mlagents_envs.base_env import (
 )
 from mlagents_sim import top_view
 from mlagents_sim.frame_stack import FrameStack, stacked
+from mlagents_sim.motion import Motion, Watched
 from mlagents_sim.planar import (
     ANCHORS,
     FRICTION,
@@ -22,16 +23,17 @@ from mlagents_sim.planar import (
     Body,
     X,
     Z,
-    along,
     kept,
-    turn,
 )
+from mlagents_sim.planar_world import PlanarWorld
 from mlagents_sim.rays import Rays, radius_at_edge
 from mlagents_sim.sensors import RaySensor
 from mlagents_sim.top_view import TopView
-from mlagents_sim.world import ALL, Agents, World
+from mlagents_sim.world import ALL, Agents
 
 AGENT, BLOCK = range(2)
+BLOCK_AT_GOAL = LOW, Z, BLOCK
+"""Index of the wall that the goal is for the block."""
 
 # By action: nothing, forward, back, turn right, turn left, left, right.
 FORWARD_M_S = np.array([0.0, 3.0, -3.0, 0.0, 0.0, 0.0, 0.0])
@@ -62,7 +64,7 @@ RAYS = RaySensor(per_side=3, max_degrees=90.0, length=12.0, n_tags=3)
 STACKED = 3
 
 
-class PushBlock(World):
+class PushBlock(PlanarWorld):
     """Agents that push a block, each in a room of its own, against the goal along one wall.
 
     Observations: two ray sensors, three frames each, oldest first: 105 numbers each. A frame has
@@ -102,6 +104,7 @@ class PushBlock(World):
     agents_per_area = 32
     decision_period_steps = 5
     max_steps = 5000
+    step_reward = -1.0 / max_steps
     default_parameters: ClassVar[Mapping[str, float]] = {
         "block_scale": 2.0,
         "dynamic_friction": 0.0,
@@ -127,10 +130,8 @@ class PushBlock(World):
         )
         self.bodies.heading[Z, AGENT] = -1.0
         self._raised, self._level = (FrameStack(RAYS.spec(""), STACKED, n) for _ in range(2))
-        self._action = np.zeros(n, np.intp)
-        # Values for `Bodies.grip`: of bodies at rest, and of moving ones.
-        self._static_grip = np.zeros(n)
-        self._dynamic_grip = np.zeros(n)
+        self._grips = np.zeros((2, 2, n))  # of bodies at rest and of moving ones
+        self.motion = Motion(self.bodies, grips=self._grips, watched=Watched(walls=[BLOCK_AT_GOAL]))
 
     # The task.
 
@@ -142,8 +143,8 @@ class PushBlock(World):
         bodies.half[:, BLOCK, agents] = np.clip(draw("block_scale", n), *BLOCK_SCALES) / 2.0
         bodies.kept[BLOCK, agents] = kept(draw("block_drag", n))
         # Where two surfaces meet, their mean counts.
-        self._static_grip[agents] = ANCHORS * (FRICTION + draw("static_friction", n)) / 2.0
-        self._dynamic_grip[agents] = ANCHORS * (FRICTION + draw("dynamic_friction", n)) / 2.0
+        for grip, kind in zip(self._grips, ("static", "dynamic"), strict=True):
+            grip[:, agents] = ANCHORS * (FRICTION + draw(f"{kind}_friction", n)) / 2.0
         bodies.put_down((ALL, agents), gravity=draw("gravity", n), above_m=DROP_M)
         for body in (BLOCK, AGENT):
             self._place(body, agents)
@@ -177,25 +178,18 @@ class PushBlock(World):
 
     def command(self, agents: Agents, action: ActionTuple) -> None:
         """Set the action of each of the coming steps."""
-        self._action[agents] = action.discrete[:, 0]
-
-    def act(self) -> None:
-        """Turn and push; time costs."""
-        self.reward -= 1.0 / self.max_steps
-        action = self._action
-        turn(self.bodies.heading[:, AGENT], TURN_SINE[action], TURN_COSINE[action])
-
-    def physics(self) -> None:
-        """Move agents and blocks; reward blocks in the goal."""
-        bodies = self.bodies
-        is_moving = bodies.velocity.any(axis=0)
-        bodies.grip = np.where(is_moving, self._dynamic_grip, self._static_grip)
-        heading = bodies.heading[:, AGENT]
-        bodies.velocity[:, AGENT] += along(
-            heading, FORWARD_M_S[self._action], RIGHT_M_S[self._action]
+        choice = action.discrete[:, 0]
+        self.motion.command(
+            agents,
+            forward=FORWARD_M_S[choice],
+            right=RIGHT_M_S[choice],
+            sine=TURN_SINE[choice],
+            cosine=TURN_COSINE[choice],
         )
-        bodies.move()
-        scored = bodies.touching_walls[LOW, Z, BLOCK].nonzero()[0]  # for it, the goal is a wall
+
+    def judge(self, n_steps: int) -> None:
+        """Reward blocks in the goal and end their episodes."""
+        scored = self.bodies.touching_walls[BLOCK_AT_GOAL].nonzero()[0]
         self.reward[scored] += 5.0
         self.end(scored)
 

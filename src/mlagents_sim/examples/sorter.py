@@ -17,11 +17,15 @@ from mlagents_envs.base_env import (
 )
 from mlagents_sim import top_view
 from mlagents_sim.frame_stack import FrameStack, stacked
-from mlagents_sim.planar import Bodies, Body, Z, along, in_frame, turn
+from mlagents_sim.motion import Motion, Ring, Watched
+from mlagents_sim.planar import Bodies, Body, Z, in_frame
+from mlagents_sim.planar_world import PlanarWorld
 from mlagents_sim.top_view import TopView
-from mlagents_sim.world import Agents, World
+from mlagents_sim.world import Agents
 
 AGENT, WALL, TILE = range(3)
+AT_TILE = 1
+"""Pair of agent and tile."""
 
 # By action of each branch: ahead (nothing, forward, back), aside (nothing, right, left) and turn
 # (nothing, left, right).
@@ -42,8 +46,6 @@ AGENT_HALF_M = 0.5
 AGENT_DRAG = 4.0
 SCALE_M = 20.0
 """Divisor of observed places."""
-FAR_M = 1e3
-"""Distance of an absent tile."""
 
 _ANGLES = np.arange(SLOTS) * (2 * np.pi / SLOTS)
 TILES_AT = np.stack([np.sin(_ANGLES), np.cos(_ANGLES)])
@@ -59,7 +61,7 @@ POSE = ObservationSpec.vector(4, "VectorSensor_size4")
 STACKED = 2
 
 
-class Sorter(World):
+class Sorter(PlanarWorld):
     """Agents in round arenas, with numbered tiles along the wall to be touched in their order.
 
     Observations: three sensors.
@@ -88,6 +90,7 @@ class Sorter(World):
 
     Attributes:
         bodies: Agent of every area, with the piece of wall and the tile that it may touch.
+        ring: Tiles by slot, and which tile is beside an agent.
         number: (20, N) numbers of the tiles in ascending order, 0 for none.
         slot: (20, N) slots of these tiles.
         n_tiles: (N,) numbers of tiles.
@@ -102,6 +105,7 @@ class Sorter(World):
     agents_per_area = 8
     decision_period_steps = 5
     max_steps = 5000
+    step_reward = -1.0 / max_steps
     default_parameters: ClassVar[Mapping[str, float]] = {"num_tiles": 20.0, "gravity": 24.525}
 
     def __init__(
@@ -124,11 +128,18 @@ class Sorter(World):
         self.slot = np.zeros((SLOTS, n), np.intp)
         self.n_tiles = np.zeros(n, np.intp)
         self.n_visited = np.zeros(n, np.intp)
-        self._tile_at = np.zeros((SLOTS, n), np.intp)  # which tile is at a slot, -1 for none
+        self.ring = Ring(
+            self.bodies,
+            wall=WALL,
+            item=TILE,
+            wall_m=RADIUS_M + WALL_HALF[Z],
+            item_m=TILE_AT_M,
+            slots=TILES_AT,
+        )
+        self.motion = Motion(
+            self.bodies, pushes_first=True, ring=self.ring, watched=Watched(pairs=[AT_TILE])
+        )
         self._poses = FrameStack(POSE, STACKED, n)
-        self._forward = np.zeros(n)
-        self._right = np.zeros(n)
-        self._turn = np.zeros(n, np.intp)
 
     def begin(self, agents: Agents) -> None:
         """Put the agents in the middle and tiles around them."""
@@ -145,7 +156,7 @@ class Sorter(World):
         self.slot[:, agents] = slots
         self.n_tiles[agents] = n_tiles
         self.n_visited[agents] = 0
-        self._tile_at[:, agents] = tile_at
+        self.ring.items[:, agents] = tile_at
         self._poses.clear(agents)
 
         self.bodies.position[:, AGENT, agents] = 0.0
@@ -174,23 +185,18 @@ class Sorter(World):
     def command(self, agents: Agents, action: ActionTuple) -> None:
         """Set the action of each of the coming steps."""
         ahead, aside, turn = action.discrete.T
-        self._forward[agents] = np.where(aside == 0, FORWARD_M_S[ahead], 0.0)
-        self._right[agents] = RIGHT_M_S[aside]
-        self._turn[agents] = turn
+        self.motion.command(
+            agents,
+            forward=np.where(aside == 0, FORWARD_M_S[ahead], 0.0),
+            right=RIGHT_M_S[aside],
+            sine=TURN_SINE[turn],
+            cosine=TURN_COSINE[turn],
+        )
 
-    def act(self) -> None:
-        """Push where they face, then turn; time costs."""
-        self.reward -= 1.0 / self.max_steps
-        heading = self.bodies.heading[:, AGENT]
-        self.bodies.velocity[:, AGENT] += along(heading, self._forward, self._right)
-        turn(heading, TURN_SINE[self._turn], TURN_COSINE[self._turn])
-
-    def physics(self) -> None:
-        """Move the agents; reward the tiles that they touch."""
-        bodies = self.bodies
-        tile = self._put_wall_and_tile()
-        bodies.move()
-        at_new = np.flatnonzero(bodies.touching[1] & (tile >= self.n_visited))
+    def judge(self, n_steps: int) -> None:
+        """Reward the tiles that agents touch."""
+        tile = self.ring.near
+        at_new = np.flatnonzero(self.bodies.touching[AT_TILE] & (tile >= self.n_visited))
         if at_new.size == 0:
             return
         is_next = tile[at_new] == self.n_visited[at_new]
@@ -198,21 +204,6 @@ class Sorter(World):
         self.n_visited[at_new] += is_next
         is_done = self.n_visited[at_new] == self.n_tiles[at_new]
         self.end(at_new[~is_next | is_done])
-
-    def _put_wall_and_tile(self) -> NDArray[np.intp]:
-        """Put next to each agent what it may touch; return (N,) which tile, -1 for none.
-
-        No agent reaches beyond the sector of a slot far enough to touch a tile of the next.
-        """
-        angle = np.arctan2(*self.bodies.position[:, AGENT])
-        outward = np.array([np.sin(angle), np.cos(angle)])
-        self.bodies.heading[:, WALL] = outward
-        self.bodies.position[:, WALL] = outward * (RADIUS_M + WALL_HALF[Z])
-        slot = np.rint(angle * (SLOTS / (2 * np.pi))).astype(np.intp) % SLOTS
-        tile: NDArray[np.intp] = self._tile_at[slot, np.arange(self.n_agents)]
-        self.bodies.heading[:, TILE] = TILES_AT[:, slot]
-        self.bodies.position[:, TILE] = TILES_AT[:, slot] * np.where(tile < 0, FAR_M, TILE_AT_M)
-        return tile
 
     def render(self) -> NDArray[np.uint8]:
         """Draw every arena from above in a tile of its own, together about (720, 960, 3).

@@ -23,9 +23,10 @@ from mlagents_sim.examples.wall_jump_scene import (
     Scene,
 )
 from mlagents_sim.frame_stack import FrameStack, stacked
-from mlagents_sim.planar import Array, X, Z, turn
+from mlagents_sim.planar import Array, X, Z
+from mlagents_sim.planar_world import PlanarWorld
 from mlagents_sim.sensors import RaySensor
-from mlagents_sim.world import Agents, World
+from mlagents_sim.world import Agents
 
 # By action of each branch: ahead (nothing, forward, back), turn (nothing, left, right) and aside
 # (nothing, left, right). Pushes are parts of a full one.
@@ -33,7 +34,6 @@ FORWARD = np.array([0.0, 1.0, -1.0])
 TURN_RAD = np.radians([0.0, -6.0, 6.0])
 TURN_SINE, TURN_COSINE = np.sin(TURN_RAD), np.cos(TURN_RAD)
 RIGHT = np.array([0.0, -0.6, 0.6])
-STEP_COST = 0.0005
 
 RAYS = RaySensor(per_side=3, max_degrees=90.0, length=20.0, n_tags=3)
 PLACE = ObservationSpec.vector(4, "VectorSensor_size4")
@@ -49,7 +49,7 @@ SPEC = BehaviorSpec(
 )
 
 
-class _OverWalls(World):
+class _OverWalls(PlanarWorld):
     """Task that these worlds share, apart from the heights of the walls.
 
     Attributes:
@@ -60,6 +60,7 @@ class _OverWalls(World):
     agents_per_area = 24
     decision_period_steps = 5
     max_steps = 2000
+    step_reward = -0.0005
 
     def __init__(
         self, *, num_areas: int = 1, seed: int = 0, parameters: Mapping[str, float] | None = None
@@ -68,9 +69,7 @@ class _OverWalls(World):
         n = self.n_agents
         self.scene = Scene(n)
         self.bodies = self.scene.bodies
-        self._forward, self._right = np.zeros((2, n))
-        self._sine, self._cosine = np.zeros((2, n))  # of the turn in a step
-        self._wants_to_jump = np.zeros(n, np.bool_)
+        self.motion = self.scene.motion
         self._raised, self._level = (FrameStack(RAYS.spec(""), STACKED, n) for _ in range(2))
         self._places = FrameStack(PLACE, STACKED, n)
 
@@ -112,33 +111,25 @@ class _OverWalls(World):
     def command(self, agents: Agents, action: ActionTuple) -> None:
         """Set the action of each of the coming steps."""
         ahead, way, aside, jump = action.discrete.T
-        self._forward[agents] = FORWARD.take(ahead * (aside == 0))
-        self._right[agents] = RIGHT.take(aside)
-        self._sine[agents], self._cosine[agents] = TURN_SINE.take(way), TURN_COSINE.take(way)
-        self._wants_to_jump[agents] = jump == 1
-
-    def rest(self, agents: Agents) -> None:
-        """Do not move, turn or jump until the next command."""
-        self._forward[agents] = self._right[agents] = 0.0
-        self._sine[agents], self._cosine[agents] = 0.0, 1.0
-        self._wants_to_jump[agents] = False
+        self.motion.command(
+            agents,
+            forward=FORWARD.take(ahead * (aside == 0)),
+            right=RIGHT.take(aside),
+            sine=TURN_SINE.take(way),
+            cosine=TURN_COSINE.take(way),
+        )
+        self.scene.standing.wants_to_jump[agents] = jump == 1
 
     def act(self) -> None:
         """Jump, push and turn; charge for time; end episodes that left the platform."""
-        standing, heading = self.scene.standing, self.bodies.heading[:, AGENT]
-        standing.begin_step(self._wants_to_jump)
-        standing.push(self._forward, self._right)
-        turn(heading, self._sine, self._cosine)
-        standing.rub()
-        self.reward -= STEP_COST
+        super().act()
         off = self.scene.off_platform()
         if off.size:
             self.reward[off] = -1.0
             self.end(off)
 
-    def physics(self) -> None:
-        """Move agents and blocks; end episodes that reached the goal."""
-        self.scene.move()
+    def judge(self, n_steps: int) -> None:
+        """Reward agents that reached the goal and end their episodes."""
         arrived = self.scene.in_goal()
         if arrived.size:
             self.reward[arrived] = 1.0

@@ -4,6 +4,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mlagents_sim import top_view
+from mlagents_sim.motion import Motion, Watched
 from mlagents_sim.planar import Array, Bodies, Body, Indices
 from mlagents_sim.rays import Rays
 from mlagents_sim.standing import Gait, Standing, Support
@@ -37,8 +38,14 @@ GAIT = Gait(
 )
 SUPPORTS = [
     Support((PLATFORM_HALF_M, PLATFORM_HALF_M), PLATFORM_CENTRE, PLATFORM_TOP_M),
-    Support(BLOCK_HALF, top_m=BLOCK_HIGH_M, body=BLOCK, mass_ratio=AGENT_KG / BLOCK_KG),
-    Support(WALL_HALF, WALL_CENTRE),
+    Support(
+        BLOCK_HALF,
+        top_m=BLOCK_HIGH_M,
+        body=BLOCK,
+        mass_ratio=AGENT_KG / BLOCK_KG,
+        pair=AGENT_ON_BLOCK,
+    ),
+    Support(WALL_HALF, WALL_CENTRE, pair=AGENT_ON_WALL),
 ]
 START_Y_M = 1.0
 START_CENTRES = np.array([[[0.0], [0.0]], [[-12.0], [-6.27]]])
@@ -55,8 +62,6 @@ SEEN_EDGES = np.reshape([0.0, GOAL_LOW_M, BLOCK_LOW_M, 0.0, GOAL_HIGH_M, BLOCK_H
 RAY_RADIUS_M = 0.5
 RAISED_START_M, RAISED_SLOPE = 2.5, (5.0 - 2.5) / 20.0
 
-NO_AGENT = np.zeros(0, np.intp)
-
 
 class Scene:
     """Platforms of N areas.
@@ -67,6 +72,7 @@ class Scene:
     Attributes:
         bodies: Agent, block and wall of every area.
         standing: Vertical motion of the agents.
+        motion: Motion of everything.
         wall_top: (N,) heights of the walls' upper edges, in m.
     """
 
@@ -84,11 +90,14 @@ class Scene:
         )
         self.bodies.position[:, WALL] = np.reshape(WALL_CENTRE, (2, 1))
         goal = Support(GOAL_HALF, GOAL_CENTRE)
-        self.standing = Standing(self.bodies, AGENT, SUPPORTS, gait=GAIT, zones=[goal])
+        self.standing = Standing(self.bodies, SUPPORTS, gait=GAIT, zones=[goal])
+        on_platform = Watched(
+            bodies=[AGENT, BLOCK],
+            centre=PLATFORM_CENTRE,
+            half=(PLATFORM_HALF_M, PLATFORM_HALF_M),
+        )
+        self.motion = Motion(self.bodies, standing=self.standing, watched=on_platform)
         self.wall_top: Array = self.standing.tops[WALL]
-        # Of the shape of the bodies' places, which NumPy subtracts fastest.
-        self._platform_at = np.empty_like(self.bodies.position)
-        self._platform_at[:] = PLATFORM_AT[:, None]
 
     def begin(
         self,
@@ -114,21 +123,11 @@ class Scene:
         bodies.velocity[:, :, areas] = 0.0
         self.standing.put_down(areas, height_m=START_Y_M, gravity=gravity)
 
-    def move(self) -> None:
-        """Move agents and blocks. An agent above a block or a wall passes over it."""
-        meets = self.bodies.is_solid[AGENT_ON_BLOCK:BLOCK_ON_WALL]
-        np.logical_not(self.standing.is_cleared[BLOCK:], out=meets)
-        self.standing.move()
-
     def off_platform(self) -> Indices:
         """Return the areas whose block is off the platform, or the agent but not above it."""
-        # The wall is among the bodies, but never off the platform.
-        is_off = np.abs(self.bodies.position - self._platform_at) > PLATFORM_HALF_M
-        if not np.count_nonzero(is_off):
-            return NO_AGENT
-        agent_is_off, block_is_off, _ = np.logical_or.reduce(is_off)
-        agent_is_off &= ~self.standing.is_above(BLOCK)
-        return np.flatnonzero(agent_is_off | block_is_off)
+        beside = self.bodies.position[:, :WALL] - PLATFORM_AT[:, None]
+        agent_is_off, block_is_off = (np.abs(beside) > PLATFORM_HALF_M).any(axis=0)
+        return np.flatnonzero((agent_is_off & ~self.standing.is_above(BLOCK)) | block_is_off)
 
     def in_goal(self) -> Indices:
         """Return the areas whose agent reaches into the goal and is on the ground."""

@@ -1,0 +1,49 @@
+"""`PlanarWorld`: a `World` whose agents push and turn themselves over a floor."""
+
+from abc import abstractmethod
+from typing import ClassVar
+
+from mlagents_sim.motion import Motion
+from mlagents_sim.world import World
+
+
+class PlanarWorld(World):
+    """Base of worlds that a `Motion` moves, the steps between two events at once.
+
+    A subclass sets `motion`, to which it hands the agents' commands, and implements `judge`.
+
+    Attributes:
+        motion: Motion of all areas.
+    """
+
+    motion: Motion
+    step_reward: ClassVar[float] = 0.0
+    """Reward of every agent for every step."""
+
+    @abstractmethod
+    def judge(self, n_steps: int) -> None:
+        """Set `reward` and call `end` by what happened.
+
+        Args:
+            n_steps: Number of steps that were run. Watched events happened only in the last.
+        """
+
+    def act(self) -> None:
+        """Let the agents push and turn; reward the step."""
+        self.motion.steer()
+        self.reward += self.step_reward
+
+    def physics(self) -> None:
+        """Move everything; judge what happened."""
+        self.motion.move()
+        self.judge(1)
+
+    def run(self, most_steps: int) -> int:
+        """Run steps up to one in which something happens."""
+        n_steps = self.motion.run(most_steps)
+        if n_steps:
+            self.step_count += n_steps
+            for _ in range(n_steps):
+                self.reward += self.step_reward
+            self.judge(n_steps)
+        return n_steps
