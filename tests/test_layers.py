@@ -53,7 +53,7 @@ LAYERS = {
         "native_planar parameters channels client recorder raster",
         "planar world",
         "frame_stack rays rolling sensors standing top_view",
-        "motion",
+        "motion ray_view",
         "planar_world",
         "examples player",
         "catalog",

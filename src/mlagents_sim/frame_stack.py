@@ -1,11 +1,15 @@
 """The last few frames of an observation joined, as Unity's stacking sensor returns them."""
 
+import math
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mlagents_envs.base_env import ObservationSpec
+from mlagents_sim import native_planar
+from mlagents_sim.native_planar import address, rows
+from mlagents_sim.planar import PLANAR
 from mlagents_sim.world import ALL, Agents
 
 
@@ -36,6 +40,14 @@ class FrameStack:
         self._shape = stacked(frame, n_frames).shape
         self._ring = np.zeros((n_frames - 1, n_agents, *frame.shape), frame.dtype)
         self._start = 0  # of the ring: the slot of the oldest frame, the same for all agents
+        self._functions = PLANAR.load()
+        n_bytes = frame.dtype.itemsize * math.prod(frame.shape)
+        self._shared = native_planar.Stack(
+            n_agents=n_agents,
+            n_before=n_frames - 1,
+            frame_bytes=n_bytes,
+            ring=self._ring.view(np.uint8) if n_frames > 1 else None,
+        )
 
     def clear(self, agents: Agents) -> None:
         """Clear the frames of these agents."""
@@ -48,6 +60,12 @@ class FrameStack:
         are_all = len(frame) == n_agents and _ascend(agents)
         if are_all:
             agents = ALL
+        if self._functions is not None:
+            stacks = np.empty((len(frame), *self._shape), ring.dtype)
+            which, n = rows(agents, n_agents)
+            frame = np.ascontiguousarray(frame, ring.dtype)
+            self._functions.planar_stack(self._shared, which, n, address(frame), address(stacks))
+            return stacks
         seen = np.empty((len(frame), n_before + 1, *ring.shape[2:]), ring.dtype)
         older, newer = seen[:, : n_before - start], seen[:, n_before - start : -1]
         older.swapaxes(0, 1)[:] = ring[start:, agents]

@@ -5,7 +5,8 @@ place. Each structure has its twin of the same name in `source/planar.h`.
 """
 
 import ctypes
-from ctypes import CDLL, POINTER, Structure, c_double, c_int64, c_void_p
+from collections.abc import Sequence
+from ctypes import CDLL, POINTER, Structure, c_char, c_double, c_int64, c_void_p
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,6 +23,18 @@ class Integers(c_void_p):
     """Address of an array of 64-bit integers."""
 
     dtype = np.dtype(np.int64)
+
+
+class Tags(c_void_p):
+    """Address of an array of 8-bit integers."""
+
+    dtype = np.dtype(np.int8)
+
+
+class Bytes(c_void_p):
+    """Address of an array of bytes."""
+
+    dtype = np.dtype(np.uint8)
 
 
 class Flags(c_void_p):
@@ -44,7 +57,7 @@ class Shared(Structure):
         for name, value in members.items():
             if isinstance(value, np.ndarray):
                 value = _address(value, kinds[name].dtype, name)
-            elif isinstance(value, Shared):
+            elif isinstance(value, Structure | ctypes.Array):
                 value = ctypes.addressof(value)
             if value is not None:
                 setattr(self, name, value)
@@ -60,6 +73,28 @@ class FixedArrays:
             present[...] = value
         else:
             super().__setattr__(name, value)
+
+
+def address(array: NDArray[Any]) -> int:
+    """Return where the data of a contiguous array begin."""
+    if array.flags.writeable and array.size:
+        return ctypes.addressof(c_char.from_buffer(array))  # the fastest way
+    where: int = array.ctypes.data
+    return where
+
+
+def array_of(kind: type[Structure], members: Sequence[Structure]) -> ctypes.Array[Any]:
+    """Return structures in a row. What their members point to must live on elsewhere."""
+    return (kind * len(members))(*members)
+
+
+def rows(agents: slice | NDArray[np.intp], n_agents: int) -> tuple[int | None, int]:
+    """Return the address of the indices of agents, None for all, and their number."""
+    if isinstance(agents, slice):
+        if agents == slice(None):
+            return None, n_agents
+        agents = np.arange(n_agents)[agents]
+    return address(agents), len(agents)
 
 
 def _address(array: NDArray[Any], dtype: np.dtype[Any], name: str) -> int:
@@ -126,6 +161,58 @@ class Motion(Shared):
     ]
 
 
+class SeenBox(Shared):
+    """`ray_view.Box`."""
+
+    _fields_: ClassVar = [
+        *_fields("body is_turned", c_int64),
+        *_fields("centre half", c_double * 2),
+        ("radius", c_double),
+        ("tag", c_int64),
+        ("tags", Tags),
+        *_fields("low high", Doubles),
+    ]
+
+
+class SeenDiscs(Shared):
+    """`ray_view.Discs`."""
+
+    _fields_: ClassVar = [
+        ("count", c_int64),
+        ("centre", Doubles),
+        ("hidden", Integers),
+        ("tags", Tags),
+        *_fields("radius height_m", c_double),
+    ]
+
+
+class Rays(Shared):
+    """`ray_view.RayView`."""
+
+    _fields_: ClassVar = [
+        ("bodies", c_void_p),
+        *_fields("n_members n_rays n_tags n_boxes has_room has_flight", c_int64),
+        *_fields("length radius", c_double),
+        ("directions", Doubles),
+        *_fields("room_low room_high", c_double * 2),
+        *_fields("room_radius room_edge_m", c_double),
+        ("room_tag", c_int64),
+        *_fields("boxes discs", c_void_p),
+        ("unit_half_m", c_double),
+        ("height", Doubles),
+        *_fields("start_m slope", c_double),
+    ]
+
+
+class Stack(Shared):
+    """`frame_stack.FrameStack`."""
+
+    _fields_: ClassVar = [
+        *_fields("n_agents n_before frame_bytes start", c_int64),
+        ("ring", Bytes),
+    ]
+
+
 def declare(functions: CDLL) -> None:
     """Declare the arguments and results of the functions."""
     functions.planar_move_bodies.argtypes = [POINTER(Bodies)]
@@ -135,3 +222,7 @@ def declare(functions: CDLL) -> None:
         function.argtypes, function.restype = [POINTER(Motion)], None
     functions.planar_run.argtypes = [POINTER(Motion), c_int64]
     functions.planar_run.restype = c_int64
+    functions.planar_see.argtypes = [POINTER(Rays), c_void_p, c_int64, c_void_p]
+    functions.planar_see.restype = None
+    functions.planar_stack.argtypes = [POINTER(Stack), c_void_p, c_int64, c_void_p, c_void_p]
+    functions.planar_stack.restype = None

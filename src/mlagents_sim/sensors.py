@@ -8,6 +8,7 @@ from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mlagents_envs.base_env import (
     FloatArray,
@@ -32,6 +33,8 @@ class RaySensor:
         directions: (2, R) unit vectors to the right of the agent and ahead, in the order of the
             observation: ahead, then right and left by turns, ever farther out.
         size: Numbers in an observation.
+        length: Length of each ray, in m.
+        n_tags: Number of tags, T.
     """
 
     def __init__(self, *, per_side: int, max_degrees: float, length: float, n_tags: int) -> None:
@@ -43,14 +46,16 @@ class RaySensor:
             np.cos(np.radians(angles)),
         )
         self.size = len(angles) * (n_tags + 2)
-        self._length = length
-        self._n_tags = n_tags
+        self.length = length
+        self.n_tags = n_tags
 
     def spec(self, name: str) -> ObservationSpec:
         """Describe the observation."""
         return ObservationSpec.vector(self.size, name)
 
-    def observe(self, travels: Sequence[Array], tags: Sequence[int]) -> FloatArray:
+    def observe(
+        self, travels: Sequence[Array], tags: Sequence[int | NDArray[np.int8]]
+    ) -> FloatArray:
         """Return the (N, size) observation of things with these tags.
 
         The rays may be those of several such sensors in a row. Their observations then follow each
@@ -59,17 +64,18 @@ class RaySensor:
         Args:
             travels: (R, N) distances along each ray to each kind of thing. Of equally distant
                 things, the first is seen.
-            tags: Tags of these kinds, all different.
+            tags: Tags of these kinds, or (N,) tags of what each agent sees.
         """
         nearest = reduce(np.minimum, travels)
         n_rays, n = nearest.shape
-        seen = np.zeros((self._n_tags + 2, n_rays, n), np.float32)
-        is_met = nearest <= self._length
+        seen = np.zeros((self.n_tags + 2, n_rays, n), np.float32)
+        is_met = nearest <= self.length
         seen[-2] = ~is_met
-        seen[-1] = np.minimum(nearest / self._length, 1.0)
+        seen[-1] = np.minimum(nearest / self.length, 1.0)
         for travel, tag in zip(travels, tags, strict=True):
             is_this = is_met & (travel == nearest)
-            seen[tag] = is_this
+            ray, agent = is_this.nonzero()
+            seen[np.broadcast_to(tag, n)[agent], ray, agent] = 1.0
             is_met ^= is_this
         return seen.transpose().reshape(n, -1)
 

@@ -89,7 +89,7 @@ class Floors:
             pairs=list(combinations(range(n_members), 2)),
         )
         self.food = np.zeros((2, FOODS, n_areas))
-        self.falling = np.zeros((FOODS, n_areas), np.intp)
+        self.falling = np.zeros((FOODS, n_areas), np.int64)
         self.frozen = np.zeros(shape, np.intp)
         self.is_shooting = np.zeros(shape, np.bool_)
         self.touch_m = np.zeros(shape)

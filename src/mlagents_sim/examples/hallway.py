@@ -23,7 +23,8 @@ from mlagents_sim.planar import (
     Z,
 )
 from mlagents_sim.planar_world import PlanarWorld
-from mlagents_sim.rays import Rays, radius_at_edge
+from mlagents_sim.ray_view import Box, RayView, Room
+from mlagents_sim.rays import radius_at_edge
 from mlagents_sim.sensors import RaySensor
 from mlagents_sim.top_view import TopView
 from mlagents_sim.world import Agents
@@ -50,9 +51,6 @@ SPREAD_X_M, SPREAD_Z_M = 3.0, 5.0
 
 RAYS = RaySensor(per_side=2, max_degrees=70.0, length=12.0, n_tags=5)
 RAY_RADIUS_M = 0.5
-HALVES = np.transpose([SYMBOL_HALF, GOAL_HALF, GOAL_HALF])[..., None]
-# Radii of the rays at symbol and goals. The rays are 0.5 m above the floor; a goal is 0.1 m high.
-RAY_RADII_M = radius_at_edge(RAY_RADIUS_M, [[[-1.0]], [[0.4]], [[0.4]]])
 O_GOAL_TAG, X_GOAL_TAG, O_SYMBOL_TAG, X_SYMBOL_TAG, WALL_TAG = range(5)
 STEPS = ObservationSpec.vector(1, "VectorSensor_size1")
 STACKED = 3
@@ -118,6 +116,20 @@ class Hallway(PlanarWorld):
         self.is_x = np.zeros(n, np.bool_)
         self._age = np.zeros(n)
         self.motion = Motion(self.bodies, watched=Watched(pairs=[AT_O, AT_X]))
+        self._symbol_tag = np.zeros(n, np.int8)
+        # The rays are 0.5 m above the floor; a goal is 0.1 m high.
+        above_goal = float(radius_at_edge(RAY_RADIUS_M, 0.4))
+        self._rays = RayView(
+            RAYS,
+            self.bodies,
+            radius_m=RAY_RADIUS_M,
+            room=Room(WALL_TAG, ROOM_LOW, ROOM_HIGH),
+            boxes=[
+                Box(O_GOAL_TAG, body=O_GOAL, radius_m=above_goal),
+                Box(X_GOAL_TAG, body=X_GOAL, radius_m=above_goal),
+                Box(self._symbol_tag, body=SYMBOL),
+            ],
+        )
         self._seen = FrameStack(RAYS.spec(""), STACKED, n)
         self._steps = FrameStack(STEPS, STACKED, n)
 
@@ -151,21 +163,8 @@ class Hallway(PlanarWorld):
 
     def observe(self, agents: Agents) -> list[FloatArray]:
         """Return the observations that the class describes."""
-        position = self.bodies.position[:, :, agents]
-        heading = self.bodies.heading[:, AGENT, agents]
-        rays = Rays.cast(position[:, AGENT], heading, RAYS.directions)
-        to_symbol, to_o, to_x = rays.to_boxes(position[:, SYMBOL:], HALVES, RAY_RADII_M)
-        is_x = self.is_x[agents]
-        seen = RAYS.observe(
-            [
-                rays.to_room(ROOM_LOW, ROOM_HIGH, RAY_RADIUS_M),
-                to_o,
-                to_x,
-                np.where(is_x, np.inf, to_symbol),
-                np.where(is_x, to_symbol, np.inf),
-            ],
-            [WALL_TAG, O_GOAL_TAG, X_GOAL_TAG, O_SYMBOL_TAG, X_SYMBOL_TAG],
-        )
+        self._symbol_tag[:] = np.where(self.is_x, X_SYMBOL_TAG, O_SYMBOL_TAG)
+        seen = self._rays.observe(agents)
         steps = (self._age[agents, None] / self.max_steps).astype(np.float32)
         return [self._seen.add(agents, seen), self._steps.add(agents, steps)]
 

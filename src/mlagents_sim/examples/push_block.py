@@ -26,7 +26,7 @@ from mlagents_sim.planar import (
     kept,
 )
 from mlagents_sim.planar_world import PlanarWorld
-from mlagents_sim.rays import Rays, radius_at_edge
+from mlagents_sim.ray_view import Box, RayView, Room
 from mlagents_sim.sensors import RaySensor
 from mlagents_sim.top_view import TopView
 from mlagents_sim.world import ALL, Agents
@@ -56,9 +56,8 @@ DROP_M = np.array([[0.5], [0.625]])
 AGENT_DRAG = 4.0
 
 RAY_RADIUS_M = 0.5
-GRAZE_M = 1e-6
-"""Heights so close touch, as they are computed in Unity: the lowest points of raised rays and the
-upper edges of the walls, once the agent stands."""
+"""The lowest points of raised rays are as high as the upper edges of the walls, once the agent
+stands, and touch them."""
 BLOCK_TAG, GOAL_TAG, WALL_TAG = range(3)
 RAYS = RaySensor(per_side=3, max_degrees=90.0, length=12.0, n_tags=3)
 STACKED = 3
@@ -129,6 +128,22 @@ class PushBlock(PlanarWorld):
             pairs=[(AGENT, BLOCK)],
         )
         self.bodies.heading[Z, AGENT] = -1.0
+        self._raised_rays = RayView(
+            RAYS,
+            self.bodies,
+            radius_m=RAY_RADIUS_M,
+            room=Room(WALL_TAG, ROOM_LOW, ROOM_HIGH, edge_m=RAY_RADIUS_M),
+        )
+        self._level_rays = RayView(
+            RAYS,
+            self.bodies,
+            radius_m=RAY_RADIUS_M,
+            room=Room(WALL_TAG, ROOM_LOW, ROOM_HIGH),
+            boxes=[
+                Box(GOAL_TAG, centre=GOAL_CENTRE, half=GOAL_HALF),
+                Box(BLOCK_TAG, body=BLOCK),
+            ],
+        )
         self._raised, self._level = (FrameStack(RAYS.spec(""), STACKED, n) for _ in range(2))
         self._grips = np.zeros((2, 2, n))  # of bodies at rest and of moving ones
         self.motion = Motion(self.bodies, grips=self._grips, watched=Watched(walls=[BLOCK_AT_GOAL]))
@@ -153,27 +168,7 @@ class PushBlock(PlanarWorld):
 
     def observe(self, agents: Agents) -> list[FloatArray]:
         """Return the observations that the class describes."""
-        position = self.bodies.position[:, :, agents]
-        heading = self.bodies.heading[:, AGENT, agents]
-        rays = Rays.cast(position[:, AGENT], heading, RAYS.directions)
-        above = self.bodies.above_m[AGENT, agents]
-        to_wall = rays.to_room(
-            ROOM_LOW, ROOM_HIGH, radius_at_edge(RAY_RADIUS_M, RAY_RADIUS_M + above)
-        )
-        raised = RAYS.observe([np.where(above < GRAZE_M, to_wall, np.inf)], [WALL_TAG])
-
-        half = self.bodies.half[:, BLOCK, agents]
-        goal, goal_half = (
-            np.broadcast_to(np.reshape(value, (2, 1)), half.shape)
-            for value in (GOAL_CENTRE, GOAL_HALF)
-        )
-        to_wall = rays.to_room(ROOM_LOW, ROOM_HIGH, RAY_RADIUS_M)
-        to_goal, to_block = rays.to_boxes(
-            np.stack([goal, position[:, BLOCK]], axis=1),
-            np.stack([goal_half, half], axis=1),
-            RAY_RADIUS_M,
-        )
-        level = RAYS.observe([to_wall, to_goal, to_block], [WALL_TAG, GOAL_TAG, BLOCK_TAG])
+        raised, level = self._raised_rays.observe(agents), self._level_rays.observe(agents)
         return [self._raised.add(agents, raised), self._level.add(agents, level)]
 
     def command(self, agents: Agents, action: ActionTuple) -> None:

@@ -1,5 +1,7 @@
 """Food Collector for agents that see by rays: gather good food, leave bad food."""
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from mlagents_envs.base_env import (
@@ -18,8 +20,8 @@ from mlagents_sim.examples.food_collector import (
     FoodCollector,
 )
 from mlagents_sim.examples.food_floors import AGENT_HALF_M, FOOD_RADIUS_M, GOOD, WALLS_M
-from mlagents_sim.planar import X, in_frame
-from mlagents_sim.rays import Rays, radius_at_edge
+from mlagents_sim.planar import in_frame
+from mlagents_sim.ray_view import Box, Discs, RayView, Room
 from mlagents_sim.sensors import RaySensor
 from mlagents_sim.world import Agents
 
@@ -48,43 +50,43 @@ class RayFoodCollector(FoodCollector):
         ActionSpec.create_discrete((3, 3, 3, 2)),
     )
 
+    def __init__(
+        self, *, num_areas: int = 1, seed: int = 0, parameters: Mapping[str, float] | None = None
+    ) -> None:
+        super().__init__(num_areas=num_areas, seed=seed, parameters=parameters)
+        self._agent_tags = np.zeros(self.frozen.shape, np.int8)
+        # Rays are as large as the agent: by its measure, everything else is smaller.
+        self._rays = RayView(
+            RAYS,
+            self.bodies,
+            radius_m=RAY_RADIUS_M,
+            room=Room(WALL_TAG, (-WALLS_M, -WALLS_M), (WALLS_M, WALLS_M)),
+            discs=Discs(
+                self.food,
+                self.falling,
+                np.where(GOOD, GOOD_TAG, BAD_TAG).astype(np.int8),
+                FOOD_RADIUS_M,
+                FOOD_RADIUS_M,
+            ),
+            boxes=[
+                Box(tags, body=member, is_turned=True)
+                for member, tags in enumerate(self._agent_tags)
+            ],
+            n_members=self.n_members,
+            unit_half_m=AGENT_HALF_M,
+        )
+
     def observe(self, agents: Agents) -> list[FloatArray]:
         """Return the observations that the class describes."""
         area, member = self._area[agents], self._member[agents]
         bodies = self.bodies
         heading = bodies.heading[:, member, area]
-        # Rays are as large as the agent: by its measure, everything else is smaller.
-        scale = bodies.half[X, member, area] / AGENT_HALF_M
-        position = bodies.position[:, member, area] / scale
-        rays = Rays.cast(position, heading, RAYS.directions)
-        above = np.abs(self.floors.heights(area, member) - FOOD_RADIUS_M) / scale
-        together = radius_at_edge(RAY_RADIUS_M + FOOD_RADIUS_M / scale, above)
-        to_food = rays.to_discs(self.food[:, :, area] / scale, together)  # (foods, rays, n)
-        food, agent = self.falling[:, area].nonzero()
-        to_food[food, :, agent] = np.inf
-        walls = np.broadcast_to(WALLS_M / scale, (2, len(scale)))
-        travels = [
-            rays.to_room(-walls, walls, RAY_RADIUS_M),
-            to_food[GOOD].min(axis=0),
-            to_food[~GOOD].min(axis=0),
-        ]
-        # All agents of the area, as seen along the same rays.
-        n = len(area)
-        seen = rays.seen_from(bodies.position[:, :, area] / scale, bodies.heading[:, :, area])
-        halves = (bodies.half[:, :, area] / scale).reshape(2, 1, -1)
-        (to_agents,) = seen.to_boxes(np.zeros((2, 1, 1)), halves, RAY_RADIUS_M)
-        to_agents = to_agents.reshape(-1, self.n_members, n)
-        to_agents[:, member, np.arange(n)] = np.inf  # itself
-        is_frozen = self.frozen[:, area] > 0
-        travels += [
-            np.where(is_so, to_agents, np.inf).min(axis=1) for is_so in (~is_frozen, is_frozen)
-        ]
-        tags = [WALL_TAG, GOOD_TAG, BAD_TAG, AGENT_TAG, FROZEN_TAG]
+        self._agent_tags[:] = np.where(self.frozen > 0, FROZEN_TAG, AGENT_TAG)
         own = np.empty((len(area), 4), np.float32)
         own[:, :2] = in_frame(heading, bodies.velocity[:, member, area]).T
         own[:, 2] = self.frozen[member, area] > 0
         own[:, 3] = self.is_shooting[member, area]
-        return [RAYS.observe(travels, tags), own]
+        return [self._rays.observe(agents), own]
 
     def command(self, agents: Agents, action: ActionTuple) -> None:
         """Set the action of each of the coming steps."""

@@ -16,16 +16,13 @@ from mlagents_envs.base_env import (
 )
 from mlagents_sim.examples.wall_jump_scene import (
     AGENT,
-    BLOCK_TAG,
-    GOAL_TAG,
     PLATFORM_CENTRE,
-    WALL_TAG,
+    RAYS,
     Scene,
 )
 from mlagents_sim.frame_stack import FrameStack, stacked
 from mlagents_sim.planar import Array, X, Z
 from mlagents_sim.planar_world import PlanarWorld
-from mlagents_sim.sensors import RaySensor
 from mlagents_sim.world import Agents
 
 # By action of each branch: ahead (nothing, forward, back), turn (nothing, left, right) and aside
@@ -35,7 +32,6 @@ TURN_RAD = np.radians([0.0, -6.0, 6.0])
 TURN_SINE, TURN_COSINE = np.sin(TURN_RAD), np.cos(TURN_RAD)
 RIGHT = np.array([0.0, -0.6, 0.6])
 
-RAYS = RaySensor(per_side=3, max_degrees=90.0, length=20.0, n_tags=3)
 PLACE = ObservationSpec.vector(4, "VectorSensor_size4")
 PLACE_SCALE_M = 20.0
 STACKED = 6
@@ -92,19 +88,14 @@ class _OverWalls(PlanarWorld):
         """Return the observations that the class describes."""
         standing = self.scene.standing
         x, z = self.bodies.position[:, AGENT, agents]
-        n = len(x)
-        travels = self.scene.see(agents, RAYS.directions)
-        # Both sensors at once: as if one had the rays of both.
-        by_tag = [travel.reshape(-1, n) for travel in travels.swapaxes(0, 1)]
-        seen = RAYS.observe(by_tag, [WALL_TAG, GOAL_TAG, BLOCK_TAG])
-        place = np.empty((n, PLACE.shape[0]), np.float32)
+        place = np.empty((len(x), PLACE.shape[0]), np.float32)
         place[:, 0] = (x - PLATFORM_CENTRE[X]) / PLACE_SCALE_M
         place[:, 1] = standing.height_m[agents] / PLACE_SCALE_M
         place[:, 2] = (z - PLATFORM_CENTRE[Z]) / PLACE_SCALE_M
         place[:, 3] = standing.is_on_ground()[agents]
         return [
-            self._raised.add(agents, seen[:, : RAYS.size]),
-            self._level.add(agents, seen[:, RAYS.size :]),
+            self._raised.add(agents, self.scene.raised_rays.observe(agents)),
+            self._level.add(agents, self.scene.level_rays.observe(agents)),
             self._places.add(agents, place),
         ]
 

@@ -6,7 +6,8 @@ from numpy.typing import ArrayLike, NDArray
 from mlagents_sim import top_view
 from mlagents_sim.motion import Motion, Watched
 from mlagents_sim.planar import Array, Bodies, Body, Indices
-from mlagents_sim.rays import Rays
+from mlagents_sim.ray_view import Box, Flight, RayView
+from mlagents_sim.sensors import RaySensor
 from mlagents_sim.standing import Gait, Standing, Support
 from mlagents_sim.top_view import TopView
 
@@ -56,9 +57,7 @@ START_DRAWN = np.array([[0, 1], [0, 2]])
 """Indices, among three random numbers, of those that place them."""
 
 WALL_TAG, GOAL_TAG, BLOCK_TAG = range(3)
-SEEN_HALVES = np.transpose([WALL_HALF, GOAL_HALF, BLOCK_HALF])[..., None]
-SEEN_EDGES = np.reshape([0.0, GOAL_LOW_M, BLOCK_LOW_M, 0.0, GOAL_HIGH_M, BLOCK_HIGH_M], (2, 3, 1))
-"""Heights of lower and upper edges by tag, besides those of the walls."""
+RAYS = RaySensor(per_side=3, max_degrees=90.0, length=20.0, n_tags=3)
 RAY_RADIUS_M = 0.5
 RAISED_START_M, RAISED_SLOPE = 2.5, (5.0 - 2.5) / 20.0
 
@@ -74,6 +73,8 @@ class Scene:
         standing: Vertical motion of the agents.
         motion: Motion of everything.
         wall_top: (N,) heights of the walls' upper edges, in m.
+        raised_rays: What the agents see by rays that start above them and rise.
+        level_rays: What they see by rays from their centres.
     """
 
     def __init__(self, n_areas: int) -> None:
@@ -98,6 +99,25 @@ class Scene:
         )
         self.motion = Motion(self.bodies, standing=self.standing, watched=on_platform)
         self.wall_top: Array = self.standing.tops[WALL]
+        self._wall_low = np.zeros(n_areas)
+        goal_edges, block_edges = (
+            (np.full(n_areas, low), np.full(n_areas, high))
+            for low, high in ((GOAL_LOW_M, GOAL_HIGH_M), (BLOCK_LOW_M, BLOCK_HIGH_M))
+        )
+        self.raised_rays, self.level_rays = (
+            RayView(
+                RAYS,
+                self.bodies,
+                radius_m=RAY_RADIUS_M,
+                boxes=[
+                    Box(WALL_TAG, body=WALL, edges_m=(self._wall_low, self.wall_top)),
+                    Box(GOAL_TAG, centre=GOAL_CENTRE, half=GOAL_HALF, edges_m=goal_edges),
+                    Box(BLOCK_TAG, body=BLOCK, edges_m=block_edges),
+                ],
+                flight=Flight(self.standing.height_m, start_m, slope),
+            )
+            for start_m, slope in ((RAISED_START_M, RAISED_SLOPE), (0.0, 0.0))
+        )
 
     def begin(
         self,
@@ -117,6 +137,7 @@ class Scene:
         """
         bodies = self.bodies
         self.wall_top[areas] = wall_top
+        self._wall_low[areas] = -wall_top
         bodies.is_solid[BLOCK_ON_WALL][areas] = wall_top > BLOCK_LOW_M
         drawn = rng.uniform(-1.0, 1.0, (3, len(wall_top))).take(START_DRAWN, axis=0)
         bodies.position[:, :WALL, areas] = START_CENTRES + drawn * START_HALVES
@@ -137,25 +158,6 @@ class Scene:
             reaches = (height + AGENT_HALF_M > GOAL_LOW_M) & (height - AGENT_HALF_M < GOAL_HIGH_M)
             areas = areas[reaches & self.standing.is_on_ground()[areas]]
         return areas
-
-    def see(self, areas: slice | Indices, directions: Array) -> Array:
-        """Return (2, 3, R, n) distances, from raised and level rays, to what has a tag.
-
-        Args:
-            areas: Indices of the areas, n of them.
-            directions: (2, R) unit vectors to the right of the agents and ahead.
-        """
-        position = self.bodies.position[:, :, areas]
-        height, wall_top = self.standing.height_m[areas], self.wall_top[areas]
-        rays = Rays.cast(position[:, AGENT], self.bodies.heading[:, AGENT, areas], directions)
-        centre = np.empty((2, 3, len(height)))
-        centre[:, WALL_TAG] = position[:, WALL]
-        centre[:, GOAL_TAG] = GOAL_AT
-        centre[:, BLOCK_TAG] = position[:, BLOCK]
-        low, high = SEEN_EDGES.repeat(len(height), axis=2)
-        low[WALL_TAG], high[WALL_TAG] = -wall_top, wall_top
-        flights = [(height + RAISED_START_M, RAISED_SLOPE), (height, 0.0)]
-        return rays.to_solids(centre, SEEN_HALVES, low, high, RAY_RADIUS_M, flights)
 
     def draw(self) -> NDArray[np.uint8]:
         """Return a picture of every platform from above, together about (720, 960, 3).

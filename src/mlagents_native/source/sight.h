@@ -1,0 +1,46 @@
+// What the Python side hands to the sensors. Each struct has its twin of the same name in
+// `mlagents_sim/native_planar.py`; all members are 8 bytes wide. Letters in shapes: N areas, M
+// agents of an area, B bodies, R rays.
+
+#pragma once
+
+#include <cstdint>
+
+#include "planar.h"
+
+// A box in every area; members of an axis-aligned one point to a heading only if `is_turned`.
+struct SeenBox {
+    int64_t body;                       // which it is, or below 0
+    int64_t is_turned;                  // whether its heading counts
+    double centre[2], half[2], radius;  // of a box that is not a body, and of the rays there
+    int64_t tag;                        // if there are no tags by area
+    const int8_t *tags;                 // (N,), or null
+    const double *low, *high;           // (N,) heights of the edges, or null
+};
+
+struct SeenDiscs {
+    int64_t count;
+    const double *centre;   // (2, count, N)
+    const int64_t *hidden;  // (count, N), 0 for those that can be seen
+    const int8_t *tags;     // (count,)
+    double radius, height_m;
+};
+
+struct Rays {
+    const Bodies *bodies;
+    int64_t n_members, n_rays, n_tags, n_boxes, has_room, has_flight;
+    double length, radius;
+    const double *directions;                                    // (2, R), right and ahead
+    double room_low[2], room_high[2], room_radius, room_edge_m;  // no edge: NaN
+    int64_t room_tag;
+    const SeenBox *boxes;
+    const SeenDiscs *discs;  // or null
+    double unit_half_m;      // half length of an agent of scale 1, or 0 for rays of one size
+    const double *height;    // (N,) heights of the agents, or null
+    double start_m, slope;   // of a flight, relative to that height
+};
+
+struct Stack {
+    int64_t n_agents, n_before, frame_bytes, start;
+    uint8_t *ring;  // (n_before, N, frame)
+};
