@@ -204,6 +204,20 @@ class Rays(Shared):
     ]
 
 
+class Forage(Shared):
+    """`examples.food_floors.Floors`."""
+
+    _fields_: ClassVar = [
+        ("bodies", c_void_p),
+        *_fields("n_foods frozen_steps n_eaten", c_int64),
+        *_fields("walls_m food_radius_m touch_m bump laser_m laser_radius_m", c_double),
+        *_fields("push_m_s push_shooting_m_s kept_shooting fast_m2_s2 kept_fast", c_double),
+        *_fields("food touch right ahead sine cosine lost", Doubles),
+        *_fields("falling frozen eaten", Integers),
+        *_fields("is_shooting shoots", Flags),
+    ]
+
+
 class Stack(Shared):
     """`frame_stack.FrameStack`."""
 
@@ -220,6 +234,11 @@ def declare(functions: CDLL) -> None:
     for name in ("planar_steer", "planar_move"):
         function = getattr(functions, name)
         function.argtypes, function.restype = [POINTER(Motion)], None
+    for name in ("forage_act", "forage_move"):
+        function = getattr(functions, name)
+        function.argtypes, function.restype = [POINTER(Forage)], None
+    functions.forage_run.argtypes = [POINTER(Forage), c_int64]
+    functions.forage_run.restype = c_int64
     functions.planar_run.argtypes = [POINTER(Motion), c_int64]
     functions.planar_run.restype = c_int64
     functions.planar_see.argtypes = [POINTER(Rays), c_void_p, c_int64, c_void_p]

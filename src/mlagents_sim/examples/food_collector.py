@@ -12,6 +12,7 @@ from mlagents_sim.examples.food_floors import (
     GOOD,
     WALL_THICKNESS_M,
     WALLS_M,
+    Eaten,
     Floors,
 )
 from mlagents_sim.planar import Indices, X, dot, gap_to_point, in_frame
@@ -89,13 +90,24 @@ class FoodCollector(World):
 
     def act(self) -> None:
         """Push, turn and shoot."""
-        self.floors.push_and_turn()
-        self.floors.shoot()
+        self.floors.act()
 
     def physics(self) -> None:
         """Move the agents; reward what they eat."""
-        area, member, food = self.floors.move(self.rng)
+        self._reward(self.floors.move())
+
+    def run(self, most_steps: int) -> int:
+        """Run steps up to one in which food is eaten."""
+        n_steps, eaten = self.floors.run(most_steps)
+        self.step_count += n_steps
+        self._reward(eaten)
+        return n_steps
+
+    def _reward(self, eaten: Eaten) -> None:
+        """Reward agents for what they ate, and let it come back elsewhere."""
+        area, member, food = eaten
         if area.size:
+            self.floors.replace(food, area, self.rng)
             eaters = area * self.n_members + member
             np.add.at(self.reward, eaters, np.where(GOOD[food], 1.0, -1.0))
 

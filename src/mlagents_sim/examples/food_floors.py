@@ -3,12 +3,15 @@
 Arrays and letters are those of `planar`; M is the number of agents of an area.
 """
 
+from collections.abc import Callable
+from functools import cached_property
 from itertools import combinations, permutations
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mlagents_sim import top_view
+from mlagents_sim import native_planar, top_view
+from mlagents_sim.native_planar import FixedArrays
 from mlagents_sim.planar import (
     Array,
     Bodies,
@@ -18,7 +21,6 @@ from mlagents_sim.planar import (
     X,
     dot,
     in_frame,
-    number,
     way_to_point,
 )
 from mlagents_sim.rays import Rays, enter_boxes, radius_at_edge
@@ -50,7 +52,7 @@ PUSH_M_S = np.array([2.0, 1.0])
 """Full push in a step, without and with shooting."""
 SPEED_BY_SHOOTING = np.array([1.0, 0.75])
 """Part of the speed that a step keeps, without and with shooting."""
-FAST_M2_S2 = number(5.0**2)
+FAST_M2_S2 = 5.0**2
 """Squared speed, the fall's included, above which an agent loses speed."""
 SPEED_BY_FAST = np.array([1.0, 0.95])
 """Part of the speed that a step keeps, below and above `FAST_M2_S2`."""
@@ -60,10 +62,13 @@ FROZEN_STEPS = 201
 
 STRAIGHT_AHEAD = np.array([[0.0], [1.0]])
 _NONE = np.zeros(0, np.intp)
-_LASER, _ZERO, _DIAGONAL = number(LASER_M), number(0.0), number(np.sqrt(2.0))
 
 
-class Floors:
+Eaten = tuple[Indices, Indices, Indices]
+"""(n,) areas, (n,) rows and (n,) pieces: which agents ate which food."""
+
+
+class Floors(FixedArrays):
     """Agents that push, turn, shoot and eat on the floors of all areas.
 
     Args:
@@ -90,7 +95,7 @@ class Floors:
         )
         self.food = np.zeros((2, FOODS, n_areas))
         self.falling = np.zeros((FOODS, n_areas), np.int64)
-        self.frozen = np.zeros(shape, np.intp)
+        self.frozen = np.zeros(shape, np.int64)
         self.is_shooting = np.zeros(shape, np.bool_)
         self.touch_m = np.zeros(shape)
         # Of each agent that may be hit and each that may shoot: its place in (2, M, areas).
@@ -104,9 +109,55 @@ class Floors:
         floors = np.arange(FOODS * n_areas) % n_areas
         self._eater = np.arange(n_members)[:, None] * n_areas + floors
         self._laser_m = np.zeros(shape)  # as drawn
-        self._right, self._ahead = np.zeros((2, *shape))  # parts of a full push
-        self._turn_rad = np.zeros(shape)
+        self._right, self._ahead = np.zeros(shape), np.zeros(shape)  # parts of a full push
+        self._sine, self._cosine = np.zeros(shape), np.ones(shape)  # of the turn in a step
         self._shoots = np.zeros(shape, np.bool_)
+
+    @cached_property
+    def shared(self) -> native_planar.Forage:
+        """The floors, as the native library knows them."""
+        n_pairs = len(self.frozen) * self.falling.size  # of agents and food
+        self._eaten = np.zeros((n_pairs, 3), np.int64)
+        return native_planar.Forage(
+            bodies=self.bodies.shared,
+            n_foods=FOODS,
+            frozen_steps=FROZEN_STEPS,
+            walls_m=WALLS_M,
+            food_radius_m=FOOD_RADIUS_M,
+            touch_m=TOUCH_M,
+            bump=BUMP,
+            laser_m=LASER_M,
+            laser_radius_m=LASER_RADIUS_M,
+            push_m_s=PUSH_M_S[0],
+            push_shooting_m_s=PUSH_M_S[1],
+            kept_shooting=SPEED_BY_SHOOTING[1],
+            fast_m2_s2=FAST_M2_S2,
+            kept_fast=SPEED_BY_FAST[1],
+            food=self.food,
+            touch=self.touch_m,
+            right=self._right,
+            ahead=self._ahead,
+            sine=self._sine,
+            cosine=self._cosine,
+            lost=np.zeros((n_pairs, 2)),
+            falling=self.falling,
+            frozen=self.frozen,
+            eaten=self._eaten,
+            is_shooting=self.is_shooting,
+            shoots=self._shoots,
+        )
+
+    def _call(self, function: Callable[..., int], *arguments: int) -> int:
+        shared = self.bodies.shared
+        shared.is_falling = self.bodies.is_falling
+        result = function(self.shared, *arguments)
+        self.bodies.is_falling = bool(shared.is_falling)
+        return result
+
+    def _eaten_now(self) -> Eaten:
+        """Return what the native library found to be eaten."""
+        area, member, food = self._eaten[: self.shared.n_eaten].T.copy()
+        return area, member, food
 
     def scatter_food(self, rng: np.random.Generator) -> None:
         """Put all food at random places."""
@@ -167,7 +218,8 @@ class Floors:
         """
         self._right[member, area] = right
         self._ahead[member, area] = ahead
-        self._turn_rad[member, area] = -TURN_RAD * left_turn
+        turn_rad = -TURN_RAD * left_turn
+        self._sine[member, area], self._cosine[member, area] = np.sin(turn_rad), np.cos(turn_rad)
         self._shoots[member, area] = shoots
 
     def push_and_turn(self) -> None:
@@ -194,25 +246,50 @@ class Floors:
         right, ahead = self._right * strength, self._ahead * strength
         v_x += x * ahead + z * right
         v_z += z * ahead - x * right
-        angle = self._turn_rad * is_free
-        sine, cosine = np.sin(angle), np.cos(angle)
+        sine = np.where(is_free, self._sine, 0.0)
+        cosine = np.where(is_free, self._cosine, 1.0)
         x[:], z[:] = x * cosine + z * sine, z * cosine - x * sine
 
-    def move(self, rng: np.random.Generator) -> tuple[Indices, Indices, Indices]:
-        """Move the agents; let them eat the food that they touch, which comes back elsewhere.
+    def run(self, most_steps: int) -> tuple[int, Eaten]:
+        """Run steps up to one in which food is eaten.
 
         Args:
-            rng: Source of the new places of food.
+            most_steps: Largest number of steps.
 
         Returns:
-            (n,) areas, (n,) rows and (n,) pieces: which agents ate which food.
+            The number of steps, and what was eaten in the last.
         """
+        eaten: Eaten = _NONE, _NONE, _NONE
+        if (functions := self.bodies.functions) is not None:
+            n_steps = self._call(functions.forage_run, most_steps)
+            return n_steps, self._eaten_now()
+        for step in range(most_steps):
+            self.push_and_turn()
+            self.shoot()
+            eaten = self.move()
+            if eaten[0].size:
+                return step + 1, eaten
+        return most_steps, eaten
+
+    def act(self) -> None:
+        """Push, turn and shoot: the first part of a step."""
+        if (functions := self.bodies.functions) is not None:
+            self._call(functions.forage_act)
+            return
+        self.push_and_turn()
+        self.shoot()
+
+    def move(self) -> Eaten:
+        """Move the agents, which eat the food that they touch: the second part of a step."""
         bodies = self.bodies
+        if bodies.functions is not None:
+            self._call(bodies.functions.forage_move)
+            return self._eaten_now()
         was_falling = bodies.is_falling
         bodies.move()
         if was_falling:
             self.find_touch()
-        self.falling[:] = np.maximum(self.falling - 1, 0)
+        self.falling = np.maximum(self.falling - 1, 0)
         # (agents, foods and areas): areas may be few, and NumPy is slow along a short last axis.
         is_near: Mask = self.falling.reshape(-1) == 0
         for foods, place, reach in zip(self.food, bodies.position, bodies.reach, strict=True):
@@ -228,16 +305,25 @@ class Floors:
             bodies.half[:, member, area],
             self.food[:, food, area],
         )
-        gap = np.hypot(*way)
+        gap = np.sqrt(dot(way, way))
         is_eaten = gap < self.touch_m[member, area]
         member, food, area = member[is_eaten], food[is_eaten], area[is_eaten]
         ahead = way[:, is_eaten] / np.maximum(gap[is_eaten], 1e-9)
         lost = BUMP * np.maximum(dot(bodies.velocity[:, member, area], ahead), 0.0) * ahead
         for velocity, of_axis in zip(bodies.velocity, lost, strict=True):
             np.subtract.at(velocity, (member, area), of_axis)
+        return area, member, food
+
+    def replace(self, food: Indices, area: Indices, rng: np.random.Generator) -> None:
+        """Let n eaten pieces come back elsewhere.
+
+        Args:
+            food: (n,) rows of the pieces.
+            area: (n,) areas of the pieces.
+            rng: Source of the new places.
+        """
         self.food[:, food, area] = rng.uniform(-START_M, START_M, (2, len(food)))
         self.falling[food, area] = FALL_STEPS
-        return area, member, food
 
     def find_touch(self) -> None:
         """Update the distance at which each agent touches food, by their heights."""
@@ -259,8 +345,8 @@ class Floors:
         place = bodies.position.reshape(-1)
         heading = bodies.heading.reshape(-1)[self._shooter]
         right, ahead = in_frame(heading, place[self._other] - place[self._shooter])
-        reach = bodies.half.reshape(-1)[self._other[X]] * _DIAGONAL + LASER_RADIUS_M
-        is_near = (np.abs(right) < reach) & (ahead > _ZERO) & (ahead < reach + _LASER)
+        reach = bodies.half.reshape(-1)[self._other[X]] * np.sqrt(2.0) + LASER_RADIUS_M
+        is_near = (np.abs(right) < reach) & (ahead > 0.0) & (ahead < reach + LASER_M)
         is_near &= self.is_shooting.reshape(-1)[self._shooter[X]]
         (near,) = is_near.nonzero()
         if near.size == 0:
