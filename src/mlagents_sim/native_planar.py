@@ -78,7 +78,7 @@ class FixedArrays:
 def address(array: NDArray[Any]) -> int:
     """Return where the data of a contiguous array begin."""
     if array.flags.writeable and array.size:
-        return ctypes.addressof(c_char.from_buffer(array))  # the fastest way
+        return ctypes.addressof(c_char.from_buffer(array.data))  # the fastest way
     where: int = array.ctypes.data
     return where
 
@@ -218,6 +218,17 @@ class Forage(Shared):
     ]
 
 
+class Grid(Shared):
+    """`examples.food_collector.GridFoodCollector`."""
+
+    _fields_: ClassVar = [
+        *_fields("bodies discs", c_void_p),
+        *_fields("n_cells n_tags wall_tag", c_int64),
+        *_fields("cell_m half_height_m walls_m wall_thickness_m", c_double),
+        ("agent_tags", Tags),
+    ]
+
+
 class Stack(Shared):
     """`frame_stack.FrameStack`."""
 
@@ -243,5 +254,7 @@ def declare(functions: CDLL) -> None:
     functions.planar_run.restype = c_int64
     functions.planar_see.argtypes = [POINTER(Rays), c_void_p, c_int64, c_void_p]
     functions.planar_see.restype = None
+    functions.planar_grid.argtypes = [POINTER(Grid), c_void_p, c_int64, c_void_p]
+    functions.planar_grid.restype = None
     functions.planar_stack.argtypes = [POINTER(Stack), c_void_p, c_int64, c_void_p, c_void_p]
     functions.planar_stack.restype = None

@@ -434,7 +434,7 @@ def least_speeds(gap: Array) -> Array:
 def gap_to_point(position: Array, heading: Array, half: Array, point: Array) -> Array:
     """Return distances from boxes to points, 0 inside. All arguments are (2, ...), broadcast."""
     beyond = np.maximum(np.abs(in_frame(heading, point - position)) - half, 0.0)
-    gap: Array = np.hypot(*beyond)
+    gap: Array = np.sqrt(dot(beyond, beyond))
     return gap
 
 

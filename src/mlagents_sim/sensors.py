@@ -106,23 +106,25 @@ class GridSensor:
 
     Attributes:
         reach_m: Extent of the grid to the right and ahead, in m.
+        cell_m: Length of a cell, in m.
+        shape: Shape of an observation: tags, columns and rows.
     """
 
     def __init__(self, *, n_cells: int, cell_m: float, n_tags: int) -> None:
         self.reach_m = n_cells * cell_m / 2
-        self._n_cells, self._cell_m, self._n_tags = n_cells, cell_m, n_tags
-        self._shape = (n_tags, n_cells, n_cells)
+        self._n_cells, self.cell_m, self._n_tags = n_cells, cell_m, n_tags
+        self.shape = (n_tags, n_cells, n_cells)
 
     def spec(self, name: str) -> ObservationSpec:
         """Describe the observation."""
-        return ObservationSpec.image(self._shape, name, np.float32)
+        return ObservationSpec.image(self.shape, name, np.float32)
 
     def discs(
         self, agent: Indices, place: Array, radius: Array, tag: Indices, distance: Array
     ) -> Marks:
         """Mark the cells that n discs cover: place is (2, n), the other arguments are (n,)."""
         cells, offset = self._around(place, radius)
-        aside = np.maximum(np.abs(offset) - self._cell_m / 2, 0.0)
+        aside = np.maximum(np.abs(offset) - self.cell_m / 2, 0.0)
         across, ahead = aside * aside
         is_covered = across[:, :, None] + ahead[:, None] < np.square(radius)[:, None, None]
         return self._marks(agent, cells, is_covered, tag, distance)
@@ -140,9 +142,9 @@ class GridSensor:
         # Extent of a turned square, divided by half its edge.
         spread = np.abs(heading[X]) + np.abs(heading[Z])
         cells, offset = self._around(place, half * spread)
-        by_cell = np.abs(offset) < (half * spread + self._cell_m / 2)[:, None]
+        by_cell = np.abs(offset) < (half * spread + self.cell_m / 2)[:, None]
         is_covered = by_cell[X, :, :, None] & by_cell[Z, :, None]
-        limit = (half + self._cell_m / 2 * spread)[:, None, None]
+        limit = (half + self.cell_m / 2 * spread)[:, None, None]
         sine, cosine = heading[..., None]
         right, ahead = offset
         is_covered &= np.abs((right * cosine)[:, :, None] - (ahead * sine)[:, None]) < limit
@@ -161,12 +163,12 @@ class GridSensor:
         spread = np.abs(normal[X]) + np.abs(normal[Z])
         wall, agent = (distance < self.reach_m * spread).nonzero()
         normal, distance, spread = (value[..., wall, agent] for value in (normal, distance, spread))
-        ahead = (np.arange(self._n_cells) - (self._n_cells - 1) / 2) * self._cell_m
+        ahead = (np.arange(self._n_cells) - (self._n_cells - 1) / 2) * self.cell_m
         right = -ahead  # as columns run from right to left
         to_middle = (distance + thickness / 2)[:, None]
         across = normal[X, :, None] * right - to_middle  # (n, columns)
         depth = across[:, :, None] + (normal[Z, :, None] * ahead)[:, None]
-        reach = (thickness + spread * self._cell_m) / 2
+        reach = (thickness + spread * self.cell_m) / 2
         is_covered = np.abs(depth, out=depth) < reach[:, None, None]
         wall, at = np.divmod(np.flatnonzero(is_covered), self._n_cells**2)
         cell = agent[wall] * self._n_cells**2 + at
@@ -185,7 +187,7 @@ class GridSensor:
         nearest = np.empty(n_agents * n_cells, np.int8)  # only read where it is written
         nearest[cell[order]] = tag[order]
         agent, at = np.divmod(cell, n_cells)
-        seen = np.zeros((n_agents, *self._shape), np.float32)
+        seen = np.zeros((n_agents, *self.shape), np.float32)
         seen.reshape(-1)[(agent * self._n_tags + nearest[cell]) * n_cells + at] = 1.0
         return seen
 
@@ -194,10 +196,10 @@ class GridSensor:
 
         The offsets are (2, n, W) vectors from the things to the middles of the cells.
         """
-        lowest = np.floor((place - reach + self.reach_m) / self._cell_m)
-        width = int(np.ceil(2 * reach.max(initial=0.0) / self._cell_m)) + 1
+        lowest = np.floor((place - reach + self.reach_m) / self.cell_m)
+        width = int(np.ceil(2 * reach.max(initial=0.0) / self.cell_m)) + 1
         cells = lowest[:, :, None] + np.arange(width)
-        middles = (cells - (self._n_cells - 1) / 2) * self._cell_m
+        middles = (cells - (self._n_cells - 1) / 2) * self.cell_m
         return cells.astype(np.intp), middles - place[:, :, None]
 
     def _marks(

@@ -40,6 +40,15 @@ struct Rays {
     double start_m, slope;   // of a flight, relative to that height
 };
 
+// The bodies are all agents.
+struct Grid {
+    const Bodies *bodies;
+    const SeenDiscs *discs;
+    int64_t n_cells, n_tags, wall_tag;
+    double cell_m, half_height_m, walls_m, wall_thickness_m;
+    const int8_t *agent_tags;  // (M, N)
+};
+
 struct Stack {
     int64_t n_agents, n_before, frame_bytes, start;
     uint8_t *ring;  // (n_before, N, frame)

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlagents_envs.base_env import ActionSpec, ActionTuple, BehaviorSpec, FloatArray
+from mlagents_sim import native_planar
 from mlagents_sim.examples.food_floors import (
     FOOD_RADIUS_M,
     GOOD,
@@ -15,6 +16,7 @@ from mlagents_sim.examples.food_floors import (
     Eaten,
     Floors,
 )
+from mlagents_sim.native_planar import address, rows
 from mlagents_sim.planar import Indices, X, dot, gap_to_point, in_frame
 from mlagents_sim.rays import radius_at_edge
 from mlagents_sim.sensors import GridSensor, Marks
@@ -145,8 +147,39 @@ class GridFoodCollector(FoodCollector):
     behavior_name = "GridFoodCollector?team=0"
     behavior_spec = BehaviorSpec([GRID.spec("GridSensor")], ACTIONS)
 
+    def __init__(
+        self, *, num_areas: int = 1, seed: int = 0, parameters: Mapping[str, float] | None = None
+    ) -> None:
+        super().__init__(num_areas=num_areas, seed=seed, parameters=parameters)
+        self._agent_tags = np.zeros(self.frozen.shape, np.int8)
+        self._shared_grid = native_planar.Grid(
+            bodies=self.bodies.shared,
+            discs=native_planar.SeenDiscs(
+                count=len(GOOD),
+                centre=self.food,
+                hidden=self.falling,
+                tags=np.where(GOOD, GOOD_TAG, BAD_TAG).astype(np.int8),
+                radius=FOOD_RADIUS_M,
+                height_m=FOOD_RADIUS_M,
+            ),
+            n_cells=GRID.shape[1],
+            n_tags=GRID.shape[0],
+            wall_tag=WALL_TAG,
+            cell_m=GRID.cell_m,
+            half_height_m=GRID_HALF_HEIGHT_M,
+            walls_m=WALLS_M,
+            wall_thickness_m=WALL_THICKNESS_M,
+            agent_tags=self._agent_tags,
+        )
+
     def observe(self, agents: Agents) -> list[FloatArray]:
         """Return the observation that the class describes."""
+        if (functions := self.bodies.functions) is not None:
+            self._agent_tags[:] = np.where(self.frozen > 0, FROZEN_TAG, AGENT_TAG)
+            which, n = rows(agents, self.n_agents)
+            seen = np.empty((n, *GRID.shape), np.float32)
+            functions.planar_grid(self._shared_grid, which, n, address(seen))
+            return [seen]
         area, member = self._area[agents], self._member[agents]
         marks = [
             self._food_seen(area, member),
