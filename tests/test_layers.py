@@ -50,8 +50,9 @@ LAYERS = {
     ],
     "gym_unity": ["envs"],
     "mlagents_sim": [
-        "native_planar parameters channels client recorder raster",
+        "native_planar parameters channels client recorder",
         "planar world",
+        "raster",
         "frame_stack rays rolling sensors standing top_view",
         "motion ray_view",
         "planar_world",

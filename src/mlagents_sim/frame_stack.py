@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from mlagents_envs.base_env import ObservationSpec
 from mlagents_sim import native_planar
-from mlagents_sim.native_planar import address, rows
+from mlagents_sim.native_planar import Pool, address, indices
 from mlagents_sim.planar import PLANAR
 from mlagents_sim.world import ALL, Agents
 
@@ -41,6 +41,7 @@ class FrameStack:
         self._ring = np.zeros((n_frames - 1, n_agents, *frame.shape), frame.dtype)
         self._start = 0  # of the ring: the slot of the oldest frame, the same for all agents
         self._functions = PLANAR.load()
+        self._pool = Pool()
         n_bytes = frame.dtype.itemsize * math.prod(frame.shape)
         self._shared = native_planar.Stack(
             n_agents=n_agents,
@@ -61,10 +62,12 @@ class FrameStack:
         if are_all:
             agents = ALL
         if self._functions is not None:
-            stacks = np.empty((len(frame), *self._shape), ring.dtype)
-            which, n = rows(agents, n_agents)
+            stacks = self._pool.empty((len(frame), *self._shape), ring.dtype)
+            which = indices(agents, n_agents)
             frame = np.ascontiguousarray(frame, ring.dtype)
-            self._functions.planar_stack(self._shared, which, n, address(frame), address(stacks))
+            self._functions.planar_stack(
+                self._shared, address(which), len(frame), address(frame), address(stacks)
+            )
             return stacks
         seen = np.empty((len(frame), n_before + 1, *ring.shape[2:]), ring.dtype)
         older, newer = seen[:, : n_before - start], seen[:, n_before - start : -1]

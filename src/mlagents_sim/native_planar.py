@@ -5,6 +5,7 @@ place. Each structure has its twin of the same name in `source/planar.h`.
 """
 
 import ctypes
+import sys
 from collections.abc import Sequence
 from ctypes import CDLL, POINTER, Structure, c_char, c_double, c_int64, c_void_p
 from typing import Any, ClassVar
@@ -75,12 +76,38 @@ class FixedArrays:
             super().__setattr__(name, value)
 
 
-def address(array: NDArray[Any]) -> int:
-    """Return where the data of a contiguous array begin."""
+def address(array: NDArray[Any] | None) -> int | None:
+    """Return where the data of a contiguous array begin, None for no array."""
+    if array is None:
+        return None
     if array.flags.writeable and array.size:
         return ctypes.addressof(c_char.from_buffer(array.data))  # the fastest way
     where: int = array.ctypes.data
     return where
+
+
+class Pool:
+    """Arrays that are used again when no one else knows them any more.
+
+    New memory costs more time than filling it: the system hands it out page by page.
+    """
+
+    _MOST = 4
+
+    def __init__(self) -> None:
+        self._arrays: list[NDArray[Any]] = []
+
+    def empty(self, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+        """Return an array with any contents."""
+        for array in self._arrays:
+            # The list, the loop and the argument know it. A view of it would, too.
+            if array.shape == shape and array.dtype == dtype and sys.getrefcount(array) == 3:
+                return array
+        array = np.empty(shape, dtype)
+        if len(self._arrays) == self._MOST:
+            del self._arrays[0]
+        self._arrays.append(array)
+        return array
 
 
 def array_of(kind: type[Structure], members: Sequence[Structure]) -> ctypes.Array[Any]:
@@ -88,13 +115,13 @@ def array_of(kind: type[Structure], members: Sequence[Structure]) -> ctypes.Arra
     return (kind * len(members))(*members)
 
 
-def rows(agents: slice | NDArray[np.intp], n_agents: int) -> tuple[int | None, int]:
-    """Return the address of the indices of agents, None for all, and their number."""
+def indices(agents: slice | NDArray[np.intp], n_agents: int) -> NDArray[np.int64] | None:
+    """Return the indices of agents as the native library reads them, None for all."""
     if isinstance(agents, slice):
         if agents == slice(None):
-            return None, n_agents
+            return None
         agents = np.arange(n_agents)[agents]
-    return address(agents), len(agents)
+    return np.ascontiguousarray(agents, np.int64)
 
 
 def _address(array: NDArray[Any], dtype: np.dtype[Any], name: str) -> int:
@@ -254,6 +281,16 @@ def declare(functions: CDLL) -> None:
     functions.planar_run.restype = c_int64
     functions.planar_see.argtypes = [POINTER(Rays), c_void_p, c_int64, c_void_p]
     functions.planar_see.restype = None
+    pointer, number = c_void_p, c_int64
+    for name, arguments in {
+        "raster_polygons": [pointer, number, number, number, pointer, pointer],
+        "raster_spheres": [pointer, pointer, number, number, number, pointer, pointer],
+        "raster_paint": [pointer, *[number] * 3, *[pointer] * 4, number],
+        "raster_shade": [pointer, pointer, number, number, *[pointer] * 3, number, number],
+        "raster_stamp": [pointer, pointer, number, number, pointer, number, pointer],
+    }.items():
+        function = getattr(functions, name)
+        function.argtypes, function.restype = arguments, None
     functions.planar_grid.argtypes = [POINTER(Grid), c_void_p, c_int64, c_void_p]
     functions.planar_grid.restype = None
     functions.planar_stack.argtypes = [POINTER(Stack), c_void_p, c_int64, c_void_p, c_void_p]

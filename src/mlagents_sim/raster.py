@@ -16,6 +16,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mlagents_sim.native_planar import address
+from mlagents_sim.planar import PLANAR
+
 Array = NDArray[np.float64]
 Pixels = NDArray[np.uint8]
 
@@ -122,6 +125,12 @@ def polygon(camera: Camera, corners: Array) -> Runs:
         corners: (3, K, F, N) corners in order.
     """
     point = camera.points(corners)
+    if (functions := PLANAR.load()) is not None and corners.shape[1] == 4:
+        runs = Runs(*np.zeros((2, *corners.shape[2:], camera.height), np.int16))
+        n, size = math.prod(corners.shape[2:]), (camera.height, camera.width)
+        point = np.ascontiguousarray(point)
+        functions.raster_polygons(address(point), n, *size, *map(address, runs))
+        return runs
     # A pixel is inside if it is on the inner side of every edge: a column + b row + c >= 0.
     (u, v, w), (next_u, next_v, next_w) = point, point[:, [*range(1, point.shape[1]), 0]]
     edge = np.array([v * next_w - w * next_v, w * next_u - u * next_w, u * next_v - v * next_u])
@@ -163,6 +172,18 @@ def sphere(camera: Camera, centre: Array, radius: Array) -> Runs:
     point = camera.points(centre)
     linear = camera.matrix[:, :3]
     spread = radius**2 * np.einsum("rkn,ckn->rcn", linear, linear)[:, :, None]
+    if (functions := PLANAR.load()) is not None:
+        runs = Runs(*np.zeros((2, *radius.shape, camera.height), np.int16))
+        point, spread = map(np.ascontiguousarray, (point, spread))
+        functions.raster_spheres(
+            address(point),
+            address(spread),
+            radius.size,
+            camera.height,
+            camera.width,
+            *map(address, runs),
+        )
+        return runs
     is_seen = (point[2] > 0.0) & (point[2] ** 2 > spread[2, 2])  # before the eye
     dual = (point[:, None] * point - spread)[:, :, is_seen]
     (p, q, r), (_, s, t), (_, _, u) = dual  # each (S,)
@@ -299,6 +320,22 @@ def paint(
         scene: (S,) of which image each shape is, for runs of (1, S, H); else each has its column.
     """
     n_rows, width = images.shape[2:]
+    if (functions := PLANAR.load()) is not None:
+        colours = np.ascontiguousarray(np.broadcast_to(colours, (*runs.first.shape[:2], 3)))
+        first, end = map(np.ascontiguousarray, runs)
+        scene = None if scene is None else np.ascontiguousarray(scene)
+        functions.raster_paint(
+            address(images),
+            len(images),
+            n_rows,
+            width,
+            address(first),
+            address(end),
+            address(colours),
+            address(scene),
+            first.size // n_rows,
+        )
+        return
     first, end = runs.first.reshape(-1), runs.end.reshape(-1)
     (run,) = (first < end).nonzero()
     if run.size == 0:

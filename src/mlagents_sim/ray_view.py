@@ -191,9 +191,10 @@ class RayView:
         functions = self._bodies.functions
         if functions is None:
             return self._observe(agents)
-        which, n = native_planar.rows(agents, self._n_agents)
+        which = native_planar.indices(agents, self._n_agents)
+        n = self._n_agents if which is None else len(which)
         seen = np.empty((n, self._sensor.size), np.float32)
-        functions.planar_see(self.shared, which, n, address(seen))
+        functions.planar_see(self.shared, address(which), n, address(seen))
         return seen
 
     def _observe(self, agents: slice | Indices) -> FloatArray:

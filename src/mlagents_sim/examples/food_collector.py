@@ -16,7 +16,7 @@ from mlagents_sim.examples.food_floors import (
     Eaten,
     Floors,
 )
-from mlagents_sim.native_planar import address, rows
+from mlagents_sim.native_planar import Pool, address, indices
 from mlagents_sim.planar import Indices, X, dot, gap_to_point, in_frame
 from mlagents_sim.rays import radius_at_edge
 from mlagents_sim.sensors import GridSensor, Marks
@@ -152,6 +152,7 @@ class GridFoodCollector(FoodCollector):
     ) -> None:
         super().__init__(num_areas=num_areas, seed=seed, parameters=parameters)
         self._agent_tags = np.zeros(self.frozen.shape, np.int8)
+        self._pool = Pool()
         self._shared_grid = native_planar.Grid(
             bodies=self.bodies.shared,
             discs=native_planar.SeenDiscs(
@@ -176,9 +177,10 @@ class GridFoodCollector(FoodCollector):
         """Return the observation that the class describes."""
         if (functions := self.bodies.functions) is not None:
             self._agent_tags[:] = np.where(self.frozen > 0, FROZEN_TAG, AGENT_TAG)
-            which, n = rows(agents, self.n_agents)
-            seen = np.empty((n, *GRID.shape), np.float32)
-            functions.planar_grid(self._shared_grid, which, n, address(seen))
+            which = indices(agents, self.n_agents)
+            n = self.n_agents if which is None else len(which)
+            seen = self._pool.empty((n, *GRID.shape), np.float32)
+            functions.planar_grid(self._shared_grid, address(which), n, address(seen))
             return [seen]
         area, member = self._area[agents], self._member[agents]
         marks = [

@@ -17,6 +17,8 @@ from mlagents_envs.base_env import (
     ObservationType,
 )
 from mlagents_envs.exception import UnityEnvironmentException
+from mlagents_sim.native_planar import Pool, address
+from mlagents_sim.planar import PLANAR
 from mlagents_sim.raster import Array, Camera, Pixels, polygon
 from mlagents_sim.world import ALL, Agents, World
 
@@ -139,6 +141,7 @@ class GridWorld(World):
         self.kind = np.zeros((n, 0), np.intp)
         self.requested = np.zeros(n, np.intp)
         self._move = np.zeros((n, 2), np.intp)
+        self._pool = Pool()
 
     # The task.
 
@@ -231,7 +234,7 @@ class GridWorld(World):
         place, goal, kind = self.place[agents], self.goal[agents], self.kind[agents]
         sizes, group = np.unique(self.size[agents], return_inverse=True)
         stamps = [stamps_of(size) for size in sizes.tolist()]
-        pictures = np.empty((len(place), 3, HEIGHT * WIDTH), np.uint8)
+        pictures = self._pool.empty((len(place), 3, HEIGHT * WIDTH), np.uint8)
         for number, (size, stamp) in enumerate(zip(sizes, stamps, strict=True)):
             is_here = group == number
             (picture,) = is_here.nonzero()
@@ -295,6 +298,20 @@ def _shade(
         of_goals = (1 + kind[which]) * cells + goal[which] @ (1, size)
         of_goals[goal[which, :, 0] == NOWHERE] = 3 * cells
         rows = np.column_stack([place[which] @ (1, size), of_goals])
+    if (functions := PLANAR.load()) is not None:
+        which, rows = map(np.ascontiguousarray, (which, rows))
+        functions.raster_shade(
+            address(pictures),
+            address(which),
+            len(which),
+            pictures.shape[2],
+            address(stamp.lightest),
+            address(stamp.shades),
+            address(rows),
+            rows.shape[1],
+            PER_LEVEL,
+        )
+        return
     for start in range(0, len(which), AT_ONCE):
         part = slice(start, start + AT_ONCE)
         units = stamp.shades[rows[part, 0]]
@@ -308,6 +325,18 @@ def _paint(
     pictures: Pixels, which: NDArray[np.intp], pixels: NDArray[np.intp], colour: Pixels
 ) -> None:
     """Paint (n, P) pixels of n of the pictures, (N, 3, H * W)."""
+    if (functions := PLANAR.load()) is not None:
+        which, pixels = map(np.ascontiguousarray, (which, pixels))
+        functions.raster_stamp(
+            address(pictures),
+            address(which),
+            len(which),
+            pictures.shape[2],
+            address(pixels),
+            pixels.shape[1],
+            address(colour),
+        )
+        return
     for channel, value in enumerate(colour):
         pictures[which[:, None], channel, pixels] = value
 
