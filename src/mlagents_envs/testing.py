@@ -105,6 +105,7 @@ def _play(env: BaseEnv, steps: int, *, in_two_phases: bool = False) -> Recording
         arrays: dict[str, NDArray[Any]] = {}
         for name, pair in reported.items():
             arrays.update(_check_steps(*pair, env.behavior_specs[name], f"{where}, {name!r}"))
+        _check_groups(reported, where)
         _check_kept(before, arrays, recording)
         before = arrays
         recording.append({key: array.copy() for key, array in arrays.items()})
@@ -220,9 +221,31 @@ def _check_steps(
         for field, array, shape, dtype in fields:
             _check_array(array, shape, dtype, f"{which}: {field}")
             arrays[f"{which}: {field}"] = array
+        _require(
+            not (steps.group_id < 0).any(),
+            f"{which}: group_id has numbers below 0: {steps.group_id}; 0 stands for no group",
+        )
+        _require(
+            not steps.group_reward[steps.group_id == 0].any(),
+            f"{which}: agents without a group have a group reward: ids {steps.group_id}, rewards "
+            f"{steps.group_reward}. Add the reward to theirs, or put them into a group",
+        )
         ids = steps.agent_id.tolist()
         _require(len(set(ids)) == n, f"{which}: agents are reported twice: {ids}")
     return arrays
+
+
+def _check_groups(reported: Steps, where: str) -> None:
+    """Check that the members of each group have one behavior, whose name holds their team."""
+    behavior_of: dict[int, BehaviorName] = {}
+    for name, pair in reported.items():
+        for group in {int(group) for steps in pair for group in steps.group_id if group}:
+            other = behavior_of.setdefault(group, name)
+            _require(
+                other == name,
+                f"{where}: group {group} has members of {other!r} and of {name!r}; give each "
+                "behavior and each team a group of its own",
+            )
 
 
 def _mask_fields(

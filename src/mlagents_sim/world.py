@@ -17,6 +17,9 @@ and may override
     requests()          agents that request a decision in this step
     masks(agents)       actions they must not take
 
+Agents with the same number in `group` share a group reward. `reward_group` pays all members that
+are present, `leave` removes members before the end, and `end_group` ends the episode of the group.
+
 `World` runs a step in the order of a Unity scene (example environments, section 1.2):
 
     step:  requests ─► report ─► act ─► time limit ─► physics ─► next step
@@ -30,7 +33,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from mlagents_envs.base_env import (
     ActionTuple,
@@ -78,8 +81,12 @@ class World(LocalEnv):
         agent_id: (N,) int32 ids of the agents.
         behavior: (N,) indices into `behavior_names` of the agents' behaviors. In a world of
             several behaviors, `begin` sets them.
+        group: (N,) int32 numbers of the agents' groups, above 0; 0 for an agent without a group.
+            A world of groups sets them in its constructor.
+        is_present: (N,) which agents take part; False for an agent that has left its group.
         reward: (N,) float32 rewards for the agents' next reports. Add to them, or set them to
             overwrite what accrued since the last report.
+        group_reward: (N,) float32 rewards of the agents' groups, as `reward`.
         step_count: Steps since the last reset.
 
     Raises:
@@ -94,6 +101,9 @@ class World(LocalEnv):
     behavior_spec: ClassVar[BehaviorSpec]
     """Specification of every behavior. Images may be 8 bit; they are returned as float32 unless
     `keep_8_bit_images` is called."""
+    specs_by_name: ClassVar[Mapping[BehaviorName, BehaviorSpec]] = {}
+    """Specifications of behaviors that differ; replaces `behavior_names` and `behavior_spec`.
+    `observe`, `command` and `masks` then get agents of one behavior at a time."""
     agents_per_area: ClassVar[int] = 1
     decision_period_steps: ClassVar[int] = 1
     max_steps: ClassVar[int | None] = None
@@ -123,7 +133,10 @@ class World(LocalEnv):
         self.n_agents = self.agents_per_area * num_areas
         self.agent_id = np.arange(self.n_agents, dtype=np.int32)
         self.behavior = np.zeros(self.n_agents, np.intp)
+        self.group = np.zeros(self.n_agents, np.int32)
+        self.is_present = np.ones(self.n_agents, np.bool_)
         self.reward = np.zeros(self.n_agents, np.float32)
+        self.group_reward = np.zeros(self.n_agents, np.float32)
         self.step_count = 0
         self._next_id = self.n_agents
         self._begun_at = np.zeros(self.n_agents, np.int64)
@@ -131,12 +144,19 @@ class World(LocalEnv):
         # makes that later, so the limits need no check until then.
         self._next_clock = self.max_steps
 
-        self._names = self.behavior_names or (self.behavior_name,)
+        specs = dict(self.specs_by_name)
+        if not specs:
+            names = self.behavior_names or (self.behavior_name,)
+            specs = dict.fromkeys(names, self.behavior_spec)
+        self._names = tuple(specs)
         self._asking: dict[BehaviorName, Agents] = {}
         self._ended: dict[BehaviorName, list[TerminalSteps]] = {name: [] for name in self._names}
-        self.announce(dict.fromkeys(self._names, self.behavior_spec))
-        self._branches = self.behavior_spec.action_spec.discrete_branches
-        self._n_choices = np.array(self._branches, np.uint32)
+        self.announce(specs)
+        self._action_specs = {name: spec.action_spec for name, spec in specs.items()}
+        self._n_choices = {
+            name: np.array(actions.discrete_branches, np.uint32)
+            for name, actions in self._action_specs.items()
+        }
 
     # Methods that a world implements.
 
@@ -154,8 +174,9 @@ class World(LocalEnv):
 
     def rest(self, agents: Agents) -> None:
         """Set empty actions for these agents, whose episodes begin."""
-        n = len(self.agent_id[agents])
-        self.command(agents, self.behavior_spec.action_spec.empty_action(n))
+        for name, its_agents, _ in self._by_behavior(agents):
+            n = len(self.agent_id[its_agents])
+            self.command(its_agents, self._action_specs[name].empty_action(n))
 
     @abstractmethod
     def act(self) -> None:
@@ -192,12 +213,16 @@ class World(LocalEnv):
     def masks(self, agents: Agents) -> list[BoolArray]:
         """Return one (n, size) array per discrete branch, True where an action is forbidden."""
         n = len(self.agent_id[agents])
-        return [np.zeros((n, size), np.bool_) for size in self._branches]
+        name = self._names[self.behavior[agents][0]] if n else self._names[0]
+        branches = self._action_specs[name].discrete_branches
+        return [np.zeros((n, size), np.bool_) for size in branches]
 
     # Methods that a world calls.
 
     def end(self, agents: NDArray[np.intp], *, interrupted: bool = False) -> None:
         """End the episodes of these agents and begin their next ones.
+
+        Agents that have left return. Their episodes ended before, so only new ones begin.
 
         Args:
             agents: Indices of the agents; may be empty.
@@ -205,11 +230,41 @@ class World(LocalEnv):
         """
         if len(agents) == 0:
             return
-        for name, its_agents, obs in self._seen_by_behavior(agents):
-            rewards, ids = self.reward[its_agents], self.agent_id[its_agents]
-            self._ended[name].append(TerminalSteps.of(obs, rewards, ids, interrupted))
-        self.reward[agents] = 0.0
+        self._record_ends(agents[self.is_present[agents]], interrupted)
         self._begin(agents)
+
+    def leave(self, agents: NDArray[np.intp]) -> None:
+        """End the episodes of agents that leave; each returns as a new agent when it is ended.
+
+        An agent that has left requests no decisions. It still has a row in all arrays, so the world
+        must keep it from touching anything.
+
+        Args:
+            agents: Indices of agents that are present; may be empty.
+        """
+        self._record_ends(agents, interrupted=False)
+        self.is_present[agents] = False
+
+    def reward_group(self, groups: NDArray[np.integer], reward: ArrayLike) -> None:
+        """Add a reward for all present members of groups.
+
+        Args:
+            groups: (n,) numbers of the groups, all different.
+            reward: Reward of all these groups, or (n,) rewards.
+        """
+        by_group = np.zeros(int(self.group.max()) + 1, np.float32)
+        by_group[groups] = reward
+        self.group_reward += by_group[self.group] * self.is_present
+
+    def end_group(self, groups: NDArray[np.integer], *, interrupted: bool = False) -> None:
+        """End the episodes of groups and begin the next ones, of all their members.
+
+        Args:
+            groups: (n,) numbers of the groups; may be empty.
+            interrupted: Whether the time limit ended the episodes, instead of the task.
+        """
+        if len(groups):
+            self.end(np.isin(self.group, groups).nonzero()[0], interrupted=interrupted)
 
     def renew_ids(self, agents: NDArray[np.intp]) -> None:
         """Give these agents unused ids, so that the trainer takes them for new agents."""
@@ -334,10 +389,11 @@ class World(LocalEnv):
                 f"behavior {behavior_name!r}: continuous actions hold NaN or infinity: {values}"
             )
         # As unsigned numbers, negative choices are huge.
-        if choices.size and np.count_nonzero(choices.view(np.uint32) >= self._n_choices):
+        limits = self._n_choices[behavior_name]
+        if choices.size and np.count_nonzero(choices.view(np.uint32) >= limits):
             raise UnityActionException(
                 f"behavior {behavior_name!r}: discrete actions must be from 0 up to below "
-                f"{self._branches}, got {choices.tolist()}"
+                f"{tuple(limits.tolist())}, got {choices.tolist()}"
             )
 
     # Private helpers.
@@ -361,20 +417,50 @@ class World(LocalEnv):
         self, agents: Agents
     ) -> Iterable[tuple[BehaviorName, Agents, list[NDArray[Any]]]]:
         """Return the observations of agents by behavior, without behaviors of no agent."""
+        if self.specs_by_name:
+            return [
+                (name, its_agents, self.observe(its_agents))
+                for name, its_agents, _ in self._by_behavior(agents)
+            ]
         obs = self.observe(agents)
+        return [
+            (name, its_agents, obs if rows is ALL else [batch[rows] for batch in obs])
+            for name, its_agents, rows in self._by_behavior(agents)
+        ]
+
+    def _by_behavior(self, agents: Agents) -> list[tuple[BehaviorName, Agents, Agents]]:
+        """Return the agents of each behavior and their rows, without behaviors of no agent."""
         if len(self._names) == 1:
-            return [(self._names[0], agents, obs)]
+            return [(self._names[0], agents, ALL)]
         behavior = self.behavior[agents]
         indices = np.arange(self.n_agents)[agents]
         rows_of = [(behavior == k).nonzero()[0] for k in range(len(self._names))]
         return [
-            (name, indices[rows], [batch.take(rows, axis=0) for batch in obs])
+            (name, indices[rows], rows)
             for name, rows in zip(self._names, rows_of, strict=True)
             if rows.size
         ]
 
+    def _record_ends(self, agents: NDArray[np.intp], interrupted: bool) -> None:
+        """Record the ends of the episodes of present agents, and clear their rewards."""
+        if len(agents) == 0:
+            return
+        for name, its_agents, obs in self._seen_by_behavior(agents):
+            reward, agent_id = self.reward[its_agents], self.agent_id[its_agents]
+            groups = self.group[its_agents], self.group_reward[its_agents]
+            steps = TerminalSteps.of(obs, reward, agent_id, interrupted, groups=groups)
+            self._ended[name].append(steps)
+        self.reward[agents] = 0.0
+        self.group_reward[agents] = 0.0
+
     def _begin(self, agents: Agents) -> None:
         self._begun_at[agents] = self.step_count
+        if not self.is_present.all():
+            absent = np.arange(self.n_agents)[agents]
+            absent = absent[~self.is_present[absent]]
+            self.is_present[absent] = True
+            self.reward[absent] = self.group_reward[absent] = 0.0
+            self.renew_ids(absent)
         self.begin(agents)
         self.rest(agents)
 
@@ -402,25 +488,33 @@ class World(LocalEnv):
         None if no agent requests a decision or ended its episode.
         """
         asking = self.requests()
-        if asking is None and not any(self._ended.values()):
+        if asking is not None and not self.is_present.all():
+            is_present = self.is_present[asking]
+            asking = np.arange(self.n_agents)[asking][is_present]
+        nobody_asks = asking is None or not self.agent_id[asking].size
+        if nobody_asks and not any(self._ended.values()):
             return None
         self._asking = {}
         asks: dict[BehaviorName, DecisionSteps] = {}
-        if asking is not None and self.agent_id[asking].size:
+        if asking is not None and not nobody_asks:
             for name, agents, obs in self._seen_by_behavior(asking):
                 self._asking[name] = agents
-                asks[name] = self._decision_steps(agents, obs)
+                asks[name] = self._decision_steps(name, agents, obs)
         reports = {}
         for name, ended in self._ended.items():
             reports[name] = Report(asks.get(name), _joined(ended) if ended else None)
             ended.clear()
         return reports
 
-    def _decision_steps(self, agents: Agents, obs: list[NDArray[Any]]) -> DecisionSteps:
+    def _decision_steps(
+        self, name: BehaviorName, agents: Agents, obs: list[NDArray[Any]]
+    ) -> DecisionSteps:
         agent_id, reward = self.agent_id[agents].copy(), self.reward[agents].copy()
+        groups = self.group[agents].copy(), self.group_reward[agents].copy()
         self.reward[agents] = 0.0
-        masks = self.masks(agents) if self._branches else None
-        return DecisionSteps.of(obs, reward, agent_id, masks=masks)
+        self.group_reward[agents] = 0.0
+        masks = self.masks(agents) if self._action_specs[name].discrete_branches else None
+        return DecisionSteps.of(obs, reward, agent_id, masks=masks, groups=groups)
 
 
 def _joined(ended: list[TerminalSteps]) -> TerminalSteps:
