@@ -13,7 +13,14 @@ from numpy.typing import NDArray
 
 from mlagents_envs.base_env import ActionTuple
 from mlagents_sim.catalog import CATALOG
-from mlagents_sim.examples import hallway, push_block, sorter, wall_jump, wall_jump_scene
+from mlagents_sim.examples import (
+    dungeon_escape,
+    hallway,
+    push_block,
+    sorter,
+    wall_jump,
+    wall_jump_scene,
+)
 from mlagents_sim.examples.ball_3d import FALLEN_ASIDE_M, FALLEN_BELOW_M, START_HEIGHT_M, Ball3D
 from mlagents_sim.examples.basic import CELLS, Basic
 from mlagents_sim.examples.food_collector import FoodCollector
@@ -144,6 +151,10 @@ def beyond(world: World) -> float:
             outside = [low - place + extent, place + extent - high]
         case sorter.Sorter():
             outside = [np.hypot(*world.bodies.position[:, sorter.AGENT]) - sorter.RADIUS_M]
+        case dungeon_escape.DungeonEscape():
+            members = slice(dungeon_escape.MEMBERS)
+            place, extent = world.bodies.position[:, members], world.bodies.extent()[:, members]
+            outside = [np.abs(place) + extent - push_block.ROOM_HIGH[0]]
         case wall_jump._OverWalls():
             scene, height_m = wall_jump_scene, world.scene.standing.height_m
             loose = world.bodies.position[:, : scene.WALL]

@@ -227,6 +227,13 @@ CATALOG = {
             factory="ray_food_collector:RayFoodCollector",
             tags=("rays", "vector", "discrete"),
         ),
+        WorldEntry(
+            "DungeonEscape",
+            expected_reward=1.0,
+            description="Slay the dragon, take its key and leave, as a group.",
+            factory="dungeon_escape:DungeonEscape",
+            tags=("rays", "vector", "discrete", "groups"),
+        ),
     )
 }
 

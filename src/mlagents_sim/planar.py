@@ -132,6 +132,7 @@ class Bodies(FixedArrays):
         high: Faces of the walls on the high sides, as `low`.
         pairs: Indices of bodies that may touch, P pairs of them.
         friction: Coulomb's coefficient between bodies, and between bodies and walls.
+        pair_friction: P coefficients of the pairs, if they differ from `friction`.
         is_native: Whether the native library computes, if it is available.
 
     Attributes:
@@ -162,6 +163,7 @@ class Bodies(FixedArrays):
         high: ArrayLike,
         pairs: Sequence[tuple[int, int]] = (),
         friction: float = FRICTION,
+        pair_friction: Sequence[float] | None = None,
         is_native: bool = True,
     ) -> None:
         self.functions = PLANAR.load() if is_native else None
@@ -202,7 +204,8 @@ class Bodies(FixedArrays):
             )
         # Parts of a push that either body takes, and friction of each pair.
         self._shares = lightness / lightness.sum(axis=1, keepdims=True)
-        self._friction = friction * np.where(lightness.all(axis=1), 1.0, ANCHORS)
+        anchors = np.where(lightness.all(axis=1), 1.0, ANCHORS)
+        self._friction = anchors * (friction if pair_friction is None else np.array(pair_friction))
 
     @cached_property
     def shared(self) -> native_planar.Bodies:
@@ -471,3 +474,29 @@ def _check(functions: CDLL) -> None:
 
 
 PLANAR = Part("planar", version=1, declare=native_planar.declare, check=_check, otherwise="NumPy")
+
+
+def gap_between_boxes(
+    position: Array,
+    heading: Array,
+    half: Array,
+    other: Array,
+    other_heading: Array,
+    other_half: Array,
+) -> Array:
+    """Return widest gaps between two boxes each, along their faces; below 0 if they overlap.
+
+    All arguments are (2, ...) and broadcast: centres, unit vectors and half lengths of one box,
+    then those of the other.
+    """
+    apart = other - position
+    turned = np.abs(in_frame(heading, other_heading))
+    gaps = []
+    for seen, mine, theirs in (
+        (in_frame(heading, apart), half, other_half),
+        (in_frame(other_heading, apart), other_half, half),
+    ):
+        gaps.append(np.abs(seen[X]) - mine[X] - turned[Z] * theirs[X] - turned[X] * theirs[Z])
+        gaps.append(np.abs(seen[Z]) - mine[Z] - turned[X] * theirs[X] - turned[Z] * theirs[Z])
+    widest: Array = np.maximum.reduce(np.broadcast_arrays(*gaps))
+    return widest

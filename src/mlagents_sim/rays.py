@@ -174,6 +174,49 @@ class Rays(NamedTuple):
             ),
         )
 
+    def to_turned_boxes(
+        self, centre: Array, heading: Array, half: Array, radius: ArrayLike
+    ) -> Array:
+        """Return (K, R, N) distances to K boxes with headings, infinite for a miss.
+
+        Most rays pass most boxes by. Only those that come near a box are turned into its frame.
+
+        Args:
+            centre: (2, K, N) centres.
+            heading: (2, K, N) unit vectors.
+            half: (2, K, N) half lengths.
+            radius: Radius of the spheres, or (K, 1) radii that differ by box.
+        """
+        apart: Array = centre - self.origin
+        reach = np.hypot(half[X], half[Z]) + radius
+        aside = apart[X][:, None] * self.direction[Z]
+        aside -= apart[Z][:, None] * self.direction[X]
+        np.abs(aside, out=aside)
+        (near,) = (aside < reach[:, None]).reshape(-1).nonzero()
+        n_rays, n = self.direction.shape[1:]
+        ray: Indices = near % (n_rays * n)
+        box: Indices = near // (n_rays * n)
+        at: Indices = box * n + near % n  # among (K, N)
+        direction: Array = self.direction.reshape(2, -1).take(ray, axis=1)
+        offset: Array = apart.reshape(2, -1).take(at, axis=1)
+        (ahead,) = (dot(offset, direction) > -reach.reshape(-1).take(at)).nonzero()
+        near, at, box = near[ahead], at[ahead], box[ahead]
+        turned = heading.reshape(2, -1).take(at, axis=1)
+        direction = in_frame(turned, direction.take(ahead, axis=1))
+        offset = in_frame(turned, -offset.take(ahead, axis=1))
+        inverse = _inverse(direction)
+        approaches = _Approaches(
+            offset,
+            half.reshape(2, -1).take(at, axis=1),
+            direction,
+            -offset * inverse,
+            np.abs(inverse),
+        )
+        radii = np.broadcast_to(radius, (centre.shape[1], 1)).reshape(-1).take(box)
+        travel = np.full(aside.shape, np.inf)
+        travel.reshape(-1)[near] = approaches.enter(radii)
+        return travel
+
     def to_discs(self, centre: Array, radius: ArrayLike) -> Array:
         """Return (K, R, N) distances to K discs, infinite for a miss.
 

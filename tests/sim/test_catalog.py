@@ -97,6 +97,7 @@ def play(world: World, steps: int) -> None:
 def hand_over(old: World, new: World) -> None:
     """Give a world what outlives the episodes of another."""
     new.step_count, new.agent_id[:] = old.step_count, old.agent_id
+    new.is_present[:], new._next_id = old.is_present, old._next_id
     match new:
         case Ball3D():
             new.ball[SPIN] = old.ball[SPIN]

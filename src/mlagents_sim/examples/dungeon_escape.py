@@ -1,0 +1,381 @@
+"""Dungeon Escape: slay the dragon, take its key and leave, as a group."""
+
+from collections.abc import Mapping
+from itertools import combinations, product
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlagents_envs.base_env import (
+    ActionSpec,
+    ActionTuple,
+    BehaviorSpec,
+    FloatArray,
+    ObservationSpec,
+)
+from mlagents_sim import top_view
+from mlagents_sim.examples.push_block import (
+    AGENT_DRAG,
+    AGENT_HALF_M,
+    FORWARD_M_S,
+    RIGHT_M_S,
+    ROOM_HIGH,
+    ROOM_LOW,
+    TURN_COSINE,
+    TURN_SINE,
+)
+from mlagents_sim.frame_stack import FrameStack, stacked
+from mlagents_sim.planar import (
+    FRICTION,
+    STEP_S,
+    Bodies,
+    Body,
+    Indices,
+    X,
+    Z,
+    along,
+    gap_between_boxes,
+    in_frame,
+    turn,
+)
+from mlagents_sim.rays import Rays, radius_at_edge
+from mlagents_sim.sensors import RaySensor
+from mlagents_sim.top_view import TopView
+from mlagents_sim.world import Agents, World
+
+MEMBERS = 3
+DRAGON = MEMBERS
+TOMBSTONE = MEMBERS + 1
+DOOR = MEMBERS + 2
+COLUMNS = slice(MEMBERS + 3, MEMBERS + 7)
+
+DRAGON_START = np.array([0.0, 8.0])
+DRAGON_HALF = (0.75, 0.75)
+DRAGON_SPEEDS_M_S = 1.0, 7.0
+PORTAL = np.array([11.58, -11.59])
+"""Where the dragon walks to."""
+PORTAL_HALF = np.array([1.5, 0.75])
+PORTAL_HEADING = np.array([-np.sqrt(0.5), np.sqrt(0.5)])
+DRAGON_HEADING = (PORTAL - DRAGON_START) / np.hypot(*(PORTAL - DRAGON_START))
+KEY_HALF = (0.6, 0.09)
+DOOR_AT, DOOR_HALF = (0.0, 12.285), (1.5, 0.215)
+COLUMNS_AT = np.array([[-4.5, 4.5, -4.5, 4.5], [-4.0, -4.0, 4.0, 4.0]])
+COLUMN_RADIUS_M = 0.72
+BASE_HALF_M, BASE_HEIGHT_M = 0.845, 0.18
+"""The columns stand on square bases."""
+TOMBSTONE_HALF = (0.5, 0.2)
+START_M = 6.25
+CLEAR_M = 2.5
+"""Half the edge of the square in which nothing else may stand where an agent is put."""
+DROP_M = 0.5
+"""Height above the floor at which agents are put down."""
+
+WALL_TAG, AGENT_TAG, DRAGON_TAG, KEY_TAG, LOCK_TAG, PORTAL_TAG = range(6)
+RAYS = RaySensor(per_side=7, max_degrees=60.0, length=40.0, n_tags=6)
+RAY_RADIUS_M = 0.5
+BASE_RADIUS_M = float(radius_at_edge(RAY_RADIUS_M, AGENT_HALF_M - BASE_HEIGHT_M))
+STACKED = 3
+
+_MATES = np.array([[1, 2, 0], [2, 0, 1]])
+_OTHERS = np.array([DRAGON, TOMBSTONE, DOOR, DOOR, *range(COLUMNS.start, COLUMNS.stop)])
+"""What rays meet besides mates. The second door stands for the portal."""
+_RADII_M = np.reshape([*[RAY_RADIUS_M] * 6, *[BASE_RADIUS_M] * 4], (-1, 1))
+
+
+_PORTAL = tuple(value[:, None] for value in (PORTAL, PORTAL_HEADING, PORTAL_HALF))
+_NEAR_PORTAL_M = float(PORTAL[X] - PORTAL[Z] - 2.0 * (PORTAL_HALF[Z] + 1.2))
+"""Least x - z at which an agent or a dragon may touch the portal."""
+_OUTSIDE = np.where(np.arange(COLUMNS.stop) < MEMBERS, 0.0, np.inf)
+"""Walls are for agents only: what stands or walks beyond has none."""
+
+
+class DungeonEscape(World):
+    """Groups of three agents, each in a dungeon with a dragon that has the key to the door.
+
+    Observations: three sensors.
+        1. 10 numbers: the agent's velocity in m/s, to its right, up and ahead; three 0; the
+           quaternion 0, 0, 0, 1.
+        2. 15 rays of 40 m, up to 60 degrees to either side, in three frames, oldest first: (360,).
+           A ray has 8 numbers: a 1 for wall, agent, dragon, key, lock or portal; a 1 for nothing;
+           the distance by 40 m.
+        3. 1 number: whether the agent has the key.
+    Action: one branch of 7: nothing, forward, back, turn right, turn left, left, right. A push is
+        3 m/s each step (2.25 m/s to a side), a turn 4 degrees.
+    Decisions: every 5 steps of 0.02 s.
+    Reward: +1 for the group when an agent that has the key touches the door.
+    Ends: the group when the door opens, the dragon is in the portal, or the agent with the key or
+        the last agent is in the portal; an agent alone when it is slain, or is in the portal.
+    Interrupts: the group after 15000 steps, that is 3000 decisions.
+    Parameters: `gravity` 14.715 m/s2, which presses agents to the floor, where friction slows them.
+    Start: the agents anywhere near the middle with room around them, looking anywhere, 0.5 m above
+        the floor; the dragon at the far wall, from where it walks to the portal in the corner, at 1
+        to 7 m/s.
+    A good policy reaches a group reward of 1.
+
+    An agent that touches the dragon slays it and dies. A tombstone takes its place, and the dragon
+    drops the key. The agent that touches the key has it. Agents that have left are not paid when
+    the others escape. If the last agent dies at the dragon, nothing happens until the time is up.
+
+    Source: example environments, section 2, task 20.
+
+    Attributes:
+        bodies: Agents, dragon, tombstone, door and columns of every area.
+        carrier: (areas,) index among the members of the agent with the key, -1 for none.
+        is_slain: (areas,) whether the dragon is dead, so that a tombstone stands.
+        has_dropped: (areas,) whether the key lies where the dragon was.
+        dragon_m_s: (areas,) speed of the dragon.
+    """
+
+    behavior_name = "DungeonEscape?team=0"
+    behavior_spec = BehaviorSpec(
+        [
+            ObservationSpec.vector(10, "PhysicsBodySensor:Agent"),
+            stacked(RAYS.spec("RayPerceptionSensor"), STACKED),
+            ObservationSpec.vector(1, "VectorSensor_size1"),
+        ],
+        ActionSpec.create_discrete((7,)),
+    )
+    agents_per_area = 12 * MEMBERS
+    n_members: ClassVar[int] = MEMBERS
+    """Number of agents in each of the dungeons of a scene."""
+    decision_period_steps = 5
+    max_steps = 15000
+    default_parameters: ClassVar[Mapping[str, float]] = {"gravity": 14.715}
+
+    def __init__(
+        self, *, num_areas: int = 1, seed: int = 0, parameters: Mapping[str, float] | None = None
+    ) -> None:
+        super().__init__(num_areas=num_areas, seed=seed, parameters=parameters)
+        self._area, self._member = np.divmod(np.arange(self.n_agents), MEMBERS)
+        self.group[:] = self._area + 1
+        n = self.n_agents // MEMBERS
+        agent = Body((AGENT_HALF_M, AGENT_HALF_M), mass=10.0, drag=AGENT_DRAG)
+        column = Body((BASE_HALF_M, BASE_HALF_M))
+        solids = [DRAGON, TOMBSTONE, DOOR, *range(COLUMNS.start, COLUMNS.stop)]
+        among = list(combinations(range(MEMBERS), 2))
+        pairs = [*among, *product(range(MEMBERS), solids)]
+        self.bodies = Bodies(
+            n,
+            [*[agent] * MEMBERS, Body(DRAGON_HALF), Body(TOMBSTONE_HALF), Body(DOOR_HALF)]
+            + [column] * 4,
+            low=np.array([[-12.5], [-12.5]]) - _OUTSIDE,
+            high=np.array([[12.5], [12.5]]) + _OUTSIDE,
+            pairs=pairs,
+            pair_friction=[0.0 if b >= COLUMNS.start else FRICTION for _, b in pairs],
+        )
+        self.bodies.position[:, DOOR] = np.reshape(DOOR_AT, (2, 1))
+        self.bodies.position[:, COLUMNS] = COLUMNS_AT[..., None]
+        self.bodies.heading[:, DRAGON] = DRAGON_HEADING[:, None]
+        ends = np.array(pairs).T
+        self._pairs_of = [(ends == member).any(axis=0).nonzero()[0] for member in range(MEMBERS)]
+        self._at_dragon, self._at_tombstone, self._at_door = (
+            (ends[1] == body).nonzero()[0] for body in (DRAGON, TOMBSTONE, DOOR)
+        )
+        self.carrier = np.full(n, -1)
+        self.is_slain = np.zeros(n, np.bool_)
+        self.has_dropped = np.zeros(n, np.bool_)
+        self.dragon_m_s = np.zeros(n)
+        self._action = np.zeros((MEMBERS, n), np.intp)
+        self._rays = FrameStack(RAYS.spec(""), STACKED, self.n_agents)
+
+    # The task.
+
+    def begin(self, agents: Agents) -> None:
+        """Put the agents where there is room, and the dragon at the far wall."""
+        bodies, draw = self.bodies, self.parameters.draw
+        areas = self._area[agents][::MEMBERS]  # all members of an area begin together
+        n = len(areas)
+        self.carrier[areas] = -1
+        self.is_slain[areas] = False
+        self.has_dropped[areas] = False
+        self.dragon_m_s[areas] = self.rng.uniform(*DRAGON_SPEEDS_M_S, n)
+        bodies.position[:, DRAGON, areas] = DRAGON_START[:, None]
+        bodies.position[:, TOMBSTONE, areas] = 0.0
+        bodies.heading[:, TOMBSTONE, areas] = [[0.0], [1.0]]
+        bodies.is_solid[:, areas] = True
+        bodies.is_solid[np.ix_(self._at_tombstone, areas)] = False
+        yaw = self.rng.uniform(0.0, 2.0 * np.pi, (MEMBERS, n))
+        gravity = draw("gravity", n)
+        for member in range(MEMBERS):
+            bodies.velocity[:, member, areas] = 0.0
+            bodies.heading[:, member, areas] = np.sin(yaw[member]), np.cos(yaw[member])
+            bodies.put_down((member, areas), gravity=gravity, above_m=DROP_M)
+            self._place(member, areas)
+        self._rays.clear(agents)
+
+    def observe(self, agents: Agents) -> list[FloatArray]:
+        """Return the observations that the class describes."""
+        bodies = self.bodies
+        area, member = self._area[agents], self._member[agents]
+        heading = bodies.heading[:, member, area]
+        body = np.zeros((len(area), 10), np.float32)
+        body[:, 0], body[:, 2] = in_frame(heading, bodies.velocity[:, member, area])
+        body[:, 1] = bodies.climb[member, area]
+        body[:, 9] = 1.0
+        has_key = (self.carrier[area] == member)[:, None].astype(np.float32)
+        return [body, self._rays.add(agents, self._seen(area, member)), has_key]
+
+    def _seen(self, area: Indices, member: Indices) -> FloatArray:
+        """Return the (n, 120) rays of these members of areas."""
+        bodies = self.bodies
+        n = len(area)
+        rays = Rays.cast(
+            bodies.position[:, member, area], bodies.heading[:, member, area], RAYS.directions
+        )
+        # Agents, and what is turned besides: dragon or key, tombstone, portal; then door, columns.
+        body = np.empty((10, n), np.intp)
+        body[0], body[1] = _MATES[:, member]
+        body[2:] = _OTHERS[:, None]
+        centre, heading = bodies.position[:, body, area], bodies.heading[:, body, area]
+        half = bodies.half[:, body, area]
+        is_slain = self.is_slain[area]
+        half[:, 2, is_slain] = np.reshape(KEY_HALF, (2, 1))
+        centre[:, 4], heading[:, 4], half[:, 4] = _PORTAL
+        travel = rays.to_turned_boxes(centre, heading, half, _RADII_M)
+        travel[:2].swapaxes(1, 2)[~self.is_present[area * MEMBERS + body[:2]]] = np.inf
+        travel[3, :, ~is_slain] = np.inf
+        to_dragon = np.where(is_slain, np.inf, travel[2])
+        to_key = np.where(self.has_dropped[area], travel[2], np.inf)
+        to_portal, to_door = travel[4:6]
+        to_mates = np.minimum(travel[0], travel[1])
+        to_wall = rays.to_room(ROOM_LOW, ROOM_HIGH, RAY_RADIUS_M)
+        to_wall = np.minimum.reduce([to_wall, travel[3], *travel[6:]])
+        return RAYS.observe(
+            [to_wall, to_mates, to_dragon, to_key, to_door, to_portal],
+            [WALL_TAG, AGENT_TAG, DRAGON_TAG, KEY_TAG, LOCK_TAG, PORTAL_TAG],
+        )
+
+    def command(self, agents: Agents, action: ActionTuple) -> None:
+        """Set the action of each of the coming steps."""
+        self._action[self._member[agents], self._area[agents]] = action.discrete[:, 0]
+
+    def act(self) -> None:
+        """Turn and push."""
+        action, heading = self._action, self.bodies.heading[:, :MEMBERS]
+        self.bodies.velocity[:, :MEMBERS] += along(heading, FORWARD_M_S[action], RIGHT_M_S[action])
+        turn(heading, TURN_SINE[action], TURN_COSINE[action])
+
+    def physics(self) -> None:
+        """Move agents and dragons; see who touches what."""
+        bodies = self.bodies
+        walk = np.where(self.is_slain, 0.0, self.dragon_m_s) * STEP_S
+        bodies.position[:, DRAGON] += DRAGON_HEADING[:, None] * walk
+        bodies.move()
+        is_present = self.is_present.reshape(-1, MEMBERS).T
+        self._take_keys(is_present)
+        self._slay()
+        member = np.arange(MEMBERS)[:, None]
+        has_key = member == self.carrier
+        escaped = (bodies.touching[self._at_door] & has_key).any(axis=0)
+        in_portal, has_fled = self._in_portal()
+        in_portal &= is_present
+        is_lost = (in_portal & has_key).any(axis=0)
+        is_lost |= in_portal.any(axis=0) & ~(is_present & ~in_portal).any(axis=0)
+        is_lost |= has_fled & ~self.is_slain
+        self.reward_group(1 + escaped.nonzero()[0], 1.0)
+        is_over = escaped | is_lost
+        member, area = (in_portal & ~is_over).nonzero()
+        self._remove(member, area)
+        self.end_group(1 + is_over.nonzero()[0])
+
+    def _take_keys(self, is_present: NDArray[np.bool_]) -> None:
+        """Give keys that have been dropped to (M, areas) present agents that touch them."""
+        (areas,) = self.has_dropped.nonzero()
+        if areas.size == 0:
+            return
+        bodies, members = self.bodies, slice(MEMBERS)
+        gap = gap_between_boxes(
+            bodies.position[:, members, areas],
+            bodies.heading[:, members, areas],
+            bodies.half[:, members, areas],
+            bodies.position[:, DRAGON, areas][:, None],
+            DRAGON_HEADING[:, None, None],
+            np.reshape(KEY_HALF, (2, 1, 1)),
+        )
+        touches = (gap < 0.0) & is_present[:, areas]
+        is_taken = touches.any(axis=0)
+        self.carrier[areas[is_taken]] = touches.argmax(axis=0)[is_taken]
+        self.has_dropped[areas[is_taken]] = False
+
+    def _slay(self) -> None:
+        """Remove dragons and the agents that touch them; drop keys and put tombstones."""
+        touches = self.bodies.touching[self._at_dragon]
+        (areas,) = touches.any(axis=0).nonzero()
+        if areas.size == 0:
+            return
+        member = touches[:, areas].argmax(axis=0)
+        bodies = self.bodies
+        self.is_slain[areas] = self.has_dropped[areas] = True
+        bodies.position[:, TOMBSTONE, areas] = bodies.position[:, member, areas]
+        bodies.heading[:, TOMBSTONE, areas] = bodies.heading[:, member, areas]
+        bodies.is_solid[np.ix_(self._at_dragon, areas)] = False
+        bodies.is_solid[np.ix_(self._at_tombstone, areas)] = True
+        self._remove(member, areas)
+
+    def _remove(self, member: Indices, area: Indices) -> None:
+        """Take agents out of their groups; nothing touches them until the group begins again."""
+        self.leave(area * MEMBERS + member)
+        for one, where in zip(member, area, strict=True):
+            self.bodies.is_solid[self._pairs_of[one], where] = False
+        self.bodies.velocity[:, member, area] = 0.0
+        self._action[member, area] = 0
+
+    def _in_portal(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Return (M, areas) which agents, and (areas,) which dragons, are in the portal."""
+        bodies = self.bodies
+        x, z = bodies.position[:, : DRAGON + 1]
+        body, area = (x - z > _NEAR_PORTAL_M).nonzero()
+        found = np.zeros(x.shape, np.bool_)
+        if body.size:
+            place, heading, half = (
+                value[:, body, area] for value in (bodies.position, bodies.heading, bodies.half)
+            )
+            found[body, area] = gap_between_boxes(place, heading, half, *_PORTAL) < 0.0
+        return found[:MEMBERS], found[DRAGON]
+
+    def _place(self, member: int, areas: Indices) -> None:
+        """Put one member of each area where there is room beside those put before."""
+        bodies = self.bodies
+        extent = bodies.extent()
+        waiting = areas
+        while waiting.size:
+            place = self.rng.uniform(-START_M, START_M, (2, waiting.size))
+            apart = np.abs(bodies.position[:, : DRAGON + 1, waiting] - place[:, None])
+            is_apart = (apart > CLEAR_M + extent[:, : DRAGON + 1, waiting]).any(axis=0)
+            is_apart[member:DRAGON] = True  # not put yet
+            to_columns = np.abs(COLUMNS_AT[..., None] - place[:, None]) - CLEAR_M
+            is_clear = np.hypot(*np.maximum(to_columns, 0.0)) > COLUMN_RADIUS_M
+            is_free = is_apart.all(axis=0) & is_clear.all(axis=0)
+            bodies.position[:, member, waiting[is_free]] = place[:, is_free]
+            waiting = waiting[~is_free]
+
+    def render(self) -> NDArray[np.uint8]:
+        """Draw every dungeon from above in a tile of its own, together about (720, 960, 3).
+
+        The dragon is red, the key and the agent that has it are orange, the door is green, the
+        portal is dark.
+        """
+        bodies = self.bodies
+        n = bodies.position.shape[2]
+        hidden = np.full((2, n), np.nan)
+        view = TopView(n, ROOM_LOW, ROOM_HIGH)
+        view.box(PORTAL, PORTAL_HALF, top_view.INK, np.tile(PORTAL_HEADING[:, None], n))
+        view.box(DOOR_AT, DOOR_HALF, top_view.GREEN)
+        for at in COLUMNS_AT.T:
+            view.box(at, (BASE_HALF_M, BASE_HALF_M), top_view.WALL)
+        dragon, heading = bodies.position[:, DRAGON], bodies.heading
+        view.box(
+            np.where(self.is_slain, hidden, dragon), DRAGON_HALF, top_view.RED, heading[:, DRAGON]
+        )
+        tombstone = np.where(self.is_slain, bodies.position[:, TOMBSTONE], hidden)
+        view.box(tombstone, TOMBSTONE_HALF, top_view.GREY, heading[:, TOMBSTONE])
+        key = np.where(self.has_dropped, dragon, hidden)
+        view.box(key, KEY_HALF, top_view.BLOCK, heading[:, DRAGON])
+        for member in range(MEMBERS):
+            is_present = self.is_present[member::MEMBERS]
+            has_key = self.carrier == member
+            for colour, which in ((top_view.AGENT, ~has_key), (top_view.BLOCK, has_key)):
+                place = np.where(is_present & which, bodies.position[:, member], hidden)
+                view.agent(place, heading[:, member], AGENT_HALF_M, colour)
+        return view.picture()
