@@ -338,12 +338,13 @@ class DungeonEscape(World):
         """Put one member of each area where there is room beside those put before."""
         bodies = self.bodies
         extent = bodies.extent()
+        is_not_put = np.isin(np.arange(DRAGON + 1), np.arange(member, DRAGON))[:, None]
         waiting = areas
         while waiting.size:
             place = self.rng.uniform(-START_M, START_M, (2, waiting.size))
             apart = np.abs(bodies.position[:, : DRAGON + 1, waiting] - place[:, None])
             is_apart = (apart > CLEAR_M + extent[:, : DRAGON + 1, waiting]).any(axis=0)
-            is_apart[member:DRAGON] = True  # not put yet
+            is_apart |= is_not_put
             to_columns = np.abs(COLUMNS_AT[..., None] - place[:, None]) - CLEAR_M
             is_clear = np.hypot(*np.maximum(to_columns, 0.0)) > COLUMN_RADIUS_M
             is_free = is_apart.all(axis=0) & is_clear.all(axis=0)
