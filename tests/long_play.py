@@ -17,7 +17,10 @@ from mlagents_sim.examples import (
     dungeon_escape,
     hallway,
     push_block,
+    soccer_field,
+    soccer_twos,
     sorter,
+    strikers_vs_goalie,
     wall_jump,
     wall_jump_scene,
 )
@@ -93,7 +96,9 @@ def play(world: World, hours: float, seed: int) -> Play:
     world.reset()
     for _ in range(stretches):
         sums: dict[str, Array] = {}
-        drawn = world.behavior_spec.action_spec.random_action(per_stretch * world.n_agents, rng)
+        drawn = next(iter(world.behavior_specs.values())).action_spec.random_action(
+            per_stretch * world.n_agents, rng
+        )
         for at in range(per_stretch):
             act(world, drawn, at)
             episodes += step(world)
@@ -155,6 +160,9 @@ def beyond(world: World) -> float:
             members = slice(dungeon_escape.MEMBERS)
             place, extent = world.bodies.position[:, members], world.bodies.extent()[:, members]
             outside = [np.abs(place) + extent - push_block.ROOM_HIGH[0]]
+        case soccer_twos.SoccerTwos() | strikers_vs_goalie.StrikersVsGoalie():
+            x, z = np.abs(world.field.discs.position)
+            outside = [x - soccer_field.BACK_M, z - soccer_field.SIDE_M]
         case wall_jump._OverWalls():
             scene, height_m = wall_jump_scene, world.scene.standing.height_m
             loose = world.bodies.position[:, : scene.WALL]

@@ -234,6 +234,20 @@ CATALOG = {
             factory="dungeon_escape:DungeonEscape",
             tags=("rays", "vector", "discrete", "groups"),
         ),
+        WorldEntry(
+            "SoccerTwos",
+            expected_reward=0.0,
+            description="Play football, two against two.",
+            factory="soccer_twos:SoccerTwos",
+            tags=("rays", "discrete", "groups", "teams"),
+        ),
+        WorldEntry(
+            "StrikersVsGoalie",
+            expected_reward=0.0,
+            description="Score against a goalie, or keep the goal: two behaviors in one scene.",
+            factory="strikers_vs_goalie:StrikersVsGoalie",
+            tags=("rays", "discrete", "groups", "teams", "behaviors"),
+        ),
     )
 }
 

@@ -19,6 +19,8 @@ GREEN: Colour = (46, 160, 67)
 RED: Colour = (205, 60, 55)
 GREY: Colour = (196, 206, 218)
 INK: Colour = (30, 34, 40)
+PURPLE: Colour = (130, 70, 170)
+GRASS: Colour = (190, 220, 190)
 
 _SIZE = 720, 960
 _LEAST_TILE = 16

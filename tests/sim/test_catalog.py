@@ -9,10 +9,12 @@ from mlagents_envs.exception import UnityEnvironmentException
 from mlagents_envs.testing import check_env
 from mlagents_sim import top_view
 from mlagents_sim.catalog import CATALOG
+from mlagents_sim.circles import Circles
 from mlagents_sim.examples.ball_3d import SPIN, Ball3D
 from mlagents_sim.examples.food_collector import FoodCollector
 from mlagents_sim.examples.food_floors import Floors
 from mlagents_sim.examples.push_block import PushBlock
+from mlagents_sim.examples.soccer_field import Field
 from mlagents_sim.examples.sorter import WALL, Sorter
 from mlagents_sim.examples.wall_jump import BigWallJump, SmallWallJump, WallJump
 from mlagents_sim.examples.wall_jump_scene import BLOCK_ON_WALL, Scene
@@ -28,6 +30,8 @@ FOUND_ANEW = {
     "bodies.touching": "found by moving",
     "bodies.touching_walls": "found by moving",
     "bodies._faces": "found by moving",
+    "field.discs.touching": "found by moving",
+    "field.discs.normal": "found by moving",
     "scene.standing._boxes_at": "places of blocks, found by moving",
     "scene.standing._grounds": "found by moving",
     "scene.standing.is_over_zone": "found by moving",
@@ -88,7 +92,9 @@ def test_a_world_says_what_its_images_are_before_it_begins() -> None:
 def play(world: World, steps: int) -> None:
     """Let a world be played at random."""
     rng = np.random.default_rng(0)
-    drawn = world.behavior_spec.action_spec.random_action(steps * world.n_agents, rng)
+    drawn = next(iter(world.behavior_specs.values())).action_spec.random_action(
+        steps * world.n_agents, rng
+    )
     for at in range(steps):
         act(world, drawn, at)
         step(world)
@@ -127,7 +133,9 @@ def arrays_of(owner: object, prefix: str = "") -> dict[str, NDArray[np.generic]]
             found[prefix + name] = value
         elif prefix and name.endswith("bodies"):
             continue  # those of the world
-        elif isinstance(value, Bodies | BallsOnCubes | Floors | FrameStack | Scene | Standing):
+        elif isinstance(
+            value, Bodies | BallsOnCubes | Circles | Field | Floors | FrameStack | Scene | Standing
+        ):
             found |= arrays_of(value, f"{prefix}{name}.")
     return found
 

@@ -1,0 +1,424 @@
+"""Discs on a floor, which roll, bounce and rub, in many areas at once.
+
+Discs are balls or upright bodies that are round, seen from above. Arrays and letters are those of
+`planar`, besides: C discs of an area, W walls. A spin is an angular velocity in rad/s, (3, C, N):
+about x, about z, and about the axis that points up, positive to the right.
+
+    discs = Circles(n_areas, [Disc(radius=0.5, mass=50.0)], walls=[...])
+    discs.velocity[:, 0] += pushes
+    discs.move()
+"""
+
+from collections.abc import Sequence
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from mlagents_sim.planar import (
+    CONTACT_OFFSET_M,
+    FRICTION,
+    STEP_S,
+    Array,
+    Indices,
+    X,
+    Z,
+    along,
+    dot,
+    in_frame,
+    kept,
+    least_speeds,
+    number,
+)
+
+ABOUT_X, ABOUT_Z, ABOUT_Y = range(3)
+UP = 5
+
+BOUNCE_M_S = 2.0
+"""Speed of approach up to which nothing bounces."""
+ITERATIONS = 6
+"""Passes over all contacts of a step, since settling one contact may upset another."""
+RUBBING = 3
+"""How many of these passes, the last ones, apply friction too."""
+ROLLING = 2.5
+"""Mass times squared radius of a solid ball, divided by its moment of inertia."""
+
+ALL = slice(None)
+_TOUCH = number(CONTACT_OFFSET_M)
+_ZERO = number(0.0)
+_TINY = number(1e-30)
+
+
+class Disc(NamedTuple):
+    """A body that is round seen from above.
+
+    Attributes:
+        radius: Radius in m.
+        mass: Mass in kg.
+        drag: Part of the velocity and of the spin that is lost in a second.
+        rolls: Whether it is a ball that can spin; if not, it keeps its attitude.
+        bounce: Part of the speed of approach that a contact with this disc returns.
+        height: Height of the centre above the floor, in m; by default the radius.
+    """
+
+    radius: float
+    mass: float
+    drag: float = 0.0
+    rolls: bool = False
+    bounce: float = 0.0
+    height: float | None = None
+
+
+class Wall(NamedTuple):
+    """A box that never moves, seen from above.
+
+    Attributes:
+        centre: Its middle, (x, z).
+        half: Its half lengths to the right and ahead.
+        yaw: Angle that it is turned to the right by, in rad.
+    """
+
+    centre: tuple[float, float]
+    half: tuple[float, float]
+    yaw: float = 0.0
+
+
+class Circles:
+    """The discs of N areas, which slide or roll over the floor, and meet each other and walls.
+
+    Contact is that of Unity's physics engine, as in `planar.Bodies`. In addition, a contact bounces
+    where the surfaces approach faster than 2 m/s, and would meet within the step: they part at
+    `bounce` times that speed, the larger of the two bodies' values. A contact has one point, so
+    friction is Coulomb's: it takes at most the friction times the speed that the contact stops. In
+    walls, discs and the floor, the spin of a ball at that point counts.
+
+    Args:
+        n_areas: Number of areas, N.
+        discs: Discs of each area, C of them.
+        walls: Walls of each area, W of them.
+        clear: Half lengths in x and z of the middle of an area, which no wall reaches into.
+        floor_friction: Coulomb's coefficient between discs and the floor.
+        gravity: Acceleration that presses discs to the floor, in m/s2.
+        friction: Coulomb's coefficient between discs, and between discs and walls.
+
+    Attributes:
+        position: (2, C, N) of the centres, in m.
+        velocity: (2, C, N) in m/s.
+        spin: (3, C, N) angular velocities in rad/s, 0 for discs that do not roll.
+        pairs: (2, P) discs that may meet: all pairs, in order.
+        touching: (P, N) which pairs touched in the last step.
+        normal: (2, P, N) unit vectors from the first to the second disc of pairs that touched.
+    """
+
+    def __init__(
+        self,
+        n_areas: int,
+        discs: Sequence[Disc],
+        *,
+        walls: Sequence[Wall] = (),
+        clear: tuple[float, float] = (0.0, 0.0),
+        floor_friction: float = 0.0,
+        gravity: float = 0.0,
+        friction: float = FRICTION,
+    ) -> None:
+        n_discs = len(discs)
+        shape = (n_discs, n_areas)
+        # One more disc stands for what never moves.
+        self._position = np.zeros((2, n_discs + 1, n_areas))
+        self.position = self._position[:, :n_discs]
+        self.velocity = np.zeros((2, *shape))
+        self.spin = np.zeros((3, *shape))
+        self.pairs = np.array(list(combinations(range(n_discs), 2)), np.intp).reshape(-1, 2).T
+        n_pairs = self.pairs.shape[1]
+        self.touching = np.zeros((n_pairs, n_areas), np.bool_)
+        self.normal = np.zeros((2, n_pairs, n_areas))
+
+        def by_disc(values: Sequence[float]) -> Array:
+            return np.array([*values, 0.0])
+
+        self._radius = by_disc([disc.radius for disc in discs])
+        self._lightness = by_disc([1.0 / disc.mass for disc in discs])
+        self._rolls = by_disc([ROLLING * disc.rolls for disc in discs])
+        self._bounce = by_disc([disc.bounce for disc in discs])
+        self._kept = np.array([kept(disc.drag) for disc in discs])[:, None]
+        rolls, radius = self._rolls[:-1, None], self._radius[:-1, None]
+        self._arm = np.array([[disc.height or disc.radius] for disc in discs])
+        self._floor_part = 1.0 / (1.0 + rolls * np.square(self._arm / radius))
+        self._floor_spin = rolls * self._arm / np.square(radius)
+        # A disc that overlaps the floor is pushed up in the step itself, which its height undoes.
+        self._rise = least_speeds(np.minimum(self._arm - radius, 0.0))[0]
+        self._fall = np.zeros(shape)
+        self.set_gravity(ALL, gravity)
+        self._floor_friction = number(floor_friction)
+        self._friction = number(friction)
+        self._walls = _Walls.of(walls, clear)
+        self._reach = (self._radius[self.pairs].sum(axis=0) + CONTACT_OFFSET_M)[:, None]
+        self._column = np.arange(n_areas)
+
+    def set_gravity(self, areas: slice | Indices, gravity: ArrayLike) -> None:
+        """Set the downward acceleration in areas, in m/s2, which presses discs to the floor."""
+        self._fall[:, areas] = -self._kept * (np.asarray(gravity) * STEP_S)
+
+    def move(self) -> None:
+        """Move all discs by a step."""
+        self.velocity *= self._kept
+        self.spin *= self._kept
+        moving = np.empty((6, *self.velocity.shape[1:]))
+        moving[:2], moving[2:UP], moving[UP] = self.velocity, self.spin, self._fall
+        contacts = self._contacts()
+        if contacts is None:
+            self._slide(moving)
+            return
+        areas, rounds = contacts
+        n_discs = moving.shape[1]
+        met = np.zeros((6, n_discs + 1, len(areas)))
+        met[:, :-1] = moving[..., areas]
+        place = self.position[..., areas]
+        self._slide(moving)
+        among = met[:, :-1]
+        ways = among[:2] / (np.hypot(among[X], among[Z]) + _TINY)
+        taken = np.zeros_like(among[:3])
+        for iteration in range(ITERATIONS):
+            rubs = iteration >= ITERATIONS - RUBBING
+            for contact in rounds:
+                self._settle(contact, met, contact.wanted[0], rubs)
+            self._press(among, ways, taken, self._rise, rubs)
+        self.position[..., areas] = place + among[:2] * STEP_S
+        for contact in rounds:
+            self._settle(contact, met, contact.wanted[1], rubs=True)
+        self._press(among, ways, taken, _ZERO, rubs=True)
+        self.velocity[..., areas], self.spin[..., areas] = among[:2], among[2:UP]
+
+    def _slide(self, moving: Array) -> None:
+        """Move discs that meet nothing but the floor; (6, C, N) velocities are changed in place."""
+        ways = moving[:2] / (np.hypot(moving[X], moving[Z]) + _TINY)
+        taken = np.zeros_like(moving[:3])
+        self._press(moving, ways, taken, self._rise, rubs=True)
+        self.position += moving[:2] * STEP_S
+        self._press(moving, ways, taken, _ZERO, rubs=True)
+        self.velocity, self.spin = moving[:2], moving[2:UP]
+
+    def _press(self, moving: Array, ways: Array, taken: Array, wanted: Array, rubs: bool) -> None:
+        """Keep discs on the floor, and brake those that slide; balls roll once they do not slide.
+
+        Friction along the motion and friction across it have limits of their own.
+
+        Args:
+            moving: (6, C, N) velocities and spins, changed in place.
+            ways: (2, C, N) unit vectors of the motion when the step began.
+            taken: (3, C, N) what friction along and across and the floor have taken so far; changed
+                in place.
+            wanted: Least upward speed.
+            rubs: Whether to apply friction too.
+        """
+        pressed = np.maximum(taken[2] + wanted - moving[UP], _ZERO)
+        moving[UP] += pressed - taken[2]
+        taken[2] = pressed
+        if not rubs:
+            return
+        along_x, along_z = ways
+        # Velocity of the lowest point.
+        x = moving[X] + moving[2 + ABOUT_Z] * self._arm
+        z = moving[Z] - moving[2 + ABOUT_X] * self._arm
+        total = np.array([x * along_x + z * along_z, z * along_x - x * along_z])
+        total *= self._floor_part
+        total += taken[:2]
+        limit = self._floor_friction * pressed
+        np.minimum(np.maximum(total, -limit, out=total), limit, out=total)
+        ahead, aside = total - taken[:2]
+        taken[:2] = total
+        x, z = ahead * along_x - aside * along_z, ahead * along_z + aside * along_x
+        moving[X] -= x
+        moving[Z] -= z
+        moving[2 + ABOUT_X] += self._floor_spin * z
+        moving[2 + ABOUT_Z] -= self._floor_spin * x
+
+    def _contacts(self) -> "tuple[Indices, list[_Contacts]] | None":
+        """Find what touches: areas, and rounds of at most one contact of each of these areas."""
+        first, second = self.pairs
+        position = self.position
+        apart = position[:, second] - position[:, first]
+        distance = np.hypot(apart[X], apart[Z])
+        self.touching = distance < self._reach
+        pair, area = self.touching.nonzero()
+        found = []
+        if pair.size:
+            distance = distance[pair, area]
+            normal = apart[:, pair, area] / np.maximum(distance, 1e-9)
+            self.normal[:, pair, area] = normal
+            gap = distance - self._reach[pair, 0] + CONTACT_OFFSET_M
+            found.append((area, first[pair], second[pair], normal, gap))
+        at_walls = self._walls.near(position, self._radius[:-1])
+        if at_walls is not None:
+            disc, area, normal, gap = at_walls
+            found.append((area, disc, np.full(len(disc), len(self._radius) - 1), normal, gap))
+        if not found:
+            return None
+        area, a, b, gap = (np.concatenate([each[k] for each in found]) for k in (0, 1, 2, 4))
+        normal = np.concatenate([each[3] for each in found], axis=1)
+        wanted = least_speeds(gap)
+        # What approaches fast and meets in this step bounces.
+        velocity = np.zeros((2, len(self._radius), len(self._column)))
+        velocity[:, :-1] = self.velocity
+        nearing = -dot(velocity[:, b, area] - velocity[:, a, area], normal)
+        bounce = np.maximum(self._bounce[a], self._bounce[b])
+        bounces = (bounce > 0.0) & (nearing > BOUNCE_M_S) & (nearing * STEP_S > gap)
+        wanted = np.where(bounces, bounce * nearing, wanted)
+        areas, area = np.unique(area, return_inverse=True)
+        return areas, self._rounds(area, a, b, normal, wanted, gap)
+
+    def _rounds(
+        self, area: Indices, a: Indices, b: Indices, normal: Array, wanted: Array, gap: Array
+    ) -> "list[_Contacts]":
+        """Split contacts of (n,) places among areas into rounds."""
+        count = np.bincount(area)
+        order = np.argsort(area, kind="stable")
+        starts = np.cumsum(count) - count
+        rank = np.empty(len(area), np.intp)
+        rank[order] = np.arange(len(area)) - starts[area[order]]
+        rounds = []
+        for k in range(int(count.max())):
+            (chosen,) = (rank == k).nonzero()
+            bodies = np.array([a[chosen], b[chosen]])
+            lightness, radius = self._lightness[bodies], self._radius[bodies]
+            # The point where surfaces that overlap touch is inside a ball.
+            arm = radius + gap[chosen]
+            both = lightness.sum(axis=0)
+            spins = self._rolls[bodies] * lightness * arm / np.maximum(radius, 1e-9) ** 2 / both
+            turning = (spins * arm).sum(axis=0)
+            rounds.append(
+                _Contacts(
+                    area[chosen],
+                    bodies[0],
+                    bodies[1],
+                    normal[:, chosen],
+                    wanted[:, chosen],
+                    lightness / both,
+                    arm,
+                    spins,
+                    1.0 / (1.0 + turning),
+                    np.zeros((3, len(chosen))),
+                )
+            )
+        return rounds
+
+    def _settle(self, contact: "_Contacts", moving: Array, wanted: Array, rubs: bool) -> None:
+        """Push discs apart and apply their friction.
+
+        Args:
+            contact: Contacts, at most one of each area.
+            moving: (6, C + 1, A) velocities and spins of the areas, changed in place.
+            wanted: (n,) least speeds of parting.
+            rubs: Whether to apply friction too.
+        """
+        area, a, b, (n_x, n_z), _, share, arm, spins, part, taken = contact
+        one, other = moving[:, a, area], moving[:, b, area]  # (6, n)
+        apart_x, apart_z = other[:2] - one[:2]
+        pushed = np.maximum(taken[0] + wanted - (apart_x * n_x + apart_z * n_z), _ZERO)
+        push = pushed - taken[0]
+        taken[0] = pushed
+        x, z = push * n_x, push * n_z
+        if rubs:
+            limit = self._friction * pushed
+            # Slip of the surfaces to the left of the normal, and up, by motion and spin.
+            slip = apart_z * n_x - apart_x * n_z
+            slip += one[2 + ABOUT_Y] * arm[0] + other[2 + ABOUT_Y] * arm[1]
+            about = one[2 : 2 + ABOUT_Y] * arm[0] + other[2 : 2 + ABOUT_Y] * arm[1]
+            rise = other[UP] - one[UP] + about[ABOUT_X] * n_z - about[ABOUT_Z] * n_x
+            total = taken[1:] + np.array([slip, rise]) * part
+            np.minimum(np.maximum(total, -limit, out=total), limit, out=total)
+            brake, lift = total - taken[1:]
+            taken[1:] = total
+            x += brake * n_z
+            z -= brake * n_x
+            for body, spin in ((one, spins[0]), (other, spins[1])):
+                body[2 + ABOUT_Y] -= spin * brake
+                body[2 + ABOUT_X] -= spin * lift * n_z
+                body[2 + ABOUT_Z] += spin * lift * n_x
+            one[UP] += share[0] * lift
+            other[UP] -= share[1] * lift
+        one[X] -= share[0] * x
+        one[Z] -= share[0] * z
+        other[X] += share[1] * x
+        other[Z] += share[1] * z
+        moving[:, a, area] = one
+        moving[:, b, area] = other
+
+
+class _Contacts(NamedTuple):
+    """Contacts of n pairs, at most one of each area.
+
+    Attributes:
+        area: (n,) areas.
+        a: (n,) first discs.
+        b: (n,) second discs, or what never moves.
+        normal: (2, n) unit vectors from the first to the second.
+        wanted: (2, n) least speeds of parting, in this step and after it.
+        share: (2, n) parts of a push that these take.
+        arm: (2, n) distances from their centres to where they touch.
+        spins: (2, n) spins that friction gives to these.
+        part: (n,) part of a slip that friction takes at once, by motion and not by spin.
+        taken: (3, n) what the contacts have pushed, and rubbed aside and upward, so far.
+    """
+
+    area: Indices
+    a: Indices
+    b: Indices
+    normal: Array
+    wanted: Array
+    share: Array
+    arm: Array
+    spins: Array
+    part: Array
+    taken: Array
+
+
+class _Walls(NamedTuple):
+    """Walls: (2, W, 1) centres, half lengths and headings.
+
+    The middle of the area, with (2, 1, 1) half lengths `clear`, has no walls.
+    """
+
+    centre: Array
+    half: Array
+    heading: Array
+    clear: Array
+
+    @classmethod
+    def of(cls, walls: Sequence[Wall], clear: tuple[float, float]) -> "_Walls":
+        """Make the arrays."""
+        yaw = np.array([wall.yaw for wall in walls])
+        return cls(
+            np.array([wall.centre for wall in walls]).reshape(-1, 2).T[..., None],
+            np.array([wall.half for wall in walls]).reshape(-1, 2).T[..., None],
+            np.array([np.sin(yaw), np.cos(yaw)])[..., None],
+            np.reshape(clear, (2, 1, 1)),
+        )
+
+    def near(self, position: Array, radius: Array) -> tuple[Indices, Indices, Array, Array] | None:
+        """Return discs that touch walls: n discs, areas, normals into the walls, and gaps."""
+        reach = radius[:, None] + CONTACT_OFFSET_M
+        is_outside = np.abs(position) + reach > self.clear
+        disc, area = (is_outside[X] | is_outside[Z]).nonzero()
+        if disc.size == 0:
+            return None
+        seen = in_frame(self.heading, position[:, disc, area][:, None] - self.centre)
+        beyond = np.abs(seen) - self.half  # (2, W, n)
+        wall, at = ((beyond[X] < reach[disc, 0]) & (beyond[Z] < reach[disc, 0])).nonzero()
+        seen, beyond = seen[:, wall, at], beyond[:, wall, at]
+        disc, area = disc[at], area[at]
+        outside = np.maximum(beyond, 0.0)
+        distance = np.hypot(outside[X], outside[Z])
+        is_inside = distance == 0.0
+        # From the nearest point of the wall, or out of the nearest face.
+        face = np.where(beyond[X] > beyond[Z], [[1.0], [0.0]], [[0.0], [1.0]])
+        out = np.copysign(np.where(is_inside, face, outside), seen)
+        gap = np.where(is_inside, beyond.max(axis=0), distance) - radius[disc]
+        (touching,) = (gap < _TOUCH).nonzero()
+        if touching.size == 0:
+            return None
+        out, wall = out[:, touching], wall[touching]
+        out /= np.hypot(out[X], out[Z])
+        into = -along(self.heading[:, wall, 0], out[Z], out[X])
+        return disc[touching], area[touching], into, gap[touching]

@@ -1,0 +1,154 @@
+"""Strikers Vs Goalie: two strikers against one goalie, in two behaviors."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlagents_envs.base_env import ActionSpec, ActionTuple, BehaviorSpec, FloatArray
+from mlagents_sim.examples.soccer_field import RAY_M, START_Z_M, Field
+from mlagents_sim.frame_stack import FrameStack, stacked
+from mlagents_sim.sensors import RaySensor
+from mlagents_sim.world import Agents, World
+
+FRONT = RaySensor(per_side=5, max_degrees=60.0, length=RAY_M, n_tags=5)
+REAR = RaySensor(per_side=1, max_degrees=45.0, length=RAY_M, n_tags=5)
+AROUND = RaySensor(per_side=20, max_degrees=180.0, length=RAY_M, n_tags=4)
+BALL_TAG, GOAL_TAG, WALL_TAG, MATE_TAG, GOALIE_TAG = range(5)
+STRIKER_TAG = MATE_TAG
+"""Of the goalie's tags; those before it are the same."""
+STACKED = 3
+GOALIE_X_M = 9.0
+
+_RAYS = np.concatenate([FRONT.directions, -REAR.directions], axis=1)
+_N_FRONT = FRONT.directions.shape[1]
+_PLAYERS = 3
+_GOALIE, _BALL = 2, _PLAYERS
+_RIGHT = 1
+_ACTIONS = ActionSpec.create_discrete((3, 3, 3))
+
+
+class StrikersVsGoalie(World):
+    """Two strikers on each football field try to score against a goalie.
+
+    Observations of strikers: two sensors, in three frames each, oldest first.
+        1. 11 rays of 20 m, up to 60 degrees to either side: (231,). A ray has 7 numbers: a 1 for
+           ball, goal, wall, mate or goalie; a 1 for nothing; the distance by 20 m.
+        2. 3 rays to the rear, up to 45 degrees to either side: (63,).
+    Observation of the goalie: 41 rays of 20 m all around, the last two straight back, in three
+        frames, oldest first: (738,). A ray has 6 numbers: a 1 for ball, own goal, wall or striker;
+        a 1 for nothing; the distance by 20 m.
+    Actions: three branches of 3: nothing, forward, back; nothing, right, left, which takes the
+        place of forward and back; nothing, turn left, turn right. A push of a striker is 2.6 m/s
+        each step, or 0.6 m/s to a side, one of the goalie 2 m/s any way; a turn is 2 degrees.
+    Decisions: every 5 steps of 0.02 s.
+    Reward: -0.0002 per step for a striker, 0.0002 for the goalie. For the group, at a goal t steps
+        after the kick-off, 1 - t / 5000 for the strikers and -1 for the goalie.
+    Ends: both groups, at a goal.
+    Interrupts: both groups, after 5000 steps, that is 1000 decisions.
+    Parameters: `gravity` 9.81 m/s2, which presses players and ball to the floor, where friction
+        slows them.
+    Start: strikers on the left, x from -13.2 to -3.2 m, the goalie on the right, x from 4 to 14 m,
+        facing each other to 10 degrees; the ball near the middle, up to 2.5 m off in x and in z.
+    A good policy beats the other behavior: there is no reward to reach, but a rating.
+
+    A striker that runs forward when it begins to touch the ball kicks it with 13.3 m/s, and the
+    goalie kicks it at every touch. The goal on the left is closed.
+
+    Source: example environments, section 2, task 14.
+
+    Attributes:
+        field: Players and ball of every field; the goalie after the strikers.
+    """
+
+    specs_by_name: ClassVar[Mapping[str, BehaviorSpec]] = {
+        "Striker?team=0": BehaviorSpec(
+            [
+                stacked(FRONT.spec("RayPerceptionSensor"), STACKED),
+                stacked(REAR.spec("RayPerceptionSensorReverse"), STACKED),
+            ],
+            _ACTIONS,
+        ),
+        "Goalie?team=1": BehaviorSpec(
+            [stacked(AROUND.spec("RayPerceptionSensor"), STACKED)], _ACTIONS
+        ),
+    }
+    agents_per_area = 8 * _PLAYERS
+    n_members: ClassVar[int] = _PLAYERS
+    """Number of agents on each of the fields of a scene."""
+    decision_period_steps = 5
+    max_steps = 5000
+    default_parameters: ClassVar[Mapping[str, float]] = {"gravity": 9.81}
+
+    def __init__(
+        self, *, num_areas: int = 1, seed: int = 0, parameters: Mapping[str, float] | None = None
+    ) -> None:
+        super().__init__(num_areas=num_areas, seed=seed, parameters=parameters)
+        self._field, self._member = np.divmod(np.arange(self.n_agents), _PLAYERS)
+        self.behavior[:] = self._member == _GOALIE
+        self.group[:] = 1 + 2 * self._field + self.behavior
+        self._per_step = np.where(self.behavior == 0, -1.0, 1.0) / self.max_steps
+        n = self.n_agents // _PLAYERS
+        self.field = Field(
+            n,
+            sides=(-1, -1, 1),
+            forward=(1.3, 1.3, 1.0),
+            aside=(0.3, 0.3, 1.0),
+            kicks_always=(False, False, True),
+            has_left_goal=False,
+        )
+        self._front = FrameStack(FRONT.spec(""), STACKED, self.n_agents)
+        self._rear = FrameStack(REAR.spec(""), STACKED, self.n_agents)
+        self._around = FrameStack(AROUND.spec(""), STACKED, self.n_agents)
+
+    def begin(self, agents: Agents) -> None:
+        """Kick off."""
+        fields = self._field[agents][::_PLAYERS]  # all members of a field begin together
+        gravity = self.parameters.draw("gravity", len(fields))
+        z = np.array([-START_Z_M, START_Z_M, 0.0])
+        self.field.kick_off(fields, self.rng, gravity=gravity, z=z, x=GOALIE_X_M)
+        for stack in (self._front, self._rear, self._around):
+            stack.clear(agents)
+
+    def observe(self, agents: Agents) -> list[FloatArray]:
+        """Return the observations that the class describes, of one behavior."""
+        field, member = self._field[agents], self._member[agents]
+        if self.behavior[agents][0]:
+            to_discs, to_wall, to_goals = self.field.seen(member, field, AROUND.directions)
+            strikers = to_discs[:_GOALIE].min(axis=0)
+            around = AROUND.observe(
+                [to_discs[_BALL], to_goals[_RIGHT], to_wall, strikers],
+                [BALL_TAG, GOAL_TAG, WALL_TAG, STRIKER_TAG],
+            )
+            return [self._around.add(agents, around)]
+        to_discs, to_wall, to_goals = self.field.seen(member, field, _RAYS)
+        mate = to_discs[:_GOALIE].min(axis=0)  # infinite for oneself
+        travels = [to_discs[_BALL], to_goals[_RIGHT], to_wall, mate, to_discs[_GOALIE]]
+        tags = [BALL_TAG, GOAL_TAG, WALL_TAG, MATE_TAG, GOALIE_TAG]
+        front = FRONT.observe([travel[:_N_FRONT] for travel in travels], tags)
+        rear = REAR.observe([travel[_N_FRONT:] for travel in travels], tags)
+        return [self._front.add(agents, front), self._rear.add(agents, rear)]
+
+    def command(self, agents: Agents, action: ActionTuple) -> None:
+        """Set the action of each of the coming steps."""
+        self.field.command(self._member[agents], self._field[agents], action.discrete)
+
+    def act(self) -> None:
+        """Run and turn; time costs strikers and pays the goalie."""
+        self.reward += self._per_step
+        self.field.push_and_turn()
+
+    def physics(self) -> None:
+        """Move players and ball; reward goals."""
+        self.field.move()
+        (fields,) = (self.field.goals() > 0).nonzero()
+        if fields.size:
+            speed = 1.0 - self.field.age[fields] / self.max_steps
+            self.reward_group(1 + 2 * fields, speed)
+            self.reward_group(2 + 2 * fields, -1.0)
+            self.end_group(np.concatenate([1 + 2 * fields, 2 + 2 * fields]))
+
+    def render(self) -> NDArray[np.uint8]:
+        """Draw every field from above in a tile of its own, together about (720, 960, 3)."""
+        return self.field.draw()
