@@ -15,6 +15,7 @@ SRC = Path(__file__).parents[1] / "src"
 LAYERS = {
     "mlagents_native": [
         "library",
+        "articulated",
     ],
     "mlagents_envs": [
         "atomic_file closing folder_names",
@@ -50,12 +51,12 @@ LAYERS = {
     ],
     "gym_unity": ["envs"],
     "mlagents_sim": [
-        "native_planar parameters channels client recorder",
+        "native_planar parameters channels client recorder articulated",
         "planar world",
         "raster",
-        "frame_stack rays rolling sensors standing top_view",
+        "frame_stack rays rolling sensors standing top_view creature_picture",
         "motion ray_view",
-        "planar_world",
+        "planar_world creatures",
         "examples player",
         "catalog",
         "__main__",

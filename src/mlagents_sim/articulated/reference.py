@@ -1,0 +1,138 @@
+"""One step of N creatures in NumPy: the readable form of the solver.
+
+The solver follows Unity's engine iteration by iteration. The drives are so stiff, and the
+iterations so few, that joints come apart and drives yield. This is how the creatures feel in Unity,
+so the number of iterations and the order of the rows belong to the model.
+
+    forces ─► rows of joints and contacts ─► 12 iterations with corrections ─► new positions
+                                          └► 12 iterations without them ─► new velocities
+"""
+
+import numpy as np
+
+from mlagents_sim.articulated.contacts import ground_contact, pair_contact
+from mlagents_sim.articulated.creature import Model
+from mlagents_sim.articulated.joints import joint_rows
+from mlagents_sim.articulated.rotations import (
+    IDENTITY,
+    Array,
+    dot,
+    multiply,
+    normalized,
+    rotate,
+)
+from mlagents_sim.articulated.rows import Bodies
+
+ITERATIONS = 12
+"""Iterations of either phase."""
+FRICTION_ITERATIONS = 3
+"""Iterations with friction, the last ones, in the first phase."""
+MAX_SPIN_RAD_S = 50.0
+
+POSITION, ROTATION, VELOCITY, SPIN = slice(0, 3), slice(3, 7), slice(7, 10), slice(10, 13)
+"""Parts of a body's state."""
+
+
+def step(
+    model: Model, state: Array, *, target: Array, max_force: Array, gravity: Array, step_s: float
+) -> np.ndarray:
+    """Advance N creatures by one step, in place.
+
+    Args:
+        model: Creature.
+        state: (N, B, 13) of each body: position of its origin, quaternion, velocity of the centre
+            of mass, angular velocity.
+        target: (N, J, 4) rotations that the drives pull to, in the order of the solver.
+        max_force: (N, J) largest forces of the drives, in the order of the solver.
+        gravity: (N,) downward accelerations.
+        step_s: Length of the step.
+
+    Returns:
+        (N, B) bool: whether each body touched the ground at the start of the step.
+    """
+    n, n_bodies = state.shape[:2]
+    moving = slice(0, n_bodies)
+    # By body, with the world at the end.
+    rotation = np.tile(IDENTITY, (n_bodies + 1, n, 1))
+    rotation[moving] = normalized(state[..., ROTATION].transpose(1, 0, 2))
+    centre, velocity, spin = np.zeros((3, n_bodies + 1, n, 3))
+    centre[moving] = state[..., POSITION].transpose(1, 0, 2)
+    centre += rotate(rotation, np.broadcast_to(model.centre_of_mass[:, None], centre.shape))
+    velocity[moving] = state[..., VELOCITY].transpose(1, 0, 2)
+    velocity[moving, :, 1] -= gravity * step_s
+    velocity *= (1.0 - model.drag * step_s)[:, None, None]
+    spin[moving] = state[..., SPIN].transpose(1, 0, 2)
+    spin *= (1.0 - model.angular_drag * step_s)[:, None, None]
+    speed = np.sqrt(dot(spin, spin))[..., None]
+    spin *= np.where(speed > MAX_SPIN_RAD_S, MAX_SPIN_RAD_S / np.maximum(speed, 1e-300), 1.0)
+    bodies = Bodies(velocity, spin, model.inverse_mass, _inverse_inertia(model, rotation))
+
+    joints = [
+        joint_rows(
+            model,
+            j,
+            bodies,
+            centre=centre,
+            rotation=rotation,
+            target=target[:, j],
+            max_force=max_force[:, j],
+            step_s=step_s,
+        )
+        for j in range(len(model.child))
+    ]
+    touching = np.zeros((n, n_bodies), np.bool_)
+    contacts = [
+        pair_contact(model, (a, b), bodies, centre=centre, rotation=rotation, step_s=step_s)
+        for a, b in model.pairs.tolist()
+    ]
+    for body in range(n_bodies):
+        contact, touching[:, body] = ground_contact(
+            model, body, bodies, centre=centre[body], rotation=rotation[body], step_s=step_s
+        )
+        if touching[:, body].any():
+            contacts.append(contact)
+    contacts = [contact for contact in contacts if any(p.gain.any() for p in contact.presses)]
+
+    def iterate(*, is_steady: bool, has_friction: bool) -> None:
+        for rows in joints:
+            for row in rows:
+                row.solve(bodies, row.steady_bias if is_steady else row.bias)
+        for contact in contacts:
+            contact.solve(bodies, is_steady=is_steady, has_friction=has_friction)
+
+    for i in range(ITERATIONS):
+        iterate(is_steady=False, has_friction=i >= ITERATIONS - FRICTION_ITERATIONS)
+    centre += velocity * step_s
+    rotation = _turned(rotation, spin, step_s)
+    for _ in range(ITERATIONS):
+        iterate(is_steady=True, has_friction=True)
+
+    origin = centre - rotate(rotation, np.broadcast_to(model.centre_of_mass[:, None], centre.shape))
+    for part, values in (
+        (POSITION, origin),
+        (ROTATION, rotation),
+        (VELOCITY, velocity),
+        (SPIN, spin),
+    ):
+        state[..., part] = values[moving].transpose(1, 0, 2)
+    return touching
+
+
+def _inverse_inertia(model: Model, rotation: Array) -> Array:
+    """Return (B + 1, N, 3, 3) inverse inertias along the axes of the world."""
+    axes = np.stack(
+        [rotate(rotation, np.broadcast_to(axis, (*rotation.shape[:2], 3))) for axis in np.eye(3)],
+        axis=-1,
+    )  # each body's own axes in columns
+    inverse: Array = np.einsum("bnik,bk,bnjk->bnij", axes, model.inverse_inertia, axes)
+    return inverse
+
+
+def _turned(rotation: Array, spin: Array, step_s: float) -> Array:
+    """Return rotations after turning with constant spin for a step."""
+    speed = np.sqrt(dot(spin, spin))
+    half = speed * step_s / 2.0
+    is_turning = speed > 0.0
+    scale = np.where(is_turning, np.sin(half) / np.where(is_turning, speed, 1.0), 0.0)
+    turn = np.concatenate([spin * scale[..., None], np.cos(half)[..., None]], axis=-1)
+    return normalized(multiply(turn, rotation))
