@@ -248,6 +248,13 @@ CATALOG = {
             factory="strikers_vs_goalie:StrikersVsGoalie",
             tags=("rays", "discrete", "groups", "teams", "behaviors"),
         ),
+        WorldEntry(
+            "Crawler",
+            expected_reward=3000.0,
+            description="Run to a target on four legs, at a requested speed.",
+            factory="crawler:Crawler",
+            tags=("vector", "continuous", "creature"),
+        ),
     )
 }
 

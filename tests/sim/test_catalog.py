@@ -39,6 +39,12 @@ FOUND_ANEW = {
     "scene.standing._stood": "found when the step begins",
     "scene.standing._is_braked": "found when the step begins",
     "scene.standing._jump_to": "height to jump to, found when a jump begins",
+    "target": "a creature's target, which stays until it is touched, as in Unity",
+    "frame_forward": "direction to that target",
+    "given_strength": "strengths of a creature's joints, which outlive an episode in Unity",
+    "_degrees": "targets of these joints, which outlive an episode too",
+    "creatures.target": "the same as rotations",
+    "creatures.strength": "strengths for the solver",
 }
 """What may differ when an episode begins, as the next step finds it before it asks for it."""
 

@@ -1,0 +1,256 @@
+"""`CreatureWorld`: creatures that turn their joints to reach a target.
+
+A subclass gives the creature's data, what it sees, and its reward. All vectors and quaternions are
+by the axes of the world unless their names say otherwise.
+
+A step has Unity's order: the frame and the reward are found first, then the bodies move. An
+observation is therefore taken with a frame that is one step old, as the published policies expect.
+"""
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlagents_envs.base_env import ActionTuple, BoolArray
+from mlagents_envs.logging_util import get_logger
+from mlagents_sim.articulated.bodies import Creatures
+from mlagents_sim.articulated.creature import Creature
+from mlagents_sim.articulated.rotations import Array, conjugate, multiply, rotate
+from mlagents_sim.creature_picture import draw
+from mlagents_sim.world import ALL, Agents, World
+
+logger = get_logger(__name__)
+
+X, Y, Z = range(3)
+GRAVITY_M_S2 = 14.715
+LOOK_DOWN_M = 10.0
+"""Distance within which a creature measures its height above the ground."""
+TOUCH_M = 0.02
+"""Distance from the target that counts as a touch."""
+LARGEST_SPEED_M_S = 500.0
+"""Speed beyond which the bodies of a creature have diverged."""
+
+
+class CreatureWorld(World):
+    """Base of the worlds with a creature that runs to a target.
+
+    Attributes:
+        creatures: Bodies of all creatures.
+        target: (N, 3) centres of the targets.
+        goal_speed: (N,) requested speeds, in m/s.
+        frame_origin: (N, 3) place of the orientation frame, which is where the first body is.
+        frame_forward: (N, 3) level direction from there to the target.
+        given_strength: (N, J) strengths of the last decision, 0 to 1.
+        n_diverged: Number of episodes that were interrupted because bodies diverged.
+    """
+
+    creature: ClassVar[Creature]
+    targets: ClassVar[Sequence[tuple[str, int]]]
+    """Joints that actions turn, by child, with the number of axes."""
+    strengths: ClassVar[Sequence[str]]
+    """Joints whose strength is chosen by the actions that follow."""
+    fatal: ClassVar[Sequence[str]] = ()
+    """Bodies that must not touch the ground."""
+    touching_bodies: ClassVar[Sequence[str]] = ()
+    """Bodies whose touch moves the target; all of them if empty."""
+    target_radius_m: ClassVar[float] = 40.0
+    """Distance from the centre within which targets appear."""
+    target_edge_m: ClassVar[float] = 1.0
+    speeds_m_s: ClassVar[tuple[float, float]]
+    """Lowest and highest requested speed."""
+
+    agents_per_area = 10
+    decision_period_steps = 5
+    max_steps = 5000
+    default_parameters: ClassVar[Mapping[str, float]] = {"gravity": GRAVITY_M_S2}
+
+    def __init__(
+        self, *, num_areas: int = 1, seed: int = 0, parameters: Mapping[str, float] | None = None
+    ) -> None:
+        super().__init__(num_areas=num_areas, seed=seed, parameters=parameters)
+        n = self.n_agents
+        self.creatures = Creatures(self.creature, n)
+        self.target = np.zeros((n, 3))
+        self.goal_speed = np.zeros(n)
+        self.frame_origin, self.frame_forward = np.zeros((2, n, 3))
+        self.given_strength = np.zeros((n, len(self.strengths)))
+        self.n_diverged = 0
+
+        index = self.creature.body_index
+        joints = {joint.child: i for i, joint in enumerate(self.creature.joints)}
+        turned = [(joints[name], axis) for name, n_axes in self.targets for axis in range(n_axes)]
+        self._turned = np.array(turned, np.intp).T  # joint, axis of each action
+        self._low, self._high = np.array([self._range(joint, axis) for joint, axis in turned]).T
+        self._strong = np.array([joints[name] for name in self.strengths], np.intp)
+        self._degrees = np.zeros((n, len(joints), 3))
+        self._fatal = np.array([index[name] for name in self.fatal], np.intp)
+        self._feelers = np.array([index[name] for name in self.touching_bodies or index], np.intp)
+        self._move_targets(np.arange(n))
+
+    def _range(self, joint: int, axis: int) -> tuple[float, float]:
+        """Return the lowest and highest angle of a joint about one of its axes."""
+        about = self.creature.joints[joint]
+        largest = (0.0, about.y, about.z)[axis]
+        return (about.x or (0.0, 0.0)) if axis == X else (-largest, largest)
+
+    @abstractmethod
+    def judge(self) -> Array:
+        """Return the (N,) rewards of a step, found before the bodies move."""
+
+    def hopeless(self) -> BoolArray:
+        """Return (N,) bool: which creatures end their episode in this step, without a penalty."""
+        return np.zeros(self.n_agents, np.bool_)
+
+    def begin(self, agents: Agents) -> None:
+        """Put the creatures into their start pose, turned at random."""
+        n = len(self.agent_id[agents])
+        self.creatures.put(agents, self.rng.uniform(0.0, 360.0, n))
+        self.creatures.gravity[agents] = self.parameters.draw("gravity", n)
+        self.goal_speed[agents] = self.rng.uniform(*self.speeds_m_s, n)
+        self._turn_frames(agents)
+
+    def rest(self, agents: Agents) -> None:
+        """Do nothing: targets and strengths of the joints outlive an episode, as in Unity."""
+
+    def command(self, agents: Agents, action: ActionTuple) -> None:
+        """Set targets and strengths of the joints."""
+        part = (np.clip(action.continuous, -1.0, 1.0).astype(np.float64) + 1.0) / 2.0
+        n_turns = len(self._low)
+        rows = np.arange(self.n_agents)[agents]
+        turns = self._low + part[:, :n_turns] * (self._high - self._low)
+        self._degrees[rows[:, None], self._turned[0], self._turned[1]] = turns
+        self.given_strength[agents] = part[:, n_turns:]
+        self.creatures.aim(self._degrees)
+        self.creatures.strength[rows[:, None], self._strong] = part[:, n_turns:]
+
+    def act(self) -> None:
+        """Turn the frames and add the reward of this step."""
+        self._turn_frames(ALL)
+        self.reward += self.judge()
+        self.end(np.flatnonzero(self.hopeless()))
+
+    def physics(self) -> None:
+        """Move the bodies; end episodes of creatures that fell or whose bodies diverged."""
+        self.creatures.step()
+        state = self.creatures.state
+        if not np.abs(state[..., 7:]).max() < LARGEST_SPEED_M_S:
+            self._interrupt_diverged()
+        self._move_targets(np.flatnonzero(self._reached()))
+        fell = np.flatnonzero(self.creatures.touching[:, self._fatal].any(axis=1))
+        if fell.size:
+            self.reward[fell] = -1.0
+            self.end(fell)
+
+    def render(self) -> NDArray[np.uint8]:
+        """Draw the first creature and its target, (480, 640, 3)."""
+        return draw(self.creatures, self.target[0], self.target_edge_m)
+
+    # Questions that observations and rewards ask.
+
+    def frame(self) -> Array:
+        """Return (N, 4) rotations of the orientation frames."""
+        half = np.arctan2(self.frame_forward[:, X], self.frame_forward[:, Z]) / 2.0
+        zero = np.zeros_like(half)
+        return np.stack([zero, np.sin(half), zero, np.cos(half)], axis=-1)
+
+    def in_frame(self, vectors: Array) -> Array:
+        """Return vectors, (N, 3) or (N, K, 3), as the frames see them."""
+        sine, cosine = self.frame_forward[:, X], self.frame_forward[:, Z]
+        if vectors.ndim == 3:
+            sine, cosine = sine[:, None], cosine[:, None]
+        seen = np.empty_like(vectors)
+        seen[..., X] = cosine * vectors[..., X] - sine * vectors[..., Z]
+        seen[..., Y] = vectors[..., Y]
+        seen[..., Z] = sine * vectors[..., X] + cosine * vectors[..., Z]
+        return seen
+
+    def forward(self, body: int) -> Array:
+        """Return (N, 3) directions in which a body looks."""
+        rotation = self.creatures.rotation[:, body]
+        return rotate(rotation, np.broadcast_to([0.0, 0.0, 1.0], (self.n_agents, 3)))
+
+    def turn_to_frame(self, body: int) -> Array:
+        """Return (N, 4) shortest turns from a body's forward direction to that of the frame."""
+        start, end = self.forward(body), self.frame_forward
+        scalar = 1.0 + np.einsum("nk,nk->n", start, end)
+        turn = np.empty((self.n_agents, 4))
+        turn[:, :3], turn[:, 3] = np.cross(start, end), scalar
+        backward = scalar < 1e-6  # any axis will do
+        turn[backward] = [1.0, 0.0, 0.0, 0.0]
+        unit: Array = turn / np.sqrt(np.einsum("nk,nk->n", turn, turn))[:, None]
+        return unit
+
+    def height(self, body: int) -> Array:
+        """Return (N,) heights of a body's origin above the ground, 0 to 1 for `LOOK_DOWN_M`."""
+        above = self.creatures.position[:, body, Y] - self.creature.ground_height
+        return np.where((above >= 0.0) & (above < LOOK_DOWN_M), above / LOOK_DOWN_M, 1.0)
+
+    def speed_match(self, velocity: Array) -> Array:
+        """Return (N,) how well (N, 3) velocities match the requested one, 0 to 1."""
+        wanted = self.goal_speed[:, None] * self.frame_forward
+        missing = np.linalg.norm(velocity - wanted, axis=1)
+        part = np.minimum(missing, self.goal_speed) / self.goal_speed
+        match: Array = (1.0 - part**2) ** 2
+        return match
+
+    # Private helpers.
+
+    def _turn_frames(self, agents: Agents) -> None:
+        origin = self.creatures.position[agents, 0]
+        way = self.target[agents] - origin
+        way[:, Y] = 0.0
+        distance = np.linalg.norm(way, axis=1, keepdims=True)
+        is_aside = distance[:, 0] > 1e-5  # else the frame stays
+        self.frame_origin[agents] = origin
+        forward = self.frame_forward[agents]
+        forward[is_aside] = way[is_aside] / distance[is_aside]
+        self.frame_forward[agents] = forward
+
+    def _reached(self) -> BoolArray:
+        """Return (N,) bool: whose target is touched."""
+        half = self.target_edge_m / 2.0
+        near = np.zeros(self.n_agents, np.bool_)
+        way = np.abs(self.creatures.position[:, 0] - self.target)[:, [X, Z]].max(axis=1)
+        close = np.flatnonzero(way < half + 5.0)
+        if close.size:
+            points, radii = self.creatures.feelers(close, self._feelers)  # (n, B, K, 3), (B,)
+            offset = points - self.target[close][:, None, None]
+            outside = np.linalg.norm(np.maximum(np.abs(offset) - half, 0.0), axis=-1)
+            near[close] = (outside < radii[:, None] + TOUCH_M).any(axis=(1, 2))
+        return near
+
+    def _move_targets(self, agents: NDArray[np.intp]) -> None:
+        """Move targets to random places: random points of a ball, put on the ground."""
+        if agents.size == 0:
+            return
+        direction = self.rng.normal(size=(len(agents), 3))
+        direction /= np.linalg.norm(direction, axis=1, keepdims=True)
+        radius = self.target_radius_m * self.rng.uniform(size=(len(agents), 1)) ** (1.0 / 3.0)
+        place = direction * radius
+        place[:, Y] = self.creature.ground_height + self.target_edge_m / 2.0
+        self.target[agents] = place
+
+    def _interrupt_diverged(self) -> None:
+        """Interrupt the episodes of creatures whose bodies move faster than anything can."""
+        speeds = np.abs(self.creatures.state[..., 7:]).max(axis=(1, 2))
+        diverged = np.flatnonzero(~(speeds < LARGEST_SPEED_M_S))
+        if self.n_diverged == 0:
+            logger.warning(
+                "%s: the bodies of agent %d diverged; its episode is interrupted. This and later "
+                "cases count as the statistic 'Physics/Diverged'.",
+                type(self).__name__,
+                diverged[0],
+            )
+        self.n_diverged += len(diverged)
+        for _ in diverged:
+            self.add_stat("Physics/Diverged", 1.0)
+        self.creatures.put(diverged, np.zeros(len(diverged)))
+        self.end(diverged, interrupted=True)
+
+
+def relative(rotation: Array, to: Array) -> Array:
+    """Return rotations as seen from others."""
+    return multiply(conjugate(to), rotation)
