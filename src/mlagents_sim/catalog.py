@@ -255,6 +255,20 @@ CATALOG = {
             factory="crawler:Crawler",
             tags=("vector", "continuous", "creature"),
         ),
+        WorldEntry(
+            "Walker",
+            expected_reward=2500.0,
+            description="Walk to a target on two legs, at a requested speed.",
+            factory="walker:Walker",
+            tags=("vector", "continuous", "creature"),
+        ),
+        WorldEntry(
+            "Worm",
+            expected_reward=800.0,
+            description="Crawl to a target without legs.",
+            factory="worm:Worm",
+            tags=("vector", "continuous", "creature"),
+        ),
     )
 }
 

@@ -27,6 +27,8 @@ from mlagents_sim.articulated.rotations import (
     rotate,
 )
 from mlagents_sim.examples.crawler import CRAWLER
+from mlagents_sim.examples.walker import WALKER
+from mlagents_sim.examples.worm import WORM
 from shared_data import ROOT, require
 
 needs_library = pytest.mark.skipif(PART.reason is not None, reason=f"native: {PART.reason}")
@@ -266,6 +268,14 @@ def test_single_joints_turn_as_recorded():
     assert every.max() < 0.5
 
 
+def in_recording(name: str) -> str:
+    """Return the name of a body in the recordings."""
+    for ours, theirs in (("segment", "BodySeg"), ("forearm", "lower_arm_"), ("hand", "hand_")):
+        if name.startswith(ours):
+            return theirs + name.removeprefix(ours)
+    return f"upper_arm_{name[-1]}" if name in ("armL", "armR") else name
+
+
 class Replay:
     """A creature put into every recorded state that follows another, and what came next.
 
@@ -289,10 +299,9 @@ class Replay:
         creatures.state[:] = state[episode, before]
         degrees = np.zeros((len(cases), len(creature.joints), 3))
         for joint, about in enumerate(creature.joints):
-            name = about.child[:1].upper() + about.child[1:]
-            names = [each for each in meta["joints"] if each in (about.child, name)]
-            if names:
-                row = meta["joints"].index(names[0])
+            name = in_recording(about.child)
+            if name in meta["joints"]:
+                row = meta["joints"].index(name)
                 degrees[:, joint] = data["target_euler_deg"][episode, decision, row]
                 force = data["max_force"][episode, decision, row]
                 creatures.strength[:, joint] = force / meta["max_force"]
@@ -325,4 +334,24 @@ def test_crawlers_move_as_recorded():
     assert replay.median_cm(1)[0] < 0.2
     assert replay.median_cm(1)[2::2].max() < 0.4
     assert replay.errors[0][replay.free].max() < 1e-5  # in flight to the precision of the recording
+    assert replay.right_flags > 0.95
+
+
+def test_walkers_move_as_recorded():
+    replay = Replay(WALKER, "walker", list(range(16)))
+    hips, limbs = 0, [4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]
+    assert replay.median_cm(0)[hips] < 0.05
+    assert replay.median_cm(0).max() < 0.2
+    assert replay.median_cm(1)[hips] < 0.4
+    assert replay.median_cm(1)[limbs].max() < 3.0
+    assert replay.right_flags > 0.95
+
+
+def test_worms_move_as_recorded_while_they_touch_nothing():
+    # The recorded mouth was fixed to the world, where it holds no segment.
+    without_mouth = WORM._replace(bodies=WORM.bodies[:-1], joints=WORM.joints[:-1])
+    replay = Replay(without_mouth, "worm", list(range(6)))
+    assert replay.free.sum() > 50
+    free = 100.0 * replay.errors[0][replay.free]
+    assert np.median(free, axis=0).max() < 0.01
     assert replay.right_flags > 0.95
