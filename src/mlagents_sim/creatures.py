@@ -18,7 +18,14 @@ from mlagents_envs.base_env import ActionTuple, BoolArray
 from mlagents_envs.logging_util import get_logger
 from mlagents_sim.articulated.bodies import Creatures
 from mlagents_sim.articulated.creature import Creature
-from mlagents_sim.articulated.rotations import Array, conjugate, multiply, rotate
+from mlagents_sim.articulated.rotations import (
+    Array,
+    conjugate,
+    cross,
+    dot,
+    multiply,
+    normalized,
+)
 from mlagents_sim.creature_picture import draw
 from mlagents_sim.world import ALL, Agents, World
 
@@ -86,6 +93,9 @@ class CreatureWorld(World):
         self._low, self._high = np.array([self._range(joint, axis) for joint, axis in turned]).T
         self._strong = np.array([joints[name] for name in self.strengths], np.intp)
         self._degrees = np.zeros((n, len(joints), 3))
+        self._strength = np.zeros((n, len(joints)))
+        stretched = np.abs(self.creatures.model.start[:, :3]).max()
+        self._reach = self.target_edge_m / 2.0 + 1.5 * stretched + 1.0
         self._fatal = np.array([index[name] for name in self.fatal], np.intp)
         self._feelers = np.array([index[name] for name in self.touching_bodies or index], np.intp)
         self._move_targets(np.arange(n))
@@ -123,8 +133,9 @@ class CreatureWorld(World):
         turns = self._low + part[:, :n_turns] * (self._high - self._low)
         self._degrees[rows[:, None], self._turned[0], self._turned[1]] = turns
         self.given_strength[agents] = part[:, n_turns:]
+        self._strength[rows[:, None], self._strong] = part[:, n_turns:]
         self.creatures.aim(self._degrees)
-        self.creatures.strength[rows[:, None], self._strong] = part[:, n_turns:]
+        self.creatures.strengthen(self._strength)
 
     def act(self) -> None:
         """Turn the frames and add the reward of this step."""
@@ -167,21 +178,40 @@ class CreatureWorld(World):
         seen[..., Z] = sine * vectors[..., X] + cosine * vectors[..., Z]
         return seen
 
+    def turned_in_frame(self, rotations: Array) -> Array:
+        """Return rotations, (N, K, 4), as the frames see them."""
+        half = np.arctan2(self.frame_forward[:, X], self.frame_forward[:, Z])[:, None] / 2.0
+        sine, cosine = np.sin(half), np.cos(half)
+        x, y, z, w = (rotations[..., k] for k in range(4))
+        seen = np.empty_like(rotations)
+        seen[..., 0], seen[..., 2] = cosine * x - sine * z, cosine * z + sine * x
+        seen[..., 1], seen[..., 3] = cosine * y - sine * w, cosine * w + sine * y
+        return seen
+
     def forward(self, body: int) -> Array:
         """Return (N, 3) directions in which a body looks."""
-        rotation = self.creatures.rotation[:, body]
-        return rotate(rotation, np.broadcast_to([0.0, 0.0, 1.0], (self.n_agents, 3)))
+        x, y, z, w = self.creatures.rotation[:, body].T
+        ahead = np.empty((self.n_agents, 3))
+        ahead[:, 0] = 2.0 * (x * z + w * y)
+        ahead[:, 1] = 2.0 * (y * z - w * x)
+        ahead[:, 2] = 1.0 - 2.0 * (x * x + y * y)
+        return ahead
+
+    def facing(self, body: int) -> Array:
+        """Return (N,) cosines of the angles between a body's forward direction and the frame's."""
+        x, y, z, w = self.creatures.rotation[:, body].T
+        to_right, to_front = self.frame_forward[:, X], self.frame_forward[:, Z]
+        cosine: Array = 2.0 * (x * z + w * y) * to_right + (1.0 - 2.0 * (x * x + y * y)) * to_front
+        return cosine
 
     def turn_to_frame(self, body: int) -> Array:
         """Return (N, 4) shortest turns from a body's forward direction to that of the frame."""
         start, end = self.forward(body), self.frame_forward
-        scalar = 1.0 + np.einsum("nk,nk->n", start, end)
         turn = np.empty((self.n_agents, 4))
-        turn[:, :3], turn[:, 3] = np.cross(start, end), scalar
-        backward = scalar < 1e-6  # any axis will do
-        turn[backward] = [1.0, 0.0, 0.0, 0.0]
-        unit: Array = turn / np.sqrt(np.einsum("nk,nk->n", turn, turn))[:, None]
-        return unit
+        turn[:, :3] = cross(start, end)
+        turn[:, 3] = 1.0 + dot(start, end)
+        turn[turn[:, 3] < 1e-6] = [1.0, 0.0, 0.0, 0.0]  # backward: any axis will do
+        return normalized(turn)
 
     def height(self, body: int) -> Array:
         """Return (N,) heights of a body's origin above the ground, 0 to 1 for `LOOK_DOWN_M`."""
@@ -191,8 +221,8 @@ class CreatureWorld(World):
     def speed_match(self, velocity: Array) -> Array:
         """Return (N,) how well (N, 3) velocities match the requested one, 0 to 1."""
         wanted = self.goal_speed[:, None] * self.frame_forward
-        missing = np.linalg.norm(velocity - wanted, axis=1)
-        part = np.minimum(missing, self.goal_speed) / self.goal_speed
+        missing = velocity - wanted
+        part = np.minimum(np.sqrt(dot(missing, missing)) / self.goal_speed, 1.0)
         match: Array = (1.0 - part**2) ** 2
         return match
 
@@ -202,7 +232,7 @@ class CreatureWorld(World):
         origin = self.creatures.position[agents, 0]
         way = self.target[agents] - origin
         way[:, Y] = 0.0
-        distance = np.linalg.norm(way, axis=1, keepdims=True)
+        distance = np.sqrt(dot(way, way))[:, None]
         is_aside = distance[:, 0] > 1e-5  # else the frame stays
         self.frame_origin[agents] = origin
         forward = self.frame_forward[agents]
@@ -214,7 +244,7 @@ class CreatureWorld(World):
         half = self.target_edge_m / 2.0
         near = np.zeros(self.n_agents, np.bool_)
         way = np.abs(self.creatures.position[:, 0] - self.target)[:, [X, Z]].max(axis=1)
-        close = np.flatnonzero(way < half + 5.0)
+        close = np.flatnonzero(way < self._reach)
         if close.size:
             points, radii = self.creatures.feelers(close, self._feelers)  # (n, B, K, 3), (B,)
             offset = points - self.target[close][:, None, None]

@@ -63,7 +63,7 @@ def crawlers(n: int, **options: Any) -> Creatures:
     creatures.gravity[:] = 14.715
     creatures.state[..., 1] -= np.linspace(0.0, 1.7, n)[:, None]
     creatures.aim(rng.uniform([-60, -20, 0], [0, 20, 0], (n, 8, 3)))
-    creatures.strength[:] = rng.uniform(0.0, 1.0, (n, 8))
+    creatures.strengthen(rng.uniform(0.0, 1.0, (n, 8)))
     return creatures
 
 
@@ -145,7 +145,7 @@ def test_joints_conserve_momentum_and_spin():
     flying.gravity[:] = 0.0
     flying.state[..., 1] += 50.0
     flying.aim(np.full((1, 8, 3), [-30.0, 10.0, 0.0]))
-    flying.strength[:] = 1.0
+    flying.strengthen(np.ones((1, 8)))
     place, rotation = flying.position[0].copy(), flying.rotation[0].copy()
     flying.step()
     assert np.abs(flying.velocity).max() > 0.1  # it moves
@@ -175,6 +175,27 @@ def test_the_native_library_repeats_the_reference_step_by_step():
 
 
 @needs_library
+def test_the_native_library_repeats_the_reference_of_cones_boxes_and_touching_bodies():
+    def walkers(**options: Any) -> Creatures:
+        rng = np.random.default_rng(4)
+        creatures = Creatures(WALKER, 3, **options)
+        creatures.gravity[:] = 14.715
+        creatures.state[1:, :, 7:] = rng.normal(0.0, 3.0, (2, 16, 6))
+        creatures.state[2, :, 1] -= 0.1
+        creatures.aim(rng.uniform(-60.0, 60.0, (3, 15, 3)))
+        creatures.strengthen(rng.uniform(0.0, 1.0, (3, 15)))
+        return creatures
+
+    native, reference = walkers(), walkers(use_native=False)
+    for _ in range(15):
+        native.step()
+        reference.step()
+        assert np.isfinite(reference.state).all()
+        np.testing.assert_allclose(native.state, reference.state, atol=1e-9)
+        native.state[:] = reference.state
+
+
+@needs_library
 @pytest.mark.parametrize("threads", [2, 3, 7])
 def test_threads_and_neighbours_do_not_change_a_bit(threads: int):
     one, many, half = crawlers(20, threads=1), crawlers(20, threads=threads), crawlers(20)
@@ -185,7 +206,7 @@ def test_threads_and_neighbours_do_not_change_a_bit(threads: int):
     alone = Creatures(CRAWLER, 3)
     for array, of in ((alone.state, half.state), (alone.target, half.target)):
         array[:] = of[5:8]
-    alone.strength[:], alone.gravity[:] = half.strength[5:8], half.gravity[5:8]
+    alone.max_force[:], alone.gravity[:] = half.max_force[5:8], half.gravity[5:8]
     for _ in range(30):
         alone.step()
     np.testing.assert_array_equal(alone.state, one.state[5:8])
@@ -207,7 +228,7 @@ def largest_error(creature: Creature, series: np.ndarray, target: Any, gravity: 
     held.gravity[:] = gravity
     held.state[0, 0] = series[0]
     held.aim(np.array(target, np.float64).reshape(1, 1, 3))
-    held.strength[:] = 1.0
+    held.strengthen(np.ones((1, 1)))
     worst = 0.0
     for state in series[1:]:
         held.step()
@@ -298,14 +319,16 @@ class Replay:
         creatures.gravity[:] = meta["gravity"]
         creatures.state[:] = state[episode, before]
         degrees = np.zeros((len(cases), len(creature.joints), 3))
+        strength = np.zeros(degrees.shape[:2])
         for joint, about in enumerate(creature.joints):
             name = in_recording(about.child)
             if name in meta["joints"]:
                 row = meta["joints"].index(name)
                 degrees[:, joint] = data["target_euler_deg"][episode, decision, row]
                 force = data["max_force"][episode, decision, row]
-                creatures.strength[:, joint] = force / meta["max_force"]
+                strength[:, joint] = force / meta["max_force"]
         creatures.aim(degrees)
+        creatures.strengthen(strength)
         self.errors = []
         for step in range(5):
             creatures.step()

@@ -43,8 +43,9 @@ FOUND_ANEW = {
     "frame_forward": "direction to that target",
     "given_strength": "strengths of a creature's joints, which outlive an episode in Unity",
     "_degrees": "targets of these joints, which outlive an episode too",
-    "creatures.target": "the same as rotations",
-    "creatures.strength": "strengths for the solver",
+    "_strength": "these strengths by joint",
+    "creatures.target": "targets as rotations",
+    "creatures.max_force": "strengths as forces",
 }
 """What may differ when an episode begins, as the next step finds it before it asks for it."""
 

@@ -57,7 +57,9 @@ def test_actions_reach_from_the_lowest_to_the_highest_angle():
     np.testing.assert_allclose(degrees[joints.index("leg1")], [-30.0, 0.0, 0.0])
     np.testing.assert_allclose(degrees[joints.index("foreleg0")], [150.0, 0.0, 0.0])
     np.testing.assert_allclose(env.given_strength[0], [1.0] + [0.5] * 7)
-    assert env.creatures.strength[0, joints.index("leg0")] == 1.0
+    model = env.creatures.model
+    of_leg0 = model.order.tolist().index(joints.index("leg0"))
+    assert env.creatures.max_force[0, of_leg0] == 20000.0
 
 
 def test_reward_is_speed_match_times_facing():

@@ -183,6 +183,7 @@ struct Demand {
 };
 
 struct Drive {
+    Drive() {}  // without zeros, which are never read
     int child, parent;
     Vector angular, added_child, added_parent;
     Numbers kept, largest;
@@ -190,6 +191,7 @@ struct Drive {
 };
 
 struct Row {
+    Row() {}
     int child, parent;
     Vector linear, angular_child, angular_parent;
     Vector added_child, added_parent, added_child_spin, added_parent_spin;
@@ -210,6 +212,8 @@ class Solver {
         bodies.centre.resize(n);
         bodies.rotation.resize(n);
         bodies.inverse_inertia.resize(n);
+        drives.reserve(3 * creature.joints);
+        rows.reserve(9 * creature.joints + 8 * creature.bodies);
     }
 
     // Advances up to LANES creatures by a step. The last one fills the lanes that are left.
@@ -248,7 +252,6 @@ class Solver {
     std::vector<JointRows> joints;
 
     void read(int lanes, const double *state, const double *gravity) {
-        const Numbers step = all(model.step);
         for (int b = 0; b <= model.bodies; ++b) {
             Numbers s[13];
             for (int k = 0; k < 13; ++k) s[k] = all(k == 6 ? 1.0 : 0.0);
@@ -281,7 +284,6 @@ class Solver {
             m.row[1] = axes[0].y * scaled[0] + axes[1].y * scaled[1] + axes[2].y * scaled[2];
             m.row[2] = axes[0].z * scaled[0] + axes[1].z * scaled[1] + axes[2].z * scaled[2];
         }
-        (void)step;
     }
 
     void write(int lanes, double *state) const {
@@ -498,8 +500,7 @@ class Solver {
 
     void add_limit(const JointRows &of, Vector direction, Numbers room, Truths acts) {
         if (!any(acts)) return;
-        const Row lock = rows[of.first_row];
-        add_row(lock.child, lock.parent, none(), direction, direction, room);
+        add_row(rows[of.first_row].child, rows[of.first_row].parent, none(), direction, direction, room);
         Row &row = rows.back();
         respond(row);
         for (int k = of.first_row; k < of.first_row + of.locks; ++k)
@@ -521,12 +522,16 @@ class Solver {
                   double largest_z) {
         const double radius_y = quarter_tangent(largest_z), radius_z = quarter_tangent(largest_y);
         const Numbers one = all(1.0), pad = all(quarter_tangent(LIMIT_PAD));
-        const Numbers tilt_y = swing.z / (one + swing.w), tilt_z = -swing.y / (one + swing.w);
-        const Numbers far_y = size(tilt_y), far_z = size(tilt_z);
+        Numbers tilt_y = swing.z / (one + swing.w), tilt_z = -swing.y / (one + swing.w);
+        Numbers far_y = size(tilt_y), far_z = size(tilt_z);
         const Numbers padded_y = (far_y + pad) / (one - far_y * pad) / all(radius_y);
         const Numbers padded_z = (far_z + pad) / (one - far_z * pad) / all(radius_z);
         const Truths acts = padded_y * padded_y + padded_z * padded_z > one;
         if (!any(acts)) return;
+        tilt_y = choose(acts, tilt_y, all(radius_y));  // elsewhere, any point outside will do
+        tilt_z = choose(acts, tilt_z, all(0.0));
+        far_y = size(tilt_y);
+        far_z = size(tilt_z);
 
         const Numbers square_y = all(radius_y * radius_y), square_z = all(radius_z * radius_z);
         Numbers t = larger(all(radius_y) * far_y - square_y, all(radius_z) * far_z - square_z);
@@ -542,7 +547,7 @@ class Solver {
         }
         const Numbers y = with_sign(square_y * far_y / (t + square_y), tilt_y);
         const Numbers z = with_sign(square_z * far_z / (t + square_z), tilt_z);
-        Numbers normal_y = y / square_y + all(1e-300), normal_z = z / square_z;
+        Numbers normal_y = y / square_y, normal_z = z / square_z;
         const Numbers length = root(normal_y * normal_y + normal_z * normal_z);
         normal_y = normal_y / length;
         normal_z = normal_z / length;

@@ -39,8 +39,9 @@ class Creatures:
         state: (N, B, 13) position of each body's origin, quaternion, velocity of the centre of
             mass, and angular velocity. `position`, `rotation`, `velocity` and `spin` are its parts.
         touching: (N, B) whether each body touches the ground.
-        target: (N, J, 4) rotations that the drives pull to, by joint of the creature.
-        strength: (N, J) part of the largest force that each drive may use, 0 to 1.
+        target: (N, J, 4) rotations that the drives pull to, in the order of the solver; see `aim`.
+        max_force: (N, J) largest forces of the drives, in the order of the solver; see
+            `strengthen`.
         gravity: (N,) downward accelerations.
     """
 
@@ -52,7 +53,7 @@ class Creatures:
         self.state = np.zeros((n, n_bodies, 13))
         self.touching = np.zeros((n, n_bodies), np.bool_)
         self.target = no_target(n * n_joints).reshape(n, n_joints, 4)
-        self.strength = np.zeros((n, n_joints))
+        self.max_force = np.zeros((n, n_joints))
         self.gravity = np.full(n, 9.81)
         self.put(np.arange(n), np.zeros(n))
         self._threads = threads or max(1, min(n_cpus(), n // CREATURES_PER_THREAD))
@@ -113,21 +114,28 @@ class Creatures:
         """Set the targets of all drives.
 
         Args:
-            degrees: (N, J, 3) angles about X, Y and Z of each joint's frame, in degrees.
+            degrees: (N, J, 3) angles about X, Y and Z of each joint's frame, in degrees, by joint
+                of the creature.
         """
-        self.target[:] = from_euler(degrees)
+        self.target[:] = from_euler(degrees.take(self.model.order, axis=1))
+
+    def strengthen(self, strength: Array) -> None:
+        """Set the part of the largest force that each drive may use.
+
+        Args:
+            strength: (N, J) parts, 0 to 1, by joint of the creature.
+        """
+        strong = strength.take(self.model.order, axis=1)
+        np.multiply(strong, self.model.creature.max_force, out=self.max_force)
 
     def step(self, step_s: float = STEP_S) -> None:
         """Advance all creatures by one step."""
-        order = self.model.order
-        target = np.ascontiguousarray(self.target[:, order])
-        max_force = np.ascontiguousarray(self.strength[:, order]) * self.model.creature.max_force
         if self._native is None:
             self.touching[:] = reference.step(
                 self.model,
                 self.state,
-                target=target,
-                max_force=max_force,
+                target=self.target,
+                max_force=self.max_force,
                 gravity=self.gravity,
                 step_s=step_s,
             )
@@ -138,8 +146,8 @@ class Creatures:
             self._numbers.ctypes.data,
             len(self.state),
             self.state.ctypes.data,
-            target.ctypes.data,
-            max_force.ctypes.data,
+            self.target.ctypes.data,
+            self.max_force.ctypes.data,
             self.gravity.ctypes.data,
             self.touching.ctypes.data,
             self._threads,

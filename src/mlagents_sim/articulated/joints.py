@@ -211,6 +211,9 @@ def cone_limit(swing: Array, largest_y: float, largest_z: float) -> tuple[Array,
     far_y, far_z = np.abs(tilt_y), np.abs(tilt_z)
     padded_y, padded_z = ((far + pad) / (1.0 - far * pad) for far in (far_y, far_z))
     acts = (padded_y / radius_y) ** 2 + (padded_z / radius_z) ** 2 > 1.0
+    # Elsewhere, any point outside will do.
+    tilt_y, tilt_z = np.where(acts, tilt_y, radius_y), np.where(acts, tilt_z, 0.0)
+    far_y, far_z = np.abs(tilt_y), np.abs(tilt_z)
 
     # Nearest point of the ellipse, p = r² tilt / (r² + t) in each direction, with t so that p lies
     # on the ellipse.
@@ -227,7 +230,7 @@ def cone_limit(swing: Array, largest_y: float, largest_z: float) -> tuple[Array,
 
     # Normal of the ellipse there, and the ways that the X axis takes: to this point of the cone,
     # and out of the cone.
-    normal = normalized(np.stack([y / square_y + 1e-300, z / square_z], axis=1))
+    normal = normalized(np.stack([y / square_y, z / square_z], axis=1))
     square = y * y + z * z
     scale = 1.0 / (1.0 + square)
     tilt = 4.0 * (1.0 - square) * scale**2

@@ -22,16 +22,25 @@ def cross(a: Array, b: Array) -> Array:
     """Return the cross products of vectors."""
     ax, ay, az = a[..., 0], a[..., 1], a[..., 2]
     bx, by, bz = b[..., 0], b[..., 1], b[..., 2]
-    return np.stack([ay * bz - az * by, az * bx - ax * bz, ax * by - ay * bx], axis=-1)
+    x = ay * bz - az * by
+    product = np.empty((*x.shape, 3))
+    product[..., 0] = x
+    product[..., 1] = az * bx - ax * bz
+    product[..., 2] = ax * by - ay * bx
+    return product
 
 
 def multiply(a: Array, b: Array) -> Array:
     """Return the quaternions that turn as `b` does and then as `a` does."""
-    vector = (
-        a[..., 3:] * b[..., :3] + b[..., 3:] * a[..., :3] + cross(a[..., :3], b[..., :3])
-    )  # (..., 3)
-    scalar = a[..., 3] * b[..., 3] - dot(a[..., :3], b[..., :3])
-    return np.concatenate([vector, scalar[..., None]], axis=-1)
+    ax, ay, az, aw = a[..., 0], a[..., 1], a[..., 2], a[..., 3]
+    bx, by, bz, bw = b[..., 0], b[..., 1], b[..., 2], b[..., 3]
+    x = aw * bx + bw * ax + (ay * bz - az * by)
+    product = np.empty((*x.shape, 4))
+    product[..., 0] = x
+    product[..., 1] = aw * by + bw * ay + (az * bx - ax * bz)
+    product[..., 2] = aw * bz + bw * az + (ax * by - ay * bx)
+    product[..., 3] = aw * bw - (ax * bx + ay * by + az * bz)
+    return product
 
 
 def conjugate(q: Array) -> Array:
@@ -55,13 +64,15 @@ def normalized(values: Array) -> Array:
 
 def from_euler(degrees: ArrayLike) -> Array:
     """Return the quaternions of Unity's Euler angles x, y, z: about z, then x, then y."""
-    half = np.radians(np.asarray(degrees, np.float64)) / 2.0
+    half = np.asarray(degrees, np.float64) * (np.pi / 360.0)
     sine, cosine = np.sin(half), np.cos(half)
-    about = np.zeros((3, *half.shape[:-1], 4))
-    for axis in range(3):
-        about[axis, ..., axis], about[axis, ..., 3] = sine[..., axis], cosine[..., axis]
-    x, y, z = about
-    return multiply(multiply(y, x), z)
+    (sx, sy, sz), (cx, cy, cz) = np.moveaxis(sine, -1, 0), np.moveaxis(cosine, -1, 0)
+    turn = np.empty((*half.shape[:-1], 4))
+    turn[..., 0] = cy * sx * cz + sy * cx * sz
+    turn[..., 1] = sy * cx * cz - cy * sx * sz
+    turn[..., 2] = cy * cx * sz - sy * sx * cz
+    turn[..., 3] = cy * cx * cz + sy * sx * sz
+    return turn
 
 
 def from_axes(x: ArrayLike, y: ArrayLike) -> Array:

@@ -120,10 +120,9 @@ class Crawler(CreatureWorld):
     def observe(self, agents: Agents) -> list[FloatArray]:
         """Return the observations that the class describes."""
         bodies, n = self.creatures, self.n_agents
-        frame = self.frame()
         pose = np.empty((n, 9, 7), np.float32)
         pose[..., :3] = self.in_frame(bodies.position - self.frame_origin[:, None])
-        turns = relative(bodies.rotation, np.broadcast_to(frame[:, None], (n, 9, 4)))
+        turns = self.turned_in_frame(bodies.rotation)
         pose[..., 3:] = turns
         velocity = self.in_frame(bodies.velocity)
         turns[:, LIMBS] = relative(bodies.rotation[:, LIMBS], bodies.rotation[:, PARENTS])
@@ -156,8 +155,5 @@ class Crawler(CreatureWorld):
 
     def judge(self) -> Array:
         """Return how well speed and direction match."""
-        facing = np.einsum("nk,nk->n", self.frame_forward, self.forward(BODY))
-        reward: Array = (
-            self.speed_match(self.creatures.velocity.mean(axis=1)) * (facing + 1.0) / 2.0
-        )
-        return reward
+        facing = (self.facing(BODY) + 1.0) / 2.0
+        return self.speed_match(self.creatures.velocity.mean(axis=1)) * facing

@@ -191,8 +191,5 @@ class Walker(CreatureWorld):
 
     def judge(self) -> Array:
         """Return how well speed and direction match."""
-        facing = np.einsum("nk,nk->n", self.frame_forward, self.forward(HEAD))
-        reward: Array = (
-            self.speed_match(self.creatures.velocity.mean(axis=1)) * (facing + 1.0) / 2.0
-        )
-        return reward
+        facing = (self.facing(HEAD) + 1.0) / 2.0
+        return self.speed_match(self.creatures.velocity.mean(axis=1)) * facing
