@@ -34,11 +34,11 @@ from stable_baselines3 import SAC as StableBaselinesSAC
 from stable_baselines3.common.logger import Logger
 
 from mlagents.torch_utils import set_threads
-from mlagents.trainers.algorithms.sac import SAC
 from mlagents.trainers.data.replay import Replay
 from mlagents.trainers.data.segments import Segments
-from mlagents.trainers.fast.acceleration import accelerate
+from mlagents.trainers.fast.compute import Compute
 from mlagents.trainers.fast.products import prepared_product
+from mlagents.trainers.fast.sac_by_hand import FastSAC
 from mlagents.trainers.settings.behavior import BehaviorSettings
 from mlagents.trainers.settings.run_options import TorchSettings
 from mlagents_envs.base_env import ActionSpec, BehaviorSpec, ObservationSpec
@@ -121,8 +121,7 @@ def ours(settings: BehaviorSettings, way: TorchSettings) -> Callable[[int], obje
     )
     replay = Replay(spec, capacity=2 * N_STEPS)
     replay.add(experience())
-    sac = SAC(spec, settings, device=CPU, seed=0)
-    accelerate(sac, way, name="A")
+    sac = FastSAC(spec, settings, device=CPU, seed=0, compute=Compute.of(way, CPU))
     return lambda n_updates: sac.update(replay, n_updates=n_updates, step=0)
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from mlagents.trainers.fast.compute import PLAIN, Compute
 from mlagents.trainers.networks.actor_critic import Actor
 from mlagents.trainers.networks.encoders import Kind, kind_of
 from mlagents.trainers.settings.behavior import NetworkSettings
@@ -113,14 +114,19 @@ def network_settings(**settings: Any) -> NetworkSettings:
 
 
 def make_actor(
-    spec: BehaviorSpec, *, seed: int = 0, squashed: bool = False, **settings: Any
+    spec: BehaviorSpec,
+    *,
+    seed: int = 0,
+    squashed: bool = False,
+    compute: Compute = PLAIN,
+    **settings: Any,
 ) -> Actor:
     """Make a small actor with random weights, biases, deviations and statistics.
 
     As a new actor has them, biases and log-deviations of zero and means near zero would hide most
     mistakes.
     """
-    actor = Actor(spec, network_settings(**settings), squashed=squashed)
+    actor = Actor(spec, network_settings(**settings), squashed=squashed, compute=compute)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in actor.parameters():

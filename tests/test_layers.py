@@ -35,7 +35,7 @@ LAYERS = {
         "trainers.settings trainers.reporting.stats policy",
         "trainers.cli_args trainers.stats trainers.data",
         "trainers.demo_loader trainers.fast.torch_internals",
-        "trainers.players trainers.fast.products",
+        "trainers.players trainers.fast.products trainers.fast.compute",
         "trainers.acting trainers.networks",
         "trainers.algorithms trainers.export",
         "trainers.fast",

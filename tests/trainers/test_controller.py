@@ -486,7 +486,7 @@ def test_a_trainer_learns_in_the_precision_that_is_asked_for(
     run = controller(EpisodesOfOneStep(), tmp_path, options(torch_settings=torch_settings))
     run.run()
     body = run.trainers["A"].learner.algorithm.actor.body
-    assert body.precision is (torch.bfloat16 if asked_for else None)
+    assert body.compute.precision is (torch.bfloat16 if asked_for else None)
 
 
 def test_a_failing_environment_loses_nothing_that_was_learned(tmp_path: Path) -> None:

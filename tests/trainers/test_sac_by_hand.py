@@ -13,13 +13,13 @@ from mlagents.trainers.algorithms.reward_signals import ExtrinsicReward
 from mlagents.trainers.algorithms.sac import SAC
 from mlagents.trainers.algorithms.sac_types import Losses, Minibatch
 from mlagents.trainers.fast import sac_by_hand
-from mlagents.trainers.fast.acceleration import accelerate
-from mlagents.trainers.fast.sac_by_hand import ByHand, DenseStep
+from mlagents.trainers.fast.compute import PLAIN, Compute
+from mlagents.trainers.fast.sac_by_hand import DenseStep, FastSAC
 from mlagents.trainers.settings.behavior import BehaviorSettings
-from mlagents.trainers.settings.run_options import TorchSettings
 from mlagents_envs.base_env import ActionSpec, BehaviorSpec, ObservationSpec
 
 CPU = torch.device("cpu")
+LOW = Compute(torch.bfloat16)
 ACTIONS = {
     "one continuous": ActionSpec.create_continuous(1),
     "continuous": ActionSpec.create_continuous(3),
@@ -36,7 +36,14 @@ class Novelty(ExtrinsicReward):
     respects_end = False
 
 
-def make(actions: ActionSpec, *, signals: int = 2, layers: int = 2, **network: Any) -> SAC:
+def make(
+    actions: ActionSpec,
+    *,
+    signals: int = 2,
+    layers: int = 2,
+    compute: Compute = PLAIN,
+    **network: Any,
+) -> FastSAC:
     """Make one whose weights all count, and some of whose deviations are clamped."""
     spec = BehaviorSpec([ObservationSpec.vector(3, "a"), ObservationSpec.vector(2, "b")], actions)
     settings = BehaviorSettings.model_validate(
@@ -47,7 +54,7 @@ def make(actions: ActionSpec, *, signals: int = 2, layers: int = 2, **network: A
             "reward_signals": {name: {} for name in ("extrinsic", "rnd")[:signals]},
         }
     )
-    sac = SAC(spec, settings, device=CPU, seed=1)
+    sac = FastSAC(spec, settings, device=CPU, seed=1, compute=compute)
     sac.signals = [ExtrinsicReward(gamma=0.9, strength=1.0), Novelty(gamma=0.5, strength=2.0)]
     sac.signals = sac.signals[:signals]
     sac.respects_end = torch.tensor([signal.respects_end for signal in sac.signals])
@@ -61,7 +68,7 @@ def make(actions: ActionSpec, *, signals: int = 2, layers: int = 2, **network: A
     return sac
 
 
-def in_float64(sac: SAC) -> SAC:
+def in_float64(sac: FastSAC) -> FastSAC:
     for network in (sac.actor, sac.q, sac.value, sac.target_value, sac.coefficients):
         network.double()
     sac.gamma = sac.gamma.double()
@@ -100,19 +107,15 @@ def gradients(sac: SAC) -> list[Tensor]:
 
 
 def by_autograd(sac: SAC, batch: Minibatch) -> tuple[Losses, list[Tensor]]:
-    losses = sac._losses(batch, sac._rewards(batch))
-    sac.optimizer.zero_grad()
-    (losses.policy + losses.q.sum() + losses.value + losses.entropy).backward()
-    return losses, gradients(sac)
+    return SAC.differentiate(sac, batch, sac._rewards(batch)), gradients(sac)
 
 
-def by_hand(sac: SAC, batch: Minibatch) -> tuple[Losses, list[Tensor]]:
-    if not isinstance(sac.differentiate, ByHand):
-        sac.differentiate = ByHand(sac)
+def by_hand(sac: FastSAC, batch: Minibatch) -> tuple[Losses, list[Tensor]]:
+    assert sac.is_by_hand
     return sac.differentiate(batch, sac._rewards(batch)), gradients(sac)
 
 
-def assert_same(sac: SAC, batch: Minibatch) -> None:
+def assert_same(sac: FastSAC, batch: Minibatch) -> None:
     (losses, wanted), (found_losses, found) = by_autograd(sac, batch), by_hand(sac, batch)
     for name, loss in losses._asdict().items():
         torch.testing.assert_close(getattr(found_losses, name), loss.detach(), msg=name)
@@ -215,17 +218,14 @@ def test_only_steps_of_dense_networks_that_nobody_compiles_are_taken_by_hand(
     actions = ACTIONS["continuous"]
     batch = minibatch(actions, 16, torch.float32)
     monkeypatch.setattr(torch, "compile", lambda function, **_options: function)
-    for way in (TorchSettings(), TorchSettings(mixed_precision=True), TorchSettings(compile=True)):
-        sac = make(actions)
-        accelerate(sac, way, name="A")
+    for compute in (PLAIN, LOW, Compute(compile=True)):
+        sac = make(actions, compute=compute)
         sac.differentiate(batch, sac._rewards(batch))
     assert taken_by_hand == [16, 16]
 
 
-def in_lower_precision(actions: ActionSpec, **network: Any) -> SAC:
-    sac = make(actions, **network)
-    accelerate(sac, TorchSettings(mixed_precision=True), name="A")
-    return sac
+def in_lower_precision(actions: ActionSpec, **network: Any) -> FastSAC:
+    return make(actions, compute=LOW, **network)
 
 
 @every_action

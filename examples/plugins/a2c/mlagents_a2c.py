@@ -60,6 +60,7 @@ class A2C(OnPolicyAlgorithm):
             settings.network_settings,
             n_signals=len(settings.reward_signals),
             shared=False,
+            compute=self.compute,
         ).to(self.device)
         self.optimizer = adam(self.network.parameters(), self.settings.learning_rate)
 

@@ -19,6 +19,7 @@ from mlagents.trainers.algorithms.schedules import LEARNING_RATE_FLOOR, schedule
 from mlagents.trainers.data.segments import Segments
 from mlagents.trainers.data.snapshot import Snapshot
 from mlagents.trainers.exception import UnityTrainerException
+from mlagents.trainers.fast.compute import PLAIN, Compute
 from mlagents.trainers.networks.actor_critic import Actor
 from mlagents.trainers.networks.snapshots import snapshot_of
 from mlagents.trainers.settings.behavior import BehaviorSettings
@@ -45,11 +46,13 @@ class Algorithm(ABC):
         seed: Seed of weights, minibatches and samples.
         inference: Whether the networks only act. Reward signals and demonstrations are then not
             created.
+        compute: Precision of learning, and whether its losses are compiled.
 
     Attributes:
         spec: Observations and actions of the behavior.
         settings: The algorithm's own settings: `hyperparameters` of the behavior's settings.
         device: Device to learn on.
+        compute: Argument of that name, for the networks and losses of the algorithm.
         generator: Random generator used in learning, on the CPU. Checkpoints contain its state.
         max_steps: Step of the behavior at which schedules end.
         signals: Reward signals, in the order of the columns of `score`.
@@ -72,10 +75,12 @@ class Algorithm(ABC):
         device: torch.device,
         seed: int,
         inference: bool = False,
+        compute: Compute = PLAIN,
     ) -> None:
         self.spec = spec
         self.settings = settings.hyperparameters
         self.device = device
+        self.compute = compute
         self.generator = torch.Generator().manual_seed(seed)
         self.signals: list[RewardSignal] = []
         self.cloning: BehavioralCloning | None = None
@@ -99,7 +104,11 @@ class Algorithm(ABC):
     def make_sources(self, settings: BehaviorSettings) -> None:
         """Create the other sources the networks learn from: reward signals and demonstrations."""
         self.signals = make_reward_signals(
-            settings, self.spec, device=self.device, generator=self.generator
+            settings,
+            self.spec,
+            device=self.device,
+            generator=self.generator,
+            compute=self.compute,
         )
         if settings.behavioral_cloning:
             self.cloning = BehavioralCloning(

@@ -31,7 +31,9 @@ class BC(Algorithm):
 
     def make_networks(self, settings: BehaviorSettings) -> None:
         """Create the actor."""
-        self._actor = Actor(self.spec, settings.network_settings).to(self.device)
+        self._actor = Actor(self.spec, settings.network_settings, compute=self.compute).to(
+            self.device
+        )
         self.optimizer = adam(self.actor.parameters(), self.settings.learning_rate)
 
     def make_sources(self, settings: BehaviorSettings) -> None:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from mlagents.trainers.algorithms.optimizer import Optimizer, adam, descend
 from mlagents.trainers.algorithms.transitions import Transitions
+from mlagents.trainers.fast.compute import PLAIN, Compute
 from mlagents.trainers.networks.body import NetworkBody
 from mlagents.trainers.networks.layers import dense_block, linear
 from mlagents.trainers.settings.behavior import CuriositySettings, NetworkSettings
@@ -35,11 +36,13 @@ class CuriosityNetwork(nn.Module):
 
     has_learned: Tensor
 
-    def __init__(self, spec: BehaviorSpec, settings: NetworkSettings) -> None:
+    def __init__(
+        self, spec: BehaviorSpec, settings: NetworkSettings, compute: Compute = PLAIN
+    ) -> None:
         super().__init__()
         self.spec = spec.action_spec
         self.n_actions = self.spec.continuous_size + sum(self.spec.discrete_branches)
-        self.features = NetworkBody(spec.observation_specs, settings)
+        self.features = NetworkBody(spec.observation_specs, settings, compute=compute)
         size = self.features.output_size
         self.inverse = nn.Sequential(
             dense_block(2 * size, HIDDEN_UNITS, 1), linear(HIDDEN_UNITS, self.n_actions)
@@ -77,6 +80,7 @@ class Curiosity:
         spec: Observations and actions of the behavior.
         settings: Settings of this signal.
         device: Device to learn on.
+        compute: Precision of the features.
     """
 
     name: ClassVar[str] = "curiosity"
@@ -84,10 +88,15 @@ class Curiosity:
     needs_next_obs: ClassVar[bool] = True
 
     def __init__(
-        self, spec: BehaviorSpec, settings: CuriositySettings, *, device: torch.device
+        self,
+        spec: BehaviorSpec,
+        settings: CuriositySettings,
+        *,
+        device: torch.device,
+        compute: Compute = PLAIN,
     ) -> None:
         self.gamma, self.strength = settings.gamma, settings.strength
-        self.network = CuriosityNetwork(spec, settings.network_settings).to(device)
+        self.network = CuriosityNetwork(spec, settings.network_settings, compute).to(device)
         self.optimizer = adam(self.network.parameters(), settings.learning_rate)
 
     def modules(self) -> dict[str, nn.Module | Optimizer]:

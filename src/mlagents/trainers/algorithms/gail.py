@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from mlagents.trainers.algorithms.optimizer import Optimizer, adam, descend
 from mlagents.trainers.algorithms.transitions import Transitions, transitions_of_experts
 from mlagents.trainers.data.demonstrations import Demonstrations
+from mlagents.trainers.fast.compute import PLAIN, Compute
 from mlagents.trainers.networks.body import NetworkBody
 from mlagents.trainers.networks.layers import linear
 from mlagents.trainers.settings.behavior import GailSettings
@@ -50,7 +51,9 @@ class Discriminator(nn.Module):
 
     beta: Tensor
 
-    def __init__(self, spec: BehaviorSpec, settings: GailSettings) -> None:
+    def __init__(
+        self, spec: BehaviorSpec, settings: GailSettings, compute: Compute = PLAIN
+    ) -> None:
         super().__init__()
         self.spec, self.use_actions = spec.action_spec, settings.use_actions
         n_actions = self.spec.continuous_size + sum(self.spec.discrete_branches) + 1
@@ -58,6 +61,7 @@ class Discriminator(nn.Module):
             spec.observation_specs,
             settings.network_settings,
             n_beside=n_actions if settings.use_actions else 0,
+            compute=compute,
         )
         size = self.body.output_size
         self.latent_mean: nn.Linear | None = None
@@ -95,6 +99,7 @@ class GAIL:
         demonstrations: Demonstrations of the expert.
         device: Device to learn on.
         generator: Random generator of the updates, on the CPU.
+        compute: Precision of the discriminator's body.
     """
 
     name: ClassVar[str] = "gail"
@@ -109,10 +114,11 @@ class GAIL:
         *,
         device: torch.device,
         generator: torch.Generator,
+        compute: Compute = PLAIN,
     ) -> None:
         self.gamma, self.strength = settings.gamma, settings.strength
         self.expert = transitions_of_experts(demonstrations, device)
-        self.network = Discriminator(spec, settings).to(device)
+        self.network = Discriminator(spec, settings, compute).to(device)
         self.network.body.observations.update_normalization(self.expert.obs)
         self.optimizer = adam(self.network.parameters(), settings.learning_rate)
         self.generator = generator

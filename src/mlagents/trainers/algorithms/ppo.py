@@ -65,8 +65,7 @@ class PPO(Algorithm):
     """Learns a policy and a value function from recent experience of that policy.
 
     Attributes:
-        losses: Function that returns policy loss, value loss and entropy; see `_losses`. A faster
-            form may replace it.
+        losses: Function that returns policy loss, value loss and entropy; see `_losses`.
     """
 
     settings: PPOSettings
@@ -80,8 +79,9 @@ class PPO(Algorithm):
             settings.network_settings,
             n_signals=len(settings.reward_signals),
             shared=self.settings.shared_critic,
+            compute=self.compute,
         ).to(self.device)
-        self.losses = self._losses
+        self.losses = self.compute.compiled(self._losses)
         self.optimizer = adam(self.network.parameters(), self.settings.learning_rate)
 
     @property

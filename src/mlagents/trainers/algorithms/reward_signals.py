@@ -19,6 +19,7 @@ from mlagents.trainers.algorithms.rnd import RND
 from mlagents.trainers.algorithms.transitions import Transitions, transitions_of
 from mlagents.trainers.data.demonstrations import load_demonstrations
 from mlagents.trainers.data.segments import Segments
+from mlagents.trainers.fast.compute import PLAIN, Compute
 from mlagents.trainers.settings.behavior import (
     BehaviorSettings,
     CuriositySettings,
@@ -97,6 +98,7 @@ def make_reward_signals(
     *,
     device: torch.device,
     generator: torch.Generator,
+    compute: Compute = PLAIN,
 ) -> list[RewardSignal]:
     """Return the reward signals of a behavior, in the order of its settings.
 
@@ -106,6 +108,7 @@ def make_reward_signals(
         device: Device to learn on.
         generator: Random generator used in learning, on the CPU. Initial weights come from torch's
             global one.
+        compute: Precision of the signals' networks.
 
     Raises:
         UnityTrainerException: A demonstration cannot be read or does not fit the behavior.
@@ -114,13 +117,20 @@ def make_reward_signals(
     def make(signal: RewardSignalSettings) -> RewardSignal:
         match signal:
             case CuriositySettings():
-                return Curiosity(spec, signal, device=device)
+                return Curiosity(spec, signal, device=device, compute=compute)
             case RNDSettings():
                 return RND(spec, signal, device=device)
             case GailSettings():
                 demonstrations = load_demonstrations(signal.demo_path, spec)
                 logger.info(f"GAIL learns from {signal.demo_path}: {demonstrations}.")
-                return GAIL(spec, signal, demonstrations, device=device, generator=generator)
+                return GAIL(
+                    spec,
+                    signal,
+                    demonstrations,
+                    device=device,
+                    generator=generator,
+                    compute=compute,
+                )
             case _:
                 return ExtrinsicReward(gamma=signal.gamma, strength=signal.strength)
 

@@ -5,7 +5,7 @@ for all continuous actions together and one for each discrete branch, tuned as i
 """
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property, partial
 
@@ -41,10 +41,7 @@ class SAC(Algorithm):
     the policy can act on.
 
     Attributes:
-        losses: Function of a minibatch and its rewards (B, signals) that returns the losses. A
-            faster form may replace it.
-        differentiate: Function with the same arguments that also stores gradients in `grad`. A
-            faster form may replace it.
+        losses: Function of a minibatch and its rewards (B, signals) that returns the losses.
         signal_updates_due: Number of pending reward signal updates, a fraction. Checkpoints contain
             it.
     """
@@ -59,15 +56,17 @@ class SAC(Algorithm):
         self.action_spec = self.spec.action_spec
         n_signals = len(settings.reward_signals)
         critic_settings = settings.network_settings.model_copy(update={"normalize": False})
-        self._actor = Actor(self.spec, settings.network_settings, squashed=True).to(self.device)
-        self.q = TwinQ(self.spec, critic_settings, n_signals=n_signals).to(self.device)
-        body = NetworkBody(self.spec.observation_specs, critic_settings)
+        compute = self.compute
+        actor = Actor(self.spec, settings.network_settings, squashed=True, compute=compute)
+        self._actor = actor.to(self.device)
+        q = TwinQ(self.spec, critic_settings, n_signals=n_signals, compute=compute)
+        self.q = q.to(self.device)
+        body = NetworkBody(self.spec.observation_specs, critic_settings, compute=compute)
         self.value = Critic(body, n_signals).to(self.device)
         self.target_value = copy.deepcopy(self.value).requires_grad_(False)
         self.coefficients = EntropyCoefficients(self.action_spec, self.settings.init_entcoef)
         self.coefficients.to(self.device)
-        self.losses: Callable[[Minibatch, Tensor], Losses] = self._losses
-        self.differentiate: Callable[[Minibatch, Tensor], Losses] = self._by_autograd
+        self.losses = compute.compiled(self._losses)
         self._critic_parameters = [*self.q.parameters(), *self.value.parameters()]
         self.optimizer = adam(
             [*self.actor.parameters(), *self._critic_parameters, self.coefficients.log_alpha],
@@ -156,9 +155,9 @@ class SAC(Algorithm):
             },
         }
 
-    def _by_autograd(self, batch: Minibatch, rewards: Tensor) -> Losses:
+    def differentiate(self, batch: Minibatch, rewards: Tensor) -> Losses:
         """Return the losses of one gradient step and store their gradients in `grad`."""
-        losses = self.losses(batch, rewards)
+        losses: Losses = self.losses(batch, rewards)
         self.optimizer.zero_grad()
         (losses.policy + losses.q.sum() + losses.value + losses.entropy).backward()
         return losses

@@ -27,6 +27,10 @@ from mlagents.trainers.fast.products import LARGE, prepared_product
 from mlagents.trainers.networks.actions import ActionHeads, log_slope_of_tanh
 from mlagents.trainers.networks.actor_critic import Actor, Critic
 from mlagents.trainers.networks.twin_q import StackedLinear, TwinQ
+from mlagents.trainers.settings.behavior import BehaviorSettings
+from mlagents_envs.logging_util import get_logger
+
+logger = get_logger(__name__)
 
 HALF_LOG_TAU = 0.5 * math.log(2 * math.pi)
 
@@ -51,31 +55,40 @@ class Acting(NamedTuple):
     log_chances: Tensor
 
 
-class ByHand:
-    """Computes the gradients of a SAC whose networks are dense layers over vectors.
+class FastSAC(SAC):
+    """SAC that computes its gradients without autograd if its networks are dense layers alone.
 
-    Args:
-        sac: Algorithm to compute gradients for. Its `differentiate` may be this object.
+    Compiled losses are differentiated by autograd.
     """
 
-    def __init__(self, sac: SAC) -> None:
-        self._sac = sac
-        self._step: DenseStep | None = None
+    _step: "DenseStep | None" = None
 
-    def __call__(self, batch: Minibatch, rewards: Tensor) -> Losses:
+    def make_sources(self, settings: BehaviorSettings) -> None:
+        """Create the other sources the networks learn from, and log how they learn."""
+        super().make_sources(settings)
+        if self.is_by_hand:
+            logger.info("The gradients of SAC are computed without autograd.")
+
+    @property
+    def is_by_hand(self) -> bool:
+        """Whether gradients are computed without autograd."""
+        return self.actor.body.is_dense and not self.compute.compile
+
+    def differentiate(self, batch: Minibatch, rewards: Tensor) -> Losses:
         """Return the losses of one gradient step and store their gradients in `grad`."""
+        if not self.is_by_hand:
+            return super().differentiate(batch, rewards)
         if self._step is None or self._step.n_rows != len(rewards):
-            sac = self._sac
             self._step = DenseStep(
-                sac.actor,
-                sac.q,
-                sac.value,
-                sac.target_value,
-                sac.coefficients,
-                gamma=sac.gamma,
-                respects_end=sac.respects_end,
+                self.actor,
+                self.q,
+                self.value,
+                self.target_value,
+                self.coefficients,
+                gamma=self.gamma,
+                respects_end=self.respects_end,
                 n_rows=len(rewards),
-                precision=sac.actor.body.precision,
+                precision=self.compute.precision,
             )
         return self._step(batch, rewards)
 

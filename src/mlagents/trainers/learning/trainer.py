@@ -9,7 +9,7 @@ import torch
 from mlagents.trainers.acting.collector import Collector
 from mlagents.trainers.acting.policy import ActingPolicy
 from mlagents.trainers.acting.rollout import Seat
-from mlagents.trainers.fast.acceleration import accelerate
+from mlagents.trainers.fast.compute import PLAIN, Compute
 from mlagents.trainers.learning.meter import N_RETURNS, Meter
 from mlagents.trainers.learning.trainer_types import TrainerType
 from mlagents.trainers.reporting.stats import StatsReporter
@@ -70,10 +70,13 @@ class Trainer:
         self.stats = stats
         self.meter = Meter(name, settings, stats, n_returns=n_returns)
         algorithm = trainer_type.algorithm(
-            spec, settings, device=device, seed=seed, inference=inference
+            spec,
+            settings,
+            device=device,
+            seed=seed,
+            inference=inference,
+            compute=PLAIN if inference else Compute.of(torch_settings, device),
         )
-        if not inference:
-            accelerate(algorithm, torch_settings, name=name)
         self.learner = trainer_type.learner(name, algorithm, settings)
         self.has_learned = False
         self._inference = inference

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from mlagents.trainers.algorithms.base import Algorithm
 from mlagents.trainers.algorithms.bc import BC
 from mlagents.trainers.algorithms.ppo import PPO
-from mlagents.trainers.algorithms.sac import SAC
+from mlagents.trainers.fast.sac_by_hand import FastSAC
 from mlagents.trainers.learning.cloning import CloningLearner
 from mlagents.trainers.learning.learner import Learner
 from mlagents.trainers.learning.off_policy import OffPolicyLearner
@@ -35,7 +35,7 @@ class TrainerType(NamedTuple):
 
 TRAINER_TYPES: Mapping[str, TrainerType] = {
     "ppo": TrainerType(OnPolicyLearner, PPO, PPOSettings),
-    "sac": TrainerType(OffPolicyLearner, SAC, SACSettings),
+    "sac": TrainerType(OffPolicyLearner, FastSAC, SACSettings),
     "bc": TrainerType(CloningLearner, BC, BCSettings),
 }
 """Built-in trainer types, by the setting `trainer_type`."""

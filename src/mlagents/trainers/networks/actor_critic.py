@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from mlagents.trainers.fast.compute import PLAIN, Compute
 from mlagents.trainers.networks.actions import ActionHeads
 from mlagents.trainers.networks.body import NetworkBody
 from mlagents.trainers.networks.layers import Sequences
@@ -19,13 +20,19 @@ class Actor(nn.Module):
         spec: Observations and actions of the behavior.
         settings: Settings of the network.
         squashed: Whether tanh squashes continuous actions into [-1, 1].
+        compute: Precision of the body.
     """
 
     def __init__(
-        self, spec: BehaviorSpec, settings: NetworkSettings, *, squashed: bool = False
+        self,
+        spec: BehaviorSpec,
+        settings: NetworkSettings,
+        *,
+        squashed: bool = False,
+        compute: Compute = PLAIN,
     ) -> None:
         super().__init__()
-        self.body = NetworkBody(spec.observation_specs, settings)
+        self.body = NetworkBody(spec.observation_specs, settings, compute=compute)
         self.heads = ActionHeads(self.body.output_size, spec.action_spec, squashed=squashed)
 
 
@@ -60,14 +67,23 @@ class ActorCritic(nn.Module):
         settings: Settings of both networks.
         n_signals: Number of reward signals.
         shared: Whether the critic shares the actor's body.
+        compute: Precision of both bodies.
     """
 
     def __init__(
-        self, spec: BehaviorSpec, settings: NetworkSettings, *, n_signals: int, shared: bool
+        self,
+        spec: BehaviorSpec,
+        settings: NetworkSettings,
+        *,
+        n_signals: int,
+        shared: bool,
+        compute: Compute = PLAIN,
     ) -> None:
         super().__init__()
-        self.actor = Actor(spec, settings)
-        body = self.actor.body if shared else NetworkBody(spec.observation_specs, settings)
+        self.actor = Actor(spec, settings, compute=compute)
+        body = self.actor.body
+        if not shared:
+            body = NetworkBody(spec.observation_specs, settings, compute=compute)
         self.critic = Critic(body, n_signals)
         self.shared = shared
 

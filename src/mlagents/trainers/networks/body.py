@@ -7,12 +7,12 @@ import torch
 from torch import Tensor, nn
 
 from mlagents.trainers.exception import UnityTrainerException
+from mlagents.trainers.fast.compute import PLAIN, Compute
 from mlagents.trainers.networks.attention import EntityAttention
 from mlagents.trainers.networks.encoders import ImageEncoder, Kind, VectorEncoder, kind_of
 from mlagents.trainers.networks.layers import (
     GoalLayer,
     Memory,
-    MixedPrecision,
     Sequences,
     dense_block,
 )
@@ -117,13 +117,14 @@ def _require_learnable_size(spec: ObservationSpec, *, is_needed: bool) -> None:
         )
 
 
-class NetworkBody(MixedPrecision):
+class NetworkBody(nn.Module):
     """Observation encoders, followed by a dense block, goal conditioning and memory.
 
     Args:
         observation_specs: Specs of the observations, in their order of arrival.
         settings: Settings of the network.
         n_beside: Number of additional inputs of the dense block, besides encoded observations.
+        compute: Precision of `forward`.
 
     Raises:
         UnityTrainerException: An observation is not supported, or there is none.
@@ -135,8 +136,10 @@ class NetworkBody(MixedPrecision):
         settings: NetworkSettings,
         *,
         n_beside: int = 0,
+        compute: Compute = PLAIN,
     ) -> None:
         super().__init__()
+        self.compute = compute
         self.observations = ObservationEncoder(observation_specs, settings)
         n_in, width = self.observations.output_size + n_beside, settings.hidden_units
         n_layers = max(1, settings.num_layers)
@@ -178,9 +181,9 @@ class NetworkBody(MixedPrecision):
             sequences: Order of the steps; only used by a memory.
             beside: (B, n_beside) additional inputs.
         """
-        with self.computing(obs[0].device):
+        with self.compute.lowered(obs[0].device):
             hidden = self._encode(obs, beside)
-        hidden = self.computed(hidden)
+        hidden = self.compute.raised(hidden)
         return hidden if self.memory is None else self.memory(hidden, sequences)
 
     def step(self, obs: Sequence[Tensor], memory: Tensor) -> tuple[Tensor, Tensor]:

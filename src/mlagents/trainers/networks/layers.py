@@ -1,7 +1,6 @@
 """Building blocks: initialised linear layers, dense blocks, normalization, conditioning, memory."""
 
 import math
-from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
 import torch
@@ -41,29 +40,6 @@ def dense_block(n_in: int, hidden_units: int, num_layers: int) -> nn.Sequential:
 def layer_norm(size: int) -> nn.LayerNorm:
     """Return a layer normalization of `size` numbers without trained parameters."""
     return nn.LayerNorm(size, elementwise_affine=False)
-
-
-class MixedPrecision(nn.Module):
-    """A network whose `forward` may compute in lower precision than float32.
-
-    Weights, memory and outputs stay float32, so losses and distributions keep full precision.
-
-    Attributes:
-        precision: Precision of matrix products and convolutions; None for the precision of the
-            weights.
-    """
-
-    precision: torch.dtype | None = None
-
-    def computing(self, device: torch.device) -> AbstractContextManager[object]:
-        """Return the autocast context for `device`."""
-        if self.precision is None:
-            return nullcontext()
-        return torch.autocast(device.type, self.precision)
-
-    def computed(self, x: Tensor) -> Tensor:
-        """Convert a result computed in that context to float32."""
-        return x if self.precision is None else x.float()
 
 
 class Normalizer(nn.Module):

@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from mlagents.trainers.fast.compute import PLAIN, Compute
 from mlagents.trainers.fast.products import is_large, product
 from mlagents.trainers.networks.body import ObservationEncoder
-from mlagents.trainers.networks.layers import GoalLayer, Memory, MixedPrecision, Sequences
+from mlagents.trainers.networks.layers import GoalLayer, Memory, Sequences
 from mlagents.trainers.settings.behavior import NetworkSettings
 from mlagents_envs.base_env import BehaviorSpec
 
@@ -62,7 +63,7 @@ class EncodedObservations(NamedTuple):
         return EncodedObservations(self.encoding.detach(), goals)
 
 
-class TwinQ(MixedPrecision):
+class TwinQ(nn.Module):
     """Two estimates of action values; the lower one is less likely to overestimate.
 
     Continuous actions are an input in addition to the encoded observations. Every discrete action
@@ -72,10 +73,19 @@ class TwinQ(MixedPrecision):
         spec: Observations and actions of the behavior.
         settings: Settings of each of the two networks.
         n_signals: Number of reward signals.
+        compute: Precision of everything but memory and outputs.
     """
 
-    def __init__(self, spec: BehaviorSpec, settings: NetworkSettings, *, n_signals: int) -> None:
+    def __init__(
+        self,
+        spec: BehaviorSpec,
+        settings: NetworkSettings,
+        *,
+        n_signals: int,
+        compute: Compute = PLAIN,
+    ) -> None:
         super().__init__()
+        self.compute = compute
         encoders = [ObservationEncoder(spec.observation_specs, settings) for _ in range(2)]
         if not any(True for _ in encoders[0].parameters()):
             encoders.pop()
@@ -103,7 +113,7 @@ class TwinQ(MixedPrecision):
 
     def encode(self, obs: Sequence[Tensor]) -> EncodedObservations:
         """Encode one array (B, *shape) per observation."""
-        with self.computing(obs[0].device):
+        with self.compute.lowered(obs[0].device):
             encodings, goals = zip(*(encoder(obs) for encoder in self.encoders), strict=True)
             return EncodedObservations(torch.stack(encodings), list(goals) * (2 // len(goals)))
 
@@ -120,7 +130,7 @@ class TwinQ(MixedPrecision):
         Returns:
             (2, B, n_signals, sum of branches or 1).
         """
-        with self.computing(continuous.device):
+        with self.compute.lowered(continuous.device):
             x = encoded.encoding.expand(2, -1, -1)
             if continuous.shape[1]:
                 x = torch.cat((x, continuous.expand(2, -1, -1)), dim=2)
@@ -133,7 +143,7 @@ class TwinQ(MixedPrecision):
                         for layer, row, goal in zip(self.goal_layers, x, encoded.goals, strict=True)
                     ]
                 )
-        x = self.computed(x)
+        x = self.compute.raised(x)
         if self.memories is not None:
             x = torch.stack(
                 [memory(row, sequences) for memory, row in zip(self.memories, x, strict=True)]
@@ -158,7 +168,7 @@ class TwinQ(MixedPrecision):
         Returns:
             (B, n_signals, sum of branches or 1).
         """
-        with self.computing(continuous.device):
+        with self.compute.lowered(continuous.device):
             x = encoded.encoding[min(i, len(encoded.encoding) - 1)]
             if continuous.shape[1]:
                 x = torch.cat((x, continuous), dim=1)
@@ -167,7 +177,7 @@ class TwinQ(MixedPrecision):
                 x = nn.functional.silu(layer.fixed(i, x))
             if self.goal_layers is not None:
                 x = _fixed(self.goal_layers[i], x, encoded.goals[i])
-        x = self.computed(x)
+        x = self.compute.raised(x)
         if self.memories is not None:
             x = _fixed(self.memories[i], x, sequences)
         return self.heads.fixed(i, x).view(-1, self.n_signals, self.n_outputs)

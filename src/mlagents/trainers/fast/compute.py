@@ -1,46 +1,56 @@
-"""Optional acceleration of learning: lower precision, compilation, and SAC without autograd."""
+"""`Compute`: the precision of learning, and whether its losses are compiled."""
 
 from collections.abc import Callable
-from typing import Any, Protocol, runtime_checkable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, NamedTuple, Self
 
 import torch
-from torch import nn
+from torch import Tensor
 
-from mlagents.trainers.algorithms.base import Algorithm
-from mlagents.trainers.algorithms.sac import SAC
-from mlagents.trainers.fast.sac_by_hand import ByHand
-from mlagents.trainers.networks.layers import MixedPrecision
 from mlagents.trainers.settings.run_options import TorchSettings
 from mlagents_envs.logging_util import get_logger
 
 logger = get_logger(__name__)
 
 
-@runtime_checkable
-class Compilable(Protocol):
-    """An algorithm whose losses are one deterministic function without side effects."""
+class Compute(NamedTuple):
+    """How networks and losses compute: an argument of everything that learns.
 
-    losses: Callable[..., Any]
+    Weights, memory and outputs of networks are always float32, so losses and distributions keep
+    full precision.
 
-
-def accelerate(algorithm: Algorithm, settings: TorchSettings, *, name: str) -> None:
-    """Enable the acceleration that the settings request and the machine supports.
-
-    Args:
-        algorithm: Algorithm to accelerate, before its first update.
-        settings: Settings with `mixed_precision` and `compile`.
-        name: Name of the behavior, for log messages.
+    Attributes:
+        precision: Precision of matrix products and convolutions; None for the precision of the
+            weights.
+        compile: Whether losses are compiled.
     """
-    if settings.mixed_precision and _computes_in_bfloat16(algorithm.device):
-        networks = [m for m in algorithm.modules().values() if isinstance(m, nn.Module)]
-        for part in [part for network in networks for part in network.modules()]:
-            if isinstance(part, MixedPrecision):
-                part.precision = torch.bfloat16
-    if settings.compile and isinstance(algorithm, Compilable):
-        algorithm.losses = Compiled(algorithm.losses)
-    elif isinstance(algorithm, SAC) and algorithm.actor.body.is_dense:
-        algorithm.differentiate = ByHand(algorithm)
-        logger.info(f"{name}: the gradients of SAC are computed without autograd.")
+
+    precision: torch.dtype | None = None
+    compile: bool = False
+
+    @classmethod
+    def of(cls, settings: TorchSettings, device: torch.device) -> Self:
+        """Return what the settings request, as far as the device supports it."""
+        is_low = settings.mixed_precision and _computes_in_bfloat16(device)
+        return cls(torch.bfloat16 if is_low else None, settings.compile)
+
+    def lowered(self, device: torch.device) -> AbstractContextManager[object]:
+        """Return the context in which a network computes on `device`."""
+        return (
+            nullcontext() if self.precision is None else torch.autocast(device.type, self.precision)
+        )
+
+    def raised(self, x: Tensor) -> Tensor:
+        """Convert a result computed in that context to float32."""
+        return x if self.precision is None else x.float()
+
+    def compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return `function`, compiled if requested. It must have no side effects."""
+        return Compiled(function) if self.compile else function
+
+
+PLAIN = Compute()
+"""The precision of the weights, without compilation."""
 
 
 class Compiled:

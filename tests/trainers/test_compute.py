@@ -10,9 +10,8 @@ from torch import Tensor, nn
 
 from actors import CASES, Case, make_actor, memories, observations
 from guess_environment import GuessEnvironment
-from mlagents.trainers.algorithms.optimizer import Optimizer
 from mlagents.trainers.algorithms.ppo import PPO
-from mlagents.trainers.fast.acceleration import Compiled, accelerate
+from mlagents.trainers.fast.compute import PLAIN, Compiled, Compute
 from mlagents.trainers.networks.layers import Sequences
 from mlagents.trainers.networks.twin_q import TwinQ
 from mlagents.trainers.settings.behavior import BehaviorSettings, NetworkSettings
@@ -21,20 +20,9 @@ from mlagents_envs.base_env import ActionSpec
 from training_loop import make_trainer, train_while
 
 CPU = torch.device("cpu")
-LOW = TorchSettings(mixed_precision=True)
+MIXED = TorchSettings(mixed_precision=True)
+LOW = Compute.of(MIXED, CPU)
 every_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-
-
-class Holder:
-    """An algorithm that is nothing but networks."""
-
-    device = CPU
-
-    def __init__(self, *networks: nn.Module) -> None:
-        self.networks = networks
-
-    def modules(self) -> dict[str, nn.Module | Optimizer]:
-        return {str(i): network for i, network in enumerate(self.networks)}
 
 
 def settings(trainer_type: str, **written: Any) -> BehaviorSettings:
@@ -71,13 +59,13 @@ def gradients(network: nn.Module) -> Tensor:
 
 @every_case
 def test_a_body_encodes_and_learns_nearly_the_same_in_lower_precision(case: Case) -> None:
-    actor, rng = make_actor(case.spec, **case.settings), np.random.default_rng(1)
-    obs = [torch.from_numpy(batch) for batch in observations(case.spec, 32, rng)]
-    memory = torch.from_numpy(memories(actor, 8, rng))
-    sequences = Sequences(memory, torch.arange(32), 4) if actor.body.memory_size else None
     found = []
-    for precision in (TorchSettings(), LOW):
-        accelerate(Holder(actor), precision, name="A")
+    for compute in (PLAIN, LOW):
+        actor = make_actor(case.spec, compute=compute, **case.settings)
+        rng = np.random.default_rng(1)
+        obs = [torch.from_numpy(batch) for batch in observations(case.spec, 32, rng)]
+        memory = torch.from_numpy(memories(actor, 8, rng))
+        sequences = Sequences(memory, torch.arange(32), 4) if actor.body.memory_size else None
         encoding = actor.body(obs, sequences)
         encoding.square().sum().backward()
         found.append((encoding, gradients(actor.body)))
@@ -89,27 +77,31 @@ def test_a_body_encodes_and_learns_nearly_the_same_in_lower_precision(case: Case
 @every_case
 def test_both_q_value_actions_nearly_the_same_in_lower_precision(case: Case) -> None:
     rng = np.random.default_rng(1)
-    torch.manual_seed(0)
     written = NetworkSettings.model_validate({"hidden_units": 16} | case.settings)
-    q = TwinQ(case.spec, written.model_copy(update={"normalize": False}), n_signals=2)
     obs = [torch.from_numpy(batch) for batch in observations(case.spec, 32, rng)]
     actions = torch.rand(32, case.spec.action_spec.continuous_size)
     memory_size = written.memory.memory_size if written.memory else 0
     memory = torch.from_numpy(rng.uniform(-1, 1, (8, memory_size)).astype("f4"))
     sequences = Sequences(memory, torch.arange(32), 4) if memory_size else None
-    exact = q(q.encode(obs), actions, sequences)
-    accelerate(Holder(q), LOW, name="A")
-    assert_near(q(q.encode(obs), actions, sequences), exact)
+    found = []
+    for compute in (PLAIN, LOW):
+        torch.manual_seed(0)
+        without = written.model_copy(update={"normalize": False})
+        q = TwinQ(case.spec, without, n_signals=2, compute=compute)
+        found.append(q(q.encode(obs), actions, sequences))
+    exact, low = found
+    assert_near(low, exact)
 
 
 def test_agents_act_in_full_precision() -> None:
     case = CASES["everything"]
-    actor, rng = make_actor(case.spec, **case.settings), np.random.default_rng(1)
-    obs = [torch.from_numpy(batch) for batch in observations(case.spec, 4, rng)]
-    memory = torch.from_numpy(memories(actor, 4, rng))
-    exact = actor.body.step(obs, memory)
-    accelerate(Holder(actor), LOW, name="A")
-    for found, wanted in zip(actor.body.step(obs, memory), exact, strict=True):
+    steps = []
+    for compute in (PLAIN, LOW):
+        actor = make_actor(case.spec, compute=compute, **case.settings)
+        rng = np.random.default_rng(1)
+        obs = [torch.from_numpy(batch) for batch in observations(case.spec, 4, rng)]
+        steps.append(actor.body.step(obs, torch.from_numpy(memories(actor, 4, rng))))
+    for found, wanted in zip(*steps, strict=True):
         assert torch.equal(found, wanted)
 
 
@@ -120,7 +112,7 @@ SIGNALS = {"extrinsic": {}, "curiosity": {}, "rnd": {}}
 def test_every_signal_learns_in_lower_precision(trainer_type: str) -> None:
     env = GuessEnvironment()
     trainer = make_trainer(
-        env, settings(trainer_type, reward_signals=SIGNALS, max_steps=260), torch_settings=LOW
+        env, settings(trainer_type, reward_signals=SIGNALS, max_steps=260), torch_settings=MIXED
     )
     networks = {
         name: nn.utils.parameters_to_vector(module.parameters()).detach().clone()
@@ -141,7 +133,7 @@ def test_every_signal_learns_in_lower_precision(trainer_type: str) -> None:
 def test_a_task_is_solved_in_lower_precision(trainer_type: str) -> None:
     # Episodes have four steps, worth 1 each at best and 0.5 to who knows nothing.
     env = GuessEnvironment(ActionSpec.create_continuous(1))
-    trainer = make_trainer(env, settings(trainer_type, max_steps=12_000), torch_settings=LOW)
+    trainer = make_trainer(env, settings(trainer_type, max_steps=12_000), torch_settings=MIXED)
     train_while(lambda: trainer.is_learning and (trainer.mean_reward or 0) < 3.0, trainer, env)
     assert trainer.mean_reward is not None and trainer.mean_reward >= 3.0
 
@@ -239,10 +231,10 @@ def test_an_error_of_the_losses_is_not_blamed_on_the_compiler(
 
 
 def test_losses_are_compiled_only_where_they_are_asked_for() -> None:
-    trainer = make_trainer(GuessEnvironment(), settings("ppo"))
-    ppo = trainer.learner.algorithm
-    assert isinstance(ppo, PPO)
-    accelerate(ppo, TorchSettings(), name="A")
-    assert not isinstance(ppo.losses, Compiled)
-    accelerate(ppo, TorchSettings(compile=True), name="A")
-    assert isinstance(ppo.losses, Compiled)
+    for asked_for in (False, True):
+        trainer = make_trainer(
+            GuessEnvironment(), settings("ppo"), torch_settings=TorchSettings(compile=asked_for)
+        )
+        ppo = trainer.learner.algorithm
+        assert isinstance(ppo, PPO)
+        assert isinstance(ppo.losses, Compiled) is asked_for
