@@ -127,6 +127,23 @@ def test_a_run_leaves_what_users_know(capsys: pytest.CaptureFixture[str]) -> Non
     assert "model   results/first/Guess.onnx" in log
 
 
+def test_a_run_that_reached_its_reward_is_not_resumed_to_stop_at_once(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert learn("--stop-at-reward=-9") == 0
+    log = capsys.readouterr().out
+    assert "ended by stop_at_reward: -9" in log
+    _, _, advice = log.partition("to resume, without --stop-at-reward:\n")
+    resumed, _, _ = advice.partition("\n")
+    assert resumed.endswith("--resume") and "--stop-at-reward" not in advice
+    stopped_at = checkpoint()["global_step"]
+    assert stopped_at < 1500
+
+    assert learn("--resume") == 0
+    assert checkpoint()["global_step"] > 3000
+    assert "  to resume:\n" in capsys.readouterr().out
+
+
 def test_a_used_run_id_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     learn()
     capsys.readouterr()

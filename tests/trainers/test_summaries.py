@@ -145,6 +145,19 @@ def test_the_commands_repeat_what_was_typed_quoted() -> None:
     ]
 
 
+def test_a_goal_that_was_reached_is_not_repeated() -> None:
+    def advice(*argv: str, has_learned: bool) -> list[str]:
+        typed = parse_command_line(["a.yaml", *argv])
+        return next_commands(typed, RunOptions(), has_learned=has_learned).splitlines()[1:3]
+
+    why, resume = advice("--stop-at-reward", "95", has_learned=True)
+    assert why == "  to resume, without --stop-at-reward:" and "stop" not in resume
+    why, resume = advice("--stop-at-reward", "95", has_learned=False)
+    assert why == "  to resume:" and "--stop-at-reward 95" in resume
+    why, _ = advice(has_learned=True)
+    assert why == "  to resume, after raising stop_at_reward:"
+
+
 FLAGS_TYPED = st.lists(
     st.sampled_from(
         [

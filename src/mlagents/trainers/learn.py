@@ -87,9 +87,9 @@ def _status_of(command_line: CommandLine) -> int:
             options = load_run_options(command_line)
             debug = options.debug
             refuse_unbuilt(options)
-            run_training(options, trainer_types=trainer_types)
+            has_learned = run_training(options, trainer_types=trainer_types)
         if not options.checkpoint_settings.inference:
-            logger.info(next_commands(command_line, options))
+            logger.info(next_commands(command_line, options, has_learned=has_learned))
     except Interrupted:
         logger.info("Interrupted.")
     except KeyboardInterrupt:
@@ -117,7 +117,7 @@ def run_training(
     *,
     trainer_types: "Mapping[str, TrainerType] | None" = None,
     writers: Sequence[StatsWriter] = (),
-) -> None:
+) -> bool:
     """Run training once, from options to results.
 
     It may be called again for another run. It sets the process's log level and the threads of torch
@@ -130,6 +130,9 @@ def run_training(
         writers: Additional writers of statistics. One that raises `Interrupted` ends the run, whose
             results are saved.
 
+    Returns:
+        Whether the training of a behavior ended because it reached `stop_at_reward`.
+
     Raises:
         TrainerError: The run cannot start or continue, or its results cannot be saved.
         UnityException: The environment cannot start or continue.
@@ -137,7 +140,7 @@ def run_training(
         KeyboardInterrupt: The run was interrupted twice.
     """
     with Interrupt() as interrupt:
-        _run(options, trainer_types or {}, writers, interrupt)
+        return _run(options, trainer_types or {}, writers, interrupt)
 
 
 def _run(
@@ -145,7 +148,7 @@ def _run(
     trainer_types: "Mapping[str, TrainerType]",
     more_writers: Sequence[StatsWriter],
     interrupt: Interrupt,
-) -> None:
+) -> bool:
     # Importing torch takes seconds. Here, --help and errors in a file do not wait for it.
     import numpy as np
     import torch
@@ -200,7 +203,7 @@ def _run(
                 with interrupt.waiting():
                     manager = make_manager()
                 try:
-                    Controller(
+                    controller = Controller(
                         options,
                         manager,
                         folder,
@@ -208,7 +211,8 @@ def _run(
                         device=device,
                         interrupt=interrupt,
                         trainer_types={**TRAINER_TYPES, **trainer_types},
-                    ).run()
+                    )
+                    controller.run()
                 finally:
                     manager.close()
         finally:
@@ -217,6 +221,7 @@ def _run(
             if not settings.inference:
                 try_write("the timers", lambda: folder.write_timers(get_timer_tree()))
     logger.info(f"Done in {time.perf_counter() - started:.1f} s.")
+    return any(trainer.has_learned for trainer in controller.trainers.values())
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Texts for the user before and after a run: its setup, its outcome, and the next commands."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -142,17 +143,27 @@ def _outcome_lines(outcome: Outcome) -> Lines:
     ]
 
 
-def next_commands(command_line: CommandLine, options: RunOptions) -> str:
+def next_commands(
+    command_line: CommandLine, options: RunOptions, *, has_learned: bool = False
+) -> str:
     """Return the commands to continue a run, in the form in which the user started it.
 
     Args:
         command_line: Command line of the run.
         options: Options of the run.
+        has_learned: Whether the training of a behavior ended because it reached `stop_at_reward`.
+            Resumed with the same value, it would end at once.
     """
     checkpoints = options.checkpoint_settings
     folder = Path(checkpoints.results_dir, checkpoints.run_id)
+    to_resume = "to resume"
+    if has_learned and command_line.stop_at_reward is not None:
+        command_line = replace(command_line, stop_at_reward=None)
+        to_resume += ", without --stop-at-reward"
+    elif has_learned:
+        to_resume += ", after raising stop_at_reward"
     commands = [
-        ("to resume", _typed_again(command_line, "--resume")),
+        (to_resume, _typed_again(command_line, "--resume")),
         ("to see it act", _typed_again(command_line, "--resume", "--inference")),
         ("to see its curves", [*program("tensorboard"), "--logdir", str(folder)]),
     ]
