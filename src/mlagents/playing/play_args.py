@@ -19,14 +19,7 @@ def make_parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"mlagents-next {__version__}")
-    parser.add_argument(
-        "--env",
-        metavar="NAME",
-        help=(
-            "path to an executable, a registered name (3DBall), gym: and the id of a Gymnasium "
-            "environment, or module:function; without it, the Unity Editor on port 5004"
-        ),
-    )
+    _add_environment(parser.add_argument_group("environment"))
     parser.add_argument(
         "--model",
         type=_model,
@@ -61,28 +54,6 @@ def make_parser() -> argparse.ArgumentParser:
         help="take the most likely action instead of a sampled one",
     )
     parser.add_argument(
-        "--seed",
-        type=_whole_number,
-        default=0,
-        metavar="N",
-        help="seed of the environment and of sampled actions (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--num-areas",
-        type=_count,
-        default=1,
-        metavar="N",
-        help="copies of the training area (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--parameter",
-        type=_parameter,
-        action="append",
-        default=[],
-        metavar="NAME=NUMBER",
-        help="an environment parameter; may be given several times",
-    )
-    parser.add_argument(
         "--record",
         type=_demonstration,
         metavar="FILE",
@@ -91,58 +62,97 @@ def make_parser() -> argparse.ArgumentParser:
             "behaviors, that of --behavior"
         ),
     )
-    film = parser.add_argument_group("film")
-    film.add_argument(
+    _add_film(parser.add_argument_group("film"))
+    _add_build(parser.add_argument_group("Unity builds and the Editor"))
+    return parser
+
+
+def _add_environment(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--env",
+        metavar="NAME",
+        help=(
+            "path to an executable, a registered name (3DBall), gym: and the id of a Gymnasium "
+            "environment, or module:function; without it, the Unity Editor on port 5004"
+        ),
+    )
+    group.add_argument(
+        "--seed",
+        type=_whole_number,
+        default=0,
+        metavar="N",
+        help="seed of the environment and of sampled actions (default: %(default)s)",
+    )
+    group.add_argument(
+        "--num-areas",
+        type=_count,
+        default=1,
+        metavar="N",
+        help="copies of the training area (default: %(default)s)",
+    )
+    group.add_argument(
+        "--parameter",
+        type=_parameter,
+        action="append",
+        default=[],
+        metavar="NAME=NUMBER",
+        help="an environment parameter; may be given several times",
+    )
+
+
+def _add_film(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
         "--render",
         type=_film,
         metavar="FILE",
         help="film the world: .mp4, .gif, or .png for nine pictures side by side",
     )
-    film.add_argument(
+    group.add_argument(
         "--size", type=_size, metavar="WIDTHxHEIGHT", help="size of the pictures, in pixels"
     )
-    film.add_argument(
+    group.add_argument(
         "--fps",
         type=_frame_rate,
         metavar="N",
         help="decisions shown per second (default: the speed of the world)",
     )
-    film.add_argument(
+    group.add_argument(
         "--film-seconds",
         type=_positive,
         default=float("inf"),
         metavar="N",
         help="largest length of the film, in seconds (default: no limit)",
     )
-    build = parser.add_argument_group("Unity builds and the Editor")
-    build.add_argument("--no-graphics", action="store_true", help="run the build without graphics")
-    build.add_argument(
+
+
+def _add_build(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--no-graphics", action="store_true", help="run the build without graphics")
+    group.add_argument(
         "--base-port",
         type=_port,
         metavar="PORT",
         help="port to listen on (default: any free port; 5004 for the Editor)",
     )
-    build.add_argument(
+    group.add_argument(
         "--timeout-wait",
         type=_count,
         default=60,
         metavar="SECONDS",
         help="time to wait for each message (default: %(default)s)",
     )
-    build.add_argument(
+    group.add_argument(
         "--time-scale",
         type=_positive,
         default=1.0,
         metavar="N",
         help="simulated seconds per second (default: %(default)g)",
     )
-    build.add_argument(
+    group.add_argument(
         "--env-args",
         nargs=argparse.REMAINDER,
         metavar="...",
         help="arguments for the build: all that follow, so this flag must be last",
     )
-    return parser
 
 
 def _model(text: str) -> tuple[str | None, str]:

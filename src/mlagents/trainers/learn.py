@@ -34,6 +34,8 @@ with ends_quietly():
 
     if TYPE_CHECKING:
         from mlagents.trainers.learning.trainer_types import TrainerType
+        from mlagents.trainers.reporting.stats import StatsWriter
+        from mlagents.trainers.run.checkpoints import RunFolder
 
 logger = get_logger(__name__)
 
@@ -156,26 +158,17 @@ def _run(
     from mlagents.torch_utils import choose_device, set_threads
     from mlagents.trainers.learning.trainer_types import TRAINER_TYPES
     from mlagents.trainers.players.environments import env_manager_maker
-    from mlagents.trainers.reporting.plots import CurveWriter
-    from mlagents.trainers.reporting.stats import (
-        ConsoleWriter,
-        GaugeWriter,
-        TensorBoardWriter,
-    )
     from mlagents.trainers.run.checkpoints import RunFolder, try_write
     from mlagents.trainers.run.controller import Controller
 
     set_log_level(logging.DEBUG if options.debug else logging.INFO)
     logger.info(f"mlagents-next {__version__}, PyTorch {torch.__version__}")
     reset_timers()
-    for key, version in {
-        "mlagents_version": __version__,
-        "mlagents_envs_version": __version__,
-        "communication_protocol_version": API_VERSION,
-        "pytorch_version": torch.__version__,
-        "numpy_version": np.__version__,
-    }.items():
-        add_metadata(key, version)
+    add_metadata("mlagents_version", __version__)
+    add_metadata("mlagents_envs_version", __version__)
+    add_metadata("communication_protocol_version", API_VERSION)
+    add_metadata("pytorch_version", torch.__version__)
+    add_metadata("numpy_version", np.__version__)
     seed = options.env_settings.seed
     options = options.with_seed(random.randrange(10_000) if seed == -1 else seed)
     try:
@@ -188,16 +181,9 @@ def _run(
     settings = options.checkpoint_settings
     folder = RunFolder(Path(settings.results_dir) / settings.run_id)
     make_manager = env_manager_maker(options, log_folder=folder.logs)
-    started = time.perf_counter()
+    started_s = time.perf_counter()
     with folder.opened(resume=settings.resume, force=settings.force, inference=settings.inference):
-        writers: list[StatsWriter] = [
-            ConsoleWriter(verbose=options.verbose or options.debug),
-            GaugeWriter(),
-        ]
-        if not settings.inference:
-            writers.append(TensorBoardWriter(folder.path, resume=settings.resume))
-            writers.append(CurveWriter(folder, resume=settings.resume))
-        writers += [*plugins.stats_writers(options), *more_writers]
+        writers = [*_make_writers(options, folder), *more_writers]
         try:
             with hierarchical_timer("run_training"):
                 with interrupt.waiting():
@@ -220,8 +206,21 @@ def _run(
                 writer.close()
             if not settings.inference:
                 try_write("the timers", lambda: folder.write_timers(get_timer_tree()))
-    logger.info(f"Done in {time.perf_counter() - started:.1f} s.")
+    logger.info(f"Done in {time.perf_counter() - started_s:.1f} s.")
     return any(trainer.has_learned for trainer in controller.trainers.values())
+
+
+def _make_writers(options: RunOptions, folder: "RunFolder") -> "list[StatsWriter]":
+    from mlagents.trainers.reporting.plots import CurveWriter
+    from mlagents.trainers.reporting.stats import ConsoleWriter, GaugeWriter, TensorBoardWriter
+
+    settings = options.checkpoint_settings
+    writers: list[StatsWriter] = [ConsoleWriter(verbose=options.verbose or options.debug)]
+    writers.append(GaugeWriter())
+    if not settings.inference:
+        writers.append(TensorBoardWriter(folder.path, resume=settings.resume))
+        writers.append(CurveWriter(folder, resume=settings.resume))
+    return [*writers, *plugins.stats_writers(options)]
 
 
 if __name__ == "__main__":

@@ -10,9 +10,7 @@ from numpy.typing import NDArray
 from mlagents.trainers.data.decision import CONTINUOUS_LIMIT, MASKED_LOGIT, Decision
 from mlagents.trainers.data.snapshot import Snapshot
 from mlagents.trainers.exception import UnityTrainerException
-from mlagents_envs.base_env import ActionSpec, ActionTuple
-
-FloatArray = NDArray[np.float32]
+from mlagents_envs.base_env import ActionSpec, ActionTuple, FloatArray
 
 
 class ActingPolicy:

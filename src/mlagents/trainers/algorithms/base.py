@@ -3,9 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from mlagents.trainers.algorithms.behavioral_cloning import BehavioralCloning
@@ -24,9 +22,7 @@ from mlagents.trainers.networks.actor_critic import Actor
 from mlagents.trainers.networks.snapshots import snapshot_of
 from mlagents.trainers.settings.behavior import BehaviorSettings
 from mlagents.trainers.settings.hyperparameters import HyperparameterSettings
-from mlagents_envs.base_env import BehaviorSpec
-
-FloatArray = NDArray[np.float32]
+from mlagents_envs.base_env import BehaviorSpec, FloatArray
 
 
 class ClosedError(UnityTrainerException):

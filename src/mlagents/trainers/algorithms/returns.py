@@ -7,8 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlagents.trainers.data.segments import Segments, is_step, to_columns
-
-FloatArray = NDArray[np.float32]
+from mlagents_envs.base_env import FloatArray
 
 
 def gae(

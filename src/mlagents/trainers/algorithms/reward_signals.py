@@ -9,7 +9,6 @@ from typing import ClassVar, Protocol
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from mlagents.trainers.algorithms.curiosity import Curiosity
@@ -27,12 +26,10 @@ from mlagents.trainers.settings.behavior import (
     RewardSignalSettings,
     RNDSettings,
 )
-from mlagents_envs.base_env import BehaviorSpec
+from mlagents_envs.base_env import BehaviorSpec, FloatArray
 from mlagents_envs.logging_util import get_logger
 
 logger = get_logger(__name__)
-
-FloatArray = NDArray[np.float32]
 
 ROWS_AT_ONCE = 2048
 """Number of steps scored at once: large enough to be fast, small enough for images to fit in

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from mlagents.trainers.algorithms.base import Algorithm, FloatArray
+from mlagents.trainers.algorithms.base import Algorithm
 from mlagents.trainers.algorithms.optimizer import Optimizer, adam
 from mlagents.trainers.algorithms.plotting import means
 from mlagents.trainers.algorithms.sac_types import EntropyCoefficients, Losses, Minibatch
@@ -28,6 +28,7 @@ from mlagents.trainers.networks.layers import Sequences
 from mlagents.trainers.networks.twin_q import TwinQ
 from mlagents.trainers.settings.behavior import BehaviorSettings
 from mlagents.trainers.settings.hyperparameters import SACSettings
+from mlagents_envs.base_env import FloatArray
 
 MINIBATCHES_AT_ONCE = 8
 """Number of minibatches that are gathered and moved to the device together."""
@@ -42,6 +43,7 @@ class SAC(Algorithm):
 
     Attributes:
         losses: Function of a minibatch and its rewards (B, signals) that returns the losses.
+        branch_starts: (K,) index of each branch's first choice among the choices of all branches.
         signal_updates_due: Number of pending reward signal updates, a fraction. Checkpoints contain
             it.
     """
@@ -76,7 +78,7 @@ class SAC(Algorithm):
         # Outputs of all branches are concatenated; a choice is an index into its branch's part.
         branches = self.action_spec.discrete_branches
         starts = np.cumsum((0, *branches))[: len(branches)]
-        self._branch_starts = torch.tensor(starts, dtype=torch.int64, device=self.device)
+        self.branch_starts = torch.tensor(starts, dtype=torch.int64, device=self.device)
 
     @cached_property
     def gamma(self) -> Tensor:
@@ -180,7 +182,7 @@ class SAC(Algorithm):
         # the first network alone.
         encoded = self.q.encode(obs)
         q = self.q(encoded, batch.continuous, batch.sequences)
-        q_taken = q_of_choices(q, batch.discrete + self._branch_starts)  # (2, B, signals)
+        q_taken = q_of_choices(q, batch.discrete + self.branch_starts)  # (2, B, signals)
         first, second = q.detach()
         if self.action_spec.continuous_size:
             seen = encoded.detach()

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlagents.trainers.exception import UnityTrainerException
-from mlagents_envs.base_env import BehaviorSpec
+from mlagents_envs.base_env import BehaviorSpec, FloatArray
 from mlagents_envs.demonstration_file import (
     SUFFIX,
     Demonstration,
@@ -22,8 +22,6 @@ from mlagents_envs.demonstration_file import (
     read_demonstration,
 )
 from mlagents_envs.exception import UnityException
-
-FloatArray = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)

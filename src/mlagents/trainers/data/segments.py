@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float32]
+from mlagents_envs.base_env import FloatArray
 
 
 @dataclass(frozen=True, slots=True)

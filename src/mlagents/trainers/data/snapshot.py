@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlagents.trainers.data.decision import LOG_STD_LIMITS
-
-FloatArray = NDArray[np.float32]
+from mlagents_envs.base_env import FloatArray
 
 
 class Outputs(NamedTuple):

@@ -11,7 +11,6 @@ S signals, K branches, and c = alpha * weight for each part of the entropy:
     p = softmax(logits)     d logits = -p (v - sum of p v) / B,  v = mean of Q / K - c log p
 """
 
-import itertools
 import math
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -20,13 +19,13 @@ import torch
 from torch import Tensor, nn
 
 from mlagents.trainers.algorithms.sac import SAC
-from mlagents.trainers.algorithms.sac_types import EntropyCoefficients, Losses, Minibatch
+from mlagents.trainers.algorithms.sac_types import Losses, Minibatch
 from mlagents.trainers.data.decision import LOG_STD_LIMITS, MASKED_LOGIT
 from mlagents.trainers.fast.dense import Copies, Layer, Stack, Weights, Workspace, weights_of
 from mlagents.trainers.fast.products import LARGE, prepared_product
 from mlagents.trainers.networks.actions import ActionHeads, log_slope_of_tanh
 from mlagents.trainers.networks.actor_critic import Actor, Critic
-from mlagents.trainers.networks.twin_q import StackedLinear, TwinQ
+from mlagents.trainers.networks.twin_q import StackedLinear
 from mlagents.trainers.settings.behavior import BehaviorSettings
 from mlagents_envs.logging_util import get_logger
 
@@ -79,17 +78,7 @@ class FastSAC(SAC):
         if not self.is_by_hand:
             return super().differentiate(batch, rewards)
         if self._step is None or self._step.n_rows != len(rewards):
-            self._step = DenseStep(
-                self.actor,
-                self.q,
-                self.value,
-                self.target_value,
-                self.coefficients,
-                gamma=self.gamma,
-                respects_end=self.respects_end,
-                n_rows=len(rewards),
-                precision=self.compute.precision,
-            )
+            self._step = DenseStep(self, n_rows=len(rewards))
         return self._step(batch, rewards)
 
 
@@ -97,35 +86,17 @@ class DenseStep:
     """Computes losses and gradients of all parameters, for minibatches of a fixed size.
 
     Args:
-        actor: Actor; like all networks here, it has dense layers over vectors.
-        q: Both Q networks.
-        value: Value network.
-        target_value: Target of the value network.
-        coefficients: Entropy coefficients.
-        gamma: (signals,) discounts per step.
-        respects_end: (signals,) bool, True if the value is zero after the task ended an episode.
+        sac: Algorithm whose networks are dense layers over vectors. Small products on a CPU have
+            the precision of its weights.
         n_rows: Number of rows in a minibatch.
-        precision: Precision of large dense layers; None for the precision of the weights.
     """
 
-    def __init__(
-        self,
-        actor: Actor,
-        q: TwinQ,
-        value: Critic,
-        target_value: Critic,
-        coefficients: EntropyCoefficients,
-        *,
-        gamma: Tensor,
-        respects_end: Tensor,
-        n_rows: int,
-        precision: torch.dtype | None = None,
-    ) -> None:
+    def __init__(self, sac: SAC, *, n_rows: int) -> None:
         self.n_rows = n_rows
-        self._gamma, self._respects_end = gamma, respects_end
+        self._sac = sac
+        actor, q = sac.actor, sac.q
         self._observations = actor.body.observations
-        self._coefficients = coefficients
-        networks = (actor, q, value, coefficients)
+        networks = (actor, q, sac.value, sac.coefficients)
         self._parameters = [p for network in networks for p in network.parameters()]
         for parameter in self._parameters:
             parameter.grad = torch.zeros_like(parameter)
@@ -133,9 +104,10 @@ class DenseStep:
         self._gradients = [p.grad for p in self._parameters if p.grad is not None]
         self._by_log_alpha = self._gradients[-1]
 
-        log_alpha = coefficients.log_alpha.detach()
+        log_alpha = sac.coefficients.log_alpha.detach()
         layers = _dense_layers(actor)
         largest = n_rows * max(weights.weight.numel() for weights in layers)
+        precision = sac.compute.precision
         if precision is None or (largest <= LARGE and log_alpha.device.type == "cpu"):
             precision = log_alpha.dtype
         self._copies = Copies(precision)
@@ -150,7 +122,7 @@ class DenseStep:
         # turn.
         widths = [len(weights.bias) for weights in layers]
         of_actor, shared = (Workspace(n_rows, widths, precision, log_alpha) for _ in range(2))
-        n_observed, n_signals = self._observations.output_size, len(gamma)
+        n_observed, n_signals = self._observations.output_size, len(sac.gamma)
         actions = actor.heads.spec
         self._n_actions, self._branches = actions.continuous_size, actions.discrete_branches
 
@@ -160,10 +132,10 @@ class DenseStep:
         self._obs, self._next_obs = (space(n_observed, dtype=precision) for _ in range(2))
         self._actor = stack(layers, self._obs, of_actor)
         self._actor_head = Layer(self._heads.weights, of_actor.out, space(len(self._heads.bias)))
-        self._value = stack(_dense_layers(value), self._obs, shared)
-        self._value_head = Layer(weights_of(value.values), shared.out, space(n_signals))
-        self._target = stack(_dense_layers(target_value), self._next_obs, shared)
-        self._target_head = Layer(weights_of(target_value.values), shared.out, space(n_signals))
+        self._value = stack(_dense_layers(sac.value), self._obs, shared)
+        self._value_head = Layer(weights_of(sac.value.values), shared.out, space(n_signals))
+        self._target = stack(_dense_layers(sac.target_value), self._next_obs, shared)
+        self._target_head = Layer(weights_of(sac.target_value.values), shared.out, space(n_signals))
 
         self._q = space(n_signals, q.n_outputs)
         of_q = [[self._copies.of(_one_of(layer, i)) for layer in q.dense] for i in range(2)]
@@ -177,11 +149,8 @@ class DenseStep:
             shared.layers[0][0], of_q[0][0].weight[n_observed:].t(), self._by_actions
         )
 
-        device, n_branches = gamma.device, len(self._branches)
-        starts = list(itertools.accumulate(self._branches, initial=0))
-        self._branch_starts = torch.tensor(starts[:-1], dtype=torch.int64, device=device)
         branch = [i for i, size in enumerate(self._branches) for _ in range(size)]
-        self._belongs = torch.eye(n_branches)[branch].to(self._q)  # (sum of branches, K)
+        self._belongs = torch.eye(len(self._branches))[branch].to(self._q)  # (sum of branches, K)
 
     @torch.inference_mode()
     def __call__(self, batch: Minibatch, rewards: Tensor) -> Losses:
@@ -197,19 +166,19 @@ class DenseStep:
         torch.cat([self._obs, batch.continuous], 1, out=self._taken)
         torch.cat(self._observations.normalized(batch.next_obs), 1, out=self._next_obs)
         self._copies.take_weights()
-        log_alpha, weight = self._coefficients.log_alpha, self._coefficients.weight
+        log_alpha, weight = self._sac.coefficients.log_alpha, self._sac.coefficients.weight
         worth = log_alpha.exp() * weight  # (parts,)
 
         acting = self._act(batch)
         bonus = acting.entropy @ worth  # (B,)
-        goes_on = ~(batch.terminated.unsqueeze(1) & self._respects_end)
-        q_target = rewards + self._gamma * self._next_values() * goes_on
+        goes_on = ~(batch.terminated.unsqueeze(1) & self._sac.respects_end)
+        q_target = rewards + self._sac.gamma * self._next_values() * goes_on
         q_errors, q_policy, q_mean = self._learn_q(batch.discrete, q_target, acting.chances)
         value_target = torch.minimum(*q_policy) + bonus.unsqueeze(1)
         value_error, estimate = self._learn_values(value_target)
         self._learn_policy(acting, q_mean, worth / self.n_rows)
         self._copies.give_gradients()
-        surplus = acting.entropy.mean(0) - self._coefficients.target
+        surplus = acting.entropy.mean(0) - self._sac.coefficients.target
         torch.mul(weight, surplus, out=self._by_log_alpha)
 
         *q_losses, value_loss = 0.5 * torch.stack([*q_errors, value_error]).square().mean((1, 2))
@@ -267,7 +236,7 @@ class DenseStep:
         chosen = wanted = None
         if self._branches:
             wanted = chances / n_branches
-            choices = discrete + self._branch_starts
+            choices = discrete + self._sac.branch_starts
             chosen = torch.zeros_like(wanted).scatter_(1, choices, 1 / n_branches)
         errors, q_policy = [], []
         for i, head in enumerate(self._q_head):

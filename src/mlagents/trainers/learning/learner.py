@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from torch import nn
 
 from mlagents.trainers.algorithms.base import Algorithm, ClosedError
@@ -18,10 +17,8 @@ from mlagents.trainers.exception import UnityTrainerException
 from mlagents.trainers.export.export import export_onnx
 from mlagents.trainers.learning.background import in_background
 from mlagents.trainers.settings.behavior import BehaviorSettings
-from mlagents_envs.base_env import BehaviorSpec
+from mlagents_envs.base_env import BehaviorSpec, FloatArray
 from mlagents_envs.timers import TimerNode, get_timer_root, hierarchical_timer
-
-FloatArray = NDArray[np.float32]
 
 
 class Update(NamedTuple):

@@ -3,15 +3,11 @@
 from abc import abstractmethod
 from functools import partial
 
-import numpy as np
-from numpy.typing import NDArray
-
 from mlagents.trainers.algorithms.base import Algorithm
 from mlagents.trainers.data.segments import Segments
 from mlagents.trainers.learning.learner import LearnedRewards, Learner
 from mlagents.trainers.settings.behavior import BehaviorSettings
-
-FloatArray = NDArray[np.float32]
+from mlagents_envs.base_env import FloatArray
 
 
 class OnPolicyAlgorithm(Algorithm):

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from mlagents.trainers.data.decision import CONTINUOUS_LIMIT, LOG_STD_LIMITS, MASKED_LOGIT
 from mlagents.trainers.exception import UnityTrainerException
-from mlagents.trainers.networks.layers import linear
+from mlagents.trainers.networks.layers import joined, linear
 from mlagents_envs.base_env import ActionSpec
 
 
@@ -101,11 +101,7 @@ class ActionHeads(nn.Module):
             for branch, log_p in enumerate(self.branch_log_probs(encoding, action_mask)):
                 log_probs.append(log_p.gather(1, discrete[:, branch : branch + 1]))
                 entropies.append(-(log_p.exp() * log_p).sum(1, keepdim=True))
-        return _joined(log_probs), _joined(entropies)
-
-
-def _joined(columns: list[Tensor]) -> Tensor:
-    return columns[0] if len(columns) == 1 else torch.cat(columns, dim=1)
+        return joined(log_probs), joined(entropies)
 
 
 def gaussian_log_prob(sample: Tensor, mean: Tensor, log_std: Tensor) -> Tensor:

@@ -15,6 +15,7 @@ from mlagents.trainers.networks.layers import (
     Memory,
     Sequences,
     dense_block,
+    joined,
 )
 from mlagents.trainers.settings.behavior import NetworkSettings
 from mlagents_envs.base_env import ObservationSpec, ObservationType
@@ -84,11 +85,11 @@ class ObservationEncoder(nn.Module):
         encoded = [
             encoder(obs[index]) for index, encoder in zip(self.fixed, self.encoders, strict=True)
         ]
-        goal = _joined([encoded[index] for index in self.goals]) if self.goals else None
+        goal = joined([encoded[index] for index in self.goals]) if self.goals else None
         if self.attention is not None:
-            others = _joined(encoded) if encoded else None
+            others = joined(encoded) if encoded else None
             encoded.append(self.attention([obs[index] for index in self.entities], others))
-        return _joined(encoded), goal
+        return joined(encoded), goal
 
     def normalized(self, obs: Sequence[Tensor]) -> list[Tensor]:
         """Return the observations after normalization, before any trained layer."""
@@ -205,7 +206,3 @@ class NetworkBody(nn.Module):
             encoding = torch.cat([encoding, beside], dim=1)
         hidden = self.dense(encoding)
         return hidden if self.goal_layer is None else self.goal_layer(hidden, goal)
-
-
-def _joined(tensors: list[Tensor]) -> Tensor:
-    return tensors[0] if len(tensors) == 1 else torch.cat(tensors, dim=1)

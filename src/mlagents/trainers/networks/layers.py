@@ -42,6 +42,11 @@ def layer_norm(size: int) -> nn.LayerNorm:
     return nn.LayerNorm(size, elementwise_affine=False)
 
 
+def joined(columns: list[Tensor]) -> Tensor:
+    """Return the columns of several (B, n) side by side."""
+    return columns[0] if len(columns) == 1 else torch.cat(columns, dim=1)
+
+
 class Normalizer(nn.Module):
     """Normalizes a vector to mean 0 and deviation 1, with running statistics.
 

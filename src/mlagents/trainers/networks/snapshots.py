@@ -14,8 +14,7 @@ from mlagents.trainers.networks.actions import ActionHeads
 from mlagents.trainers.networks.actor_critic import Actor
 from mlagents.trainers.networks.body import NetworkBody
 from mlagents.trainers.networks.layers import Normalizer
-
-FloatArray = NDArray[np.float32]
+from mlagents_envs.base_env import FloatArray
 
 
 class TorchSnapshot:
