@@ -6,13 +6,9 @@ import pytest
 import torch
 
 from mlagents.trainers.exception import UnityTrainerException
-from mlagents.trainers.run.checkpoints import (
-    CheckpointStore,
-    RunFolder,
-    fitted,
-    initial_checkpoint,
-    load_checkpoint,
-)
+from mlagents.trainers.run.checkpoints import CheckpointStore, initial_checkpoint, load_checkpoint
+from mlagents.trainers.run.fitting import fitted
+from mlagents.trainers.run.folder import RunFolder
 
 
 @pytest.fixture

@@ -18,8 +18,8 @@ from mlagents.trainers.learning.trainer_types import TRAINER_TYPES, TrainerType
 from mlagents.trainers.players.env_manager import EnvManager, PlayerSteps
 from mlagents.trainers.reporting.stats import StatsSummary, StatsWriter
 from mlagents.trainers.reporting.summaries import is_resumable
-from mlagents.trainers.run.checkpoints import RunFolder
 from mlagents.trainers.run.controller import Controller
+from mlagents.trainers.run.folder import RunFolder
 from mlagents.trainers.run.interrupt import Interrupt, Interrupted
 from mlagents.trainers.settings.hyperparameters import PPOSettings
 from mlagents.trainers.settings.parameters import Sampler

@@ -13,7 +13,8 @@ from guess_environment import GuessEnvironment
 from mlagents.trainers.exception import TrainerConfigError, UnityTrainerException
 from mlagents.trainers.learn import main
 from mlagents.trainers.reporting.stats import StatsSummary, TensorBoardWriter
-from mlagents.trainers.run.checkpoints import CheckpointStore, RunFolder
+from mlagents.trainers.run.checkpoints import CheckpointStore
+from mlagents.trainers.run.folder import RunFolder
 from mlagents.trainers.settings.load import load_run_options
 from mlagents.trainers.settings.run_options import RunOptions
 from mlagents.trainers.settings.typed import CommandLine

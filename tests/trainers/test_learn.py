@@ -21,7 +21,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from mlagents.trainers.algorithms.ppo import PPO
 from mlagents.trainers.cli_args import parse_command_line
 from mlagents.trainers.learn import main, run_training
-from mlagents.trainers.run.checkpoints import RunFolder
+from mlagents.trainers.run.folder import RunFolder
 from mlagents.trainers.run.interrupt import SIGNALS
 from mlagents.trainers.settings.load import load_run_options
 from mlagents_envs.environment import UnityEnvironment

@@ -9,9 +9,9 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import mlagents.trainers.settings.load as load_module
 from mlagents.trainers.cli_args import parse_command_line
 from mlagents.trainers.exception import TrainerConfigError
+from mlagents.trainers.settings import reading
 from mlagents.trainers.settings.behavior import BehaviorSettings, CuriositySettings
 from mlagents.trainers.settings.hyperparameters import (
     HyperparameterSettings,
@@ -19,12 +19,8 @@ from mlagents.trainers.settings.hyperparameters import (
     SACSettings,
     with_trainer_types,
 )
-from mlagents.trainers.settings.load import (
-    dump_configuration,
-    load_run_options,
-    read_configuration,
-    refuse_unbuilt,
-)
+from mlagents.trainers.settings.load import dump_configuration, load_run_options, refuse_unbuilt
+from mlagents.trainers.settings.reading import read_configuration
 from mlagents.trainers.settings.run_options import RunOptions
 from mlagents.trainers.settings.typed import CommandLine
 from mlagents_envs.base_env import behavior_name_problem
@@ -370,7 +366,7 @@ def test_a_file_that_is_no_configuration(file: Path, content: bytes, says: str) 
     assert str(caught.value).replace(str(file), "FILE").startswith(says)
 
 
-class LoaderWithoutLibyaml(load_module._Strict, yaml.SafeLoader):
+class LoaderWithoutLibyaml(reading._Strict, yaml.SafeLoader):
     """What there is where libyaml is missing."""
 
 
@@ -414,7 +410,7 @@ def bomb(levels: int, *, as_merge: bool = False) -> str:
         "defaults",
     ],
 )
-@pytest.mark.parametrize("loader", [load_module._Loader, LoaderWithoutLibyaml])
+@pytest.mark.parametrize("loader", [reading._Loader, LoaderWithoutLibyaml])
 def test_what_would_fill_the_memory_is_refused(
     file: Path,
     text: str,
@@ -422,7 +418,7 @@ def test_what_would_fill_the_memory_is_refused(
     loader: type[yaml.SafeLoader],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(load_module, "_Loader", loader)
+    monkeypatch.setattr(reading, "_Loader", loader)
     file.write_text(text)
     with pytest.raises(TrainerConfigError) as caught:
         load_run_options(CommandLine(file, {}))

@@ -15,7 +15,7 @@ from PIL import Image
 from mlagents.trainers.reporting import plots
 from mlagents.trainers.reporting.plots import CurveWriter, Point, draw_curves, steps_in_short, ticks
 from mlagents.trainers.reporting.stats import CUMULATIVE_REWARD, StatsReporter
-from mlagents.trainers.run.checkpoints import RunFolder
+from mlagents.trainers.run.folder import RunFolder
 
 LINE = (0x1F, 0x6F, 0xB4)
 

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlagents.trainers.cli_args import parse_command_line
-from mlagents.trainers.settings.load import dump_configuration, load_run_options, read_configuration
+from mlagents.trainers.settings.load import dump_configuration, load_run_options
+from mlagents.trainers.settings.reading import read_configuration
 from mlagents.trainers.settings.run_options import RunOptions
 from mlagents.trainers.settings.schema import configuration_schema
 from mlagents.trainers.settings.typed import CommandLine

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from mlagents import __version__
 from mlagents.trainers.exception import TrainerConfigError
-from mlagents.trainers.settings.load import is_code, read_configuration
+from mlagents.trainers.settings.load import is_code
+from mlagents.trainers.settings.reading import read_configuration
 from mlagents_envs.folder_names import DOWNLOADED
 from mlagents_envs.logging_util import get_logger
 from mlagents_envs.programs import install_command

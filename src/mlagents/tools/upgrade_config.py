@@ -20,7 +20,8 @@ from mlagents.trainers.exception import TrainerConfigError
 from mlagents.trainers.settings.base import did_you_mean, one_of
 from mlagents.trainers.settings.behavior import BehaviorSettings, NetworkSettings
 from mlagents.trainers.settings.hyperparameters import hyperparameter_models
-from mlagents.trainers.settings.load import Written, check_run_options, read_configuration
+from mlagents.trainers.settings.load import check_run_options
+from mlagents.trainers.settings.reading import Written, read_configuration
 from mlagents.trainers.settings.run_options import RunOptions
 from mlagents.trainers.settings.typed import CommandLine
 from mlagents_envs.logging_util import get_logger

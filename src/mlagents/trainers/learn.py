@@ -35,7 +35,7 @@ with ends_quietly():
     if TYPE_CHECKING:
         from mlagents.trainers.learning.trainer_types import TrainerType
         from mlagents.trainers.reporting.stats import StatsWriter
-        from mlagents.trainers.run.checkpoints import RunFolder
+        from mlagents.trainers.run.folder import RunFolder
 
 logger = get_logger(__name__)
 
@@ -158,8 +158,8 @@ def _run(
     from mlagents.torch_utils import choose_device, set_threads
     from mlagents.trainers.learning.trainer_types import TRAINER_TYPES
     from mlagents.trainers.players.environments import env_manager_maker
-    from mlagents.trainers.run.checkpoints import RunFolder, try_write
     from mlagents.trainers.run.controller import Controller
+    from mlagents.trainers.run.folder import RunFolder, try_write
 
     set_log_level(logging.DEBUG if options.debug else logging.INFO)
     logger.info(f"mlagents-next {__version__}, PyTorch {torch.__version__}")

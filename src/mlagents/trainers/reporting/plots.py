@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from mlagents.trainers.reporting.stats import CUMULATIVE_REWARD, StatsSummary, StatsWriter
-from mlagents.trainers.run.checkpoints import RunFolder
+from mlagents.trainers.run.folder import RunFolder
 from mlagents_envs.atomic_file import write_atomically
 from mlagents_envs.logging_util import get_logger
 from mlagents_envs.programs import install_command

@@ -22,11 +22,9 @@ from mlagents.trainers.reporting.summaries import (
     SAVED,
     behavior_in_words,
 )
-from mlagents.trainers.run.checkpoints import (
-    CheckpointStore,
-    RunFolder,
-)
+from mlagents.trainers.run.checkpoints import CheckpointStore
 from mlagents.trainers.run.curriculum import BehaviorProgress, Curriculum
+from mlagents.trainers.run.folder import RunFolder
 from mlagents.trainers.run.interrupt import Interrupt, Interrupted
 from mlagents.trainers.run.memory import require_memory
 from mlagents.trainers.run.resume import Loader

@@ -6,17 +6,15 @@ from typing import Any
 
 from mlagents.trainers.exception import UnityTrainerException
 from mlagents.trainers.learning.trainer import Trainer
-from mlagents.trainers.run.checkpoints import (
-    CheckpointStore,
-    RunFolder,
+from mlagents.trainers.run.checkpoints import CheckpointStore, initial_checkpoint, load_checkpoint
+from mlagents.trainers.run.fitting import (
     changed_settings,
     fitted,
-    initial_checkpoint,
-    load_checkpoint,
     misfits,
     require_sound,
     shaping_settings,
 )
+from mlagents.trainers.run.folder import RunFolder
 from mlagents.trainers.run.legacy_checkpoints import converted, is_legacy
 from mlagents.trainers.settings.run_options import RunOptions
 from mlagents_envs.base_env import BehaviorId, BehaviorName

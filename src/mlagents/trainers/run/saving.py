@@ -6,13 +6,10 @@ from collections.abc import Iterable, Mapping
 from mlagents.trainers.learning.meter import N_RETURNS
 from mlagents.trainers.learning.trainer import Trainer
 from mlagents.trainers.reporting.summaries import Outcome, outcomes_in_words
-from mlagents.trainers.run.checkpoints import (
-    CheckpointStore,
-    RunFolder,
-    shaping_settings,
-    try_write,
-)
+from mlagents.trainers.run.checkpoints import CheckpointStore
 from mlagents.trainers.run.curriculum import Curriculum
+from mlagents.trainers.run.fitting import shaping_settings
+from mlagents.trainers.run.folder import RunFolder, try_write
 from mlagents.trainers.settings.load import dump_configuration
 from mlagents.trainers.settings.run_options import RunOptions
 from mlagents_envs.logging_util import get_logger

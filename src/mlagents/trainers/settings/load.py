@@ -8,19 +8,17 @@ line), the full path of its key, the given value and the allowed values.
 """
 
 import copy
-import json
 import re
 import shlex
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 from pydantic import ValidationError
 
 from mlagents.trainers.exception import TrainerConfigError
-from mlagents.trainers.settings.base import did_you_mean, quoted
+from mlagents.trainers.settings.base import quoted
 from mlagents.trainers.settings.behavior import BehaviorSettings
 from mlagents.trainers.settings.configurations import (
     configuration_of,
@@ -28,6 +26,7 @@ from mlagents.trainers.settings.configurations import (
     typed_name,
 )
 from mlagents.trainers.settings.hyperparameters import hyperparameter_models
+from mlagents.trainers.settings.reading import Written, read_configuration
 from mlagents.trainers.settings.run_options import RunOptions, holds_run
 from mlagents.trainers.settings.typed import DEPRECATED_FLAGS, CommandLine
 from mlagents_envs.folder_names import downloaded_folder
@@ -35,9 +34,6 @@ from mlagents_envs.logging_util import get_logger
 from mlagents_envs.programs import command, python
 
 logger = get_logger(__name__)
-
-Written = dict[str, Any]
-"""Settings as written in the file, nested and unchecked."""
 
 
 def load_run_options(command_line: CommandLine) -> RunOptions:
@@ -133,208 +129,6 @@ def dump_configuration(options: RunOptions) -> str:
     if "base_port" not in options.env_settings.model_fields_set:
         del written["env_settings"]["base_port"]
     return yaml.safe_dump(written, sort_keys=False, allow_unicode=True)
-
-
-# Reading
-
-
-_PYTHON_OBJECT = "tag:yaml.org,2002:python/"
-
-_PLAIN_TAGS = {f"tag:yaml.org,2002:{kind}" for kind in ("bool", "int", "float", "null")}
-"""Types of keys that are allowed besides text."""
-
-
-class _Strict(yaml.constructor.SafeConstructor):
-    """YAML constructor that refuses a second key of the same name."""
-
-    # No setting is a date, but a run may be called `run_id: 2030-01-31`.
-    yaml_implicit_resolvers = {  # noqa: RUF012  (the base class declares it so)
-        first: [rule for rule in rules if rule[0] != "tag:yaml.org,2002:timestamp"]
-        for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
-
-    def __init__(self, stream: str) -> None:
-        super().__init__(stream)  # type: ignore[call-arg]  # the loader beside it takes it
-        self._checked: set[yaml.MappingNode] = set()
-
-    def flatten_mapping(self, node: yaml.MappingNode) -> None:
-        # Called before the node becomes a mapping, and again after its merge keys were resolved.
-        if node not in self._checked:
-            self._checked.add(node)
-            self._check_keys(node)
-        super().flatten_mapping(node)
-
-    def _check_keys(self, node: yaml.MappingNode) -> None:
-        names = set()
-        for key, _ in node.value:
-            if not isinstance(key, yaml.ScalarNode):
-                kind = "mapping" if isinstance(key, yaml.MappingNode) else "list"
-                says = (
-                    f"a key must be text, got a {kind}. Quote it, or fill in the placeholder if it "
-                    "is a template such as {{ name }}"
-                )
-                raise yaml.MarkedYAMLError(problem=says, problem_mark=key.start_mark)
-            name = self._name(key)
-            if name in names:
-                self._repeated(name, key.start_mark)
-            names.add(name)
-
-    def _repeated(self, name: str, mark: yaml.Mark) -> None:
-        raise yaml.MarkedYAMLError(
-            problem=f"the key {name!r} appears a second time", problem_mark=mark
-        )
-
-    def _name(self, key: yaml.ScalarNode) -> str:
-        """Return the name of a key once read: 16 and 0x10, true and "True" are the same."""
-        if key.tag in _PLAIN_TAGS:
-            return str(self.construct_object(key))
-        return str(key.value)
-
-
-if TYPE_CHECKING or not yaml.__with_libyaml__:
-    _SafeLoader = yaml.SafeLoader
-else:
-    _SafeLoader = yaml.CSafeLoader  # by libyaml, ten times as fast
-
-
-class _Loader(_Strict, _SafeLoader):
-    """Safe and strict YAML."""
-
-
-class _LastKeyLoader(_Loader):
-    """Safe YAML in which the last of several keys of one name counts, with a warning."""
-
-    def _repeated(self, name: str, mark: yaml.Mark) -> None:
-        logger.warning(
-            "Line %d: the key %r appears again; the last one counts.", mark.line + 1, name
-        )
-
-
-_MOST_BYTES = 2**20
-_MOST_VALUES = 50_000
-_MOST_LEVELS = 100
-_MOST_DEFAULTS = 500
-"""Limits far above what a configuration needs; larger files could exhaust the memory."""
-
-
-def _check_extent(text: str) -> None:
-    """Raise if a YAML text is too large or too deeply nested, with every alias counted in full."""
-    sizes: dict[str, int] = {}
-    unfinished: list[tuple[str | None, int]] = []
-    n_values = 0
-    for event in yaml.parse(text, Loader=_Loader):
-        says = ""
-        if isinstance(event, yaml.AliasEvent):
-            if any(anchor == event.anchor for anchor, _ in unfinished):
-                says = f"the alias *{event.anchor} refers to itself"
-            n_values += sizes.get(str(event.anchor), 0)
-        elif isinstance(event, yaml.CollectionEndEvent):
-            anchor, before = unfinished.pop()
-            if anchor is not None:
-                sizes[anchor] = n_values - before
-        elif isinstance(event, yaml.NodeEvent):
-            if isinstance(event, yaml.CollectionStartEvent):
-                unfinished.append((event.anchor, n_values))
-            elif event.anchor is not None:
-                sizes[event.anchor] = 1
-            n_values += 1
-        if n_values > _MOST_VALUES:
-            says = f"there are more than {_MOST_VALUES} keys and values, aliases counted in full"
-        if len(unfinished) > _MOST_LEVELS:
-            says = f"is nested too deeply: more than {_MOST_LEVELS} levels"
-        if says:
-            mark: Any = event.start_mark  # libyaml has its own type for it
-            raise yaml.MarkedYAMLError(problem=says, problem_mark=mark)
-
-
-def _n_values(written: Any) -> int:
-    """Return the number of keys and values, including nested ones."""
-    n_values, left = 0, [written]
-    while left:
-        value = left.pop()
-        n_values += 1
-        if isinstance(value, dict):
-            n_values += len(value)
-            left += value.values()
-        elif isinstance(value, list):
-            left += value
-    return n_values
-
-
-def _without_repeats(pairs: list[tuple[str, Any]]) -> Written:
-    """Return a JSON object as a mapping, as strictly as `_Loader` reads YAML."""
-    for name in _repeated_names(pairs):
-        raise ValueError(f"the key {name!r} appears a second time")
-    return dict(pairs)
-
-
-def _with_last_keys(pairs: list[tuple[str, Any]]) -> Written:
-    """Return a JSON object as a mapping, as `_LastKeyLoader` reads YAML."""
-    for name in _repeated_names(pairs):
-        logger.warning("The key %r appears again; the last one counts.", name)
-    return dict(pairs)
-
-
-def _repeated_names(pairs: list[tuple[str, Any]]) -> list[str]:
-    counts = Counter(name for name, _ in pairs)
-    return [name for name, count in counts.items() if count > 1]
-
-
-def read_configuration(file: Path, *, last_key_counts: bool = False) -> Written:
-    """Return the content of a YAML file, or of a JSON file if its name ends in `.json`.
-
-    Args:
-        file: File to read.
-        last_key_counts: Whether the last of several keys of one name counts, with a warning, as
-            before ML-Agents 0.18. Otherwise such keys are an error.
-
-    Raises:
-        TrainerConfigError: The file cannot be read, or does not contain a mapping in UTF-8.
-    """
-    is_json = file.suffix == ".json"  # JSON that is indented by tabs is not YAML
-    try:
-        with file.open("rb") as stream:
-            content = stream.read(_MOST_BYTES + 1)
-        if len(content) > _MOST_BYTES:
-            raise TrainerConfigError(f"{file}: is larger than {_MOST_BYTES} bytes")
-        text = content.decode("utf-8-sig")
-        if is_json:
-            hook = _with_last_keys if last_key_counts else _without_repeats
-            written = json.loads(text, object_pairs_hook=hook)
-        else:
-            _check_extent(text)
-            written = yaml.load(text, Loader=_LastKeyLoader if last_key_counts else _Loader)
-    except OSError as error:
-        siblings = [path.name for path in file.parent.glob("*.y*ml")]
-        hint = did_you_mean(file.name, siblings)
-        raise TrainerConfigError(f"{file}: cannot be read: {error.strerror}{hint}") from error
-    except UnicodeDecodeError as error:
-        raise TrainerConfigError(f"{file}: is not UTF-8 text (byte {error.start})") from error
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line = f" line {mark.line + 1}, column {mark.column + 1}:" if mark else ""
-        says = error.problem or error.context or ""
-        if _PYTHON_OBJECT in says:
-            says = (
-                "contains a Python object (!!python/...), as old releases of ML-Agents wrote into "
-                "their results (configuration.yaml). Reading such an object could run any program, "
-                "so it is refused. Use the file that the run was started with, or replace the "
-                "objects by plain values."
-            )
-        raise TrainerConfigError(f"{file}:{line} {says}") from error
-    except (yaml.YAMLError, ValueError) as error:
-        kind = "JSON" if is_json else "YAML"
-        raise TrainerConfigError(f"{file}: is not {kind}: {error}") from error
-    except RecursionError as error:
-        raise TrainerConfigError(f"{file}: is nested too deeply") from error
-    if written is None:
-        raise TrainerConfigError(f"{file}: is empty; it needs at least `behaviors:`")
-    if not isinstance(written, dict):
-        allowed = ", ".join(RunOptions.model_fields)
-        raise TrainerConfigError(
-            f"{file}: must be a mapping with some of the keys {allowed}, got {written!r:.80}"
-        )
-    return written
 
 
 _OF_TODAY = {"hyperparameters", "network_settings"}
@@ -470,6 +264,10 @@ def _put_flags_over(written: Written, command_line: CommandLine) -> None:
             behavior["stop_at_reward"] = command_line.stop_at_reward
 
 
+_MOST_DEFAULTS = 500
+"""Limit of default settings, far above what they need: each behavior gets a copy."""
+
+
 def _put_defaults_under_behaviors(written: Written) -> None:
     defaults, behaviors = _mapping(written.get("default_settings")), written.get("behaviors")
     if not isinstance(behaviors, dict):
@@ -486,6 +284,20 @@ def _put_defaults_under_behaviors(written: Written) -> None:
         else behavior
         for name, behavior in behaviors.items()
     }
+
+
+def _n_values(written: Any) -> int:
+    """Return the number of keys and values, including nested ones."""
+    n_values, left = 0, [written]
+    while left:
+        value = left.pop()
+        n_values += 1
+        if isinstance(value, dict):
+            n_values += len(value)
+            left += value.values()
+        elif isinstance(value, list):
+            left += value
+    return n_values
 
 
 def _defaults_for(behavior: Written, defaults: Written) -> Written:
