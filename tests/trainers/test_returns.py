@@ -1,9 +1,13 @@
+from typing import NamedTuple
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlagents.trainers.algorithms.returns import gae, joined_advantages
+from actors import behavior
+from mlagents.trainers.algorithms.returns import advantages_of, gae, joined_advantages
+from steps import make_segments
 
 
 def test_gae_by_hand() -> None:
@@ -100,6 +104,28 @@ def test_single_precision_stays_single() -> None:
     ones = np.ones((2, 3), np.float32)
     advantages = gae(ones, ones, ones[:, 0], np.array([3, 3]), gamma=0.99, lambd=0.95)
     assert advantages.dtype == np.float32
+
+
+class Task(NamedTuple):
+    gamma: float = 0.5
+    respects_end: bool = True
+
+
+def test_an_end_is_worth_nothing_to_a_signal_that_respects_it_alone() -> None:
+    # Segments of two steps: the first was terminated, the second interrupted, the third cut. Only
+    # the last step looks beyond its segment: A = r + 0.5 V' - V = 1 + 0.5 * 4 - 2, or 1 - 2.
+    segments = make_segments(behavior(1), [2, 2, 2], np.random.default_rng(0))
+    ones, values = np.ones((6, 2), np.float32), np.full((6, 2), 2.0, np.float32)
+    found = advantages_of(
+        segments,
+        ones,
+        values,
+        np.full((3, 2), 4.0, np.float32),
+        [Task(), Task(respects_end=False)],
+        lambd=0.0,
+    )
+    assert found[[1, 3, 5]].tolist() == [[-1.0, 1.0], [1.0, 1.0], [1.0, 1.0]]
+    assert found[[0, 2, 4]].tolist() == [[0.0, 0.0]] * 3
 
 
 def test_joined_by_hand() -> None:
