@@ -144,6 +144,21 @@ def test_a_ring_takes_room_as_it_fills() -> None:
     assert ring.take("a", np.arange(2000, 12_000)).all()
 
 
+def test_a_full_ring_writes_in_place() -> None:
+    ring = Ring(4, {"a": ((), np.float32)})
+    ring.append({"a": np.arange(4, dtype=np.float32)})
+    column = ring.column("a")
+    ring.append({"a": np.array([4.0], np.float32)})
+    assert ring.column("a") is column, "nothing is copied"
+    assert column.tolist() == [4.0, 1.0, 2.0, 3.0]
+
+
+def test_a_behavior_without_memory_stores_none() -> None:
+    replay = Replay(SPEC, capacity=9)
+    replay.add(segments_of([3], seed=0, memory_size=0))
+    assert replay.take(np.arange(3)).memory.shape == (3, 0)
+
+
 # ------------------------------------------------------------------------------------------ on disk
 
 

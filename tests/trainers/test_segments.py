@@ -31,6 +31,13 @@ def make_segments(length: list[int], *, first: int = 0) -> Segments:
     )
 
 
+def test_segments_that_come_alone_are_not_copied() -> None:
+    alone = make_segments([2, 1])
+    assert Segments.concatenate([alone]) is alone
+    both = Segments.concatenate([alone, make_segments([3], first=10)])
+    assert both.length.tolist() == [2, 1, 3]
+
+
 def test_concatenate_puts_rows_and_segments_one_after_the_other() -> None:
     parts = [make_segments([2, 1]), make_segments([3], first=10), make_segments([1, 1], first=20)]
     joined = Segments.concatenate(parts)
