@@ -33,7 +33,7 @@ watch: $(VENV)/.installed-play ## Show the rewards of that run's policy, and fil
 tensorboard: $(VENV)/.installed-train ## Show the curves of all runs in results/
 	@$(VENV)/bin/tensorboard --logdir results
 
-test: $(VENV)/.installed-dev ## Run all tests, the fast ones first
+test: $(VENV)/.installed-dev ## Run all tests
 	@scripts/test
 
 test-fast: $(VENV)/.installed-dev ## Run the fast tests only

@@ -37,6 +37,21 @@ With several workers they run one after the other, so that they never wait for o
 """
 
 
+LONGEST = ["test_first_hour", "test_worlds", "test_gymnasium", "test_survival"]
+"""Files with the slow tests that take longest, which begin first."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put slow tests first, so that the workers have quick ones left to end together with."""
+
+    def turn(item: pytest.Item) -> int:
+        if item.get_closest_marker("slow") is None:
+            return len(LONGEST) + 1
+        return LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST)
+
+    items.sort(key=turn)
+
+
 @pytest.hookimpl(optionalhook=True)  # of pytest-xdist, which may be missing
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Keep the tests of `WAITING` together; `--dist loadgroup` fails to, as of pytest 9.2."""

@@ -1,4 +1,4 @@
-"""The seeds of the tests that learn."""
+"""The seeds of the tests that learn, and the sizes of those that try many inputs."""
 
 import pytest
 
@@ -10,3 +10,8 @@ def seeds(first: int, *others: int) -> pytest.MarkDecorator:
     """
     nightly = [pytest.param(seed, marks=pytest.mark.nightly) for seed in others]
     return pytest.mark.parametrize("seed", [first, *nightly])
+
+
+def sizes(name: str, few: int, many: int) -> pytest.MarkDecorator:
+    """Run a test of random inputs with few of them on every submission, and many every night."""
+    return pytest.mark.parametrize(name, [few, pytest.param(many, marks=pytest.mark.nightly)])

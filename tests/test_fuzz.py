@@ -28,6 +28,7 @@ def test_a_few_random_inputs_are_accepted_or_refused(name: str):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", [name for name in TARGETS if name not in MANY_ELSEWHERE])
 def test_many_random_inputs_are_accepted_or_refused(name: str):
     check(name, 10_000, seed=1)

@@ -34,6 +34,7 @@ def test_a_few_random_messages_give_only_this_packages_exceptions():
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_many_random_messages_give_only_this_packages_exceptions():
     assert 0 < fuzz(N_MESSAGES, seed=2) < N_MESSAGES
 

@@ -104,6 +104,7 @@ def published(name: str) -> BehaviorSettings:
     return load_run_options(parse_command_line([str(file)])).behavior_settings(name)
 
 
+@pytest.mark.nightly  # a submission learns Basic and the pendulum
 def test_3dball_reaches_95() -> None:
     env = default_registry["3DBall"].make(seed=1)
     assert_reaches(95.0, env, published("3DBall"), seed=1, max_steps=200_000)

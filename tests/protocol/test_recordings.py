@@ -20,6 +20,7 @@ from mlagents_envs.messages import UnityMessageProto
 from mlagents_envs.rpc_communicator import RpcCommunicator
 from mlagents_sim.client import RpcClient
 from png_by_hand import read_rgb
+from seeds import sizes
 from shared_data import load_recording
 
 RECORDINGS = [
@@ -234,8 +235,9 @@ def test_compressed_channel_last_images_are_turned():
 
 
 @pytest.mark.slow
+@sizes("n_messages", 2_000, 20_000)
 @pytest.mark.parametrize("name", ["4.0.0-visual3dball", "4.0.0-match3visual", "2.3.0-match3visual"])
-def test_damaged_images_in_recorded_messages_give_only_this_packages_exceptions(name):
+def test_damaged_images_in_recorded_messages_give_only_this_packages_exceptions(name, n_messages):
     pytest.importorskip("PIL")
     _, exchanges, _ = load_recording(name)
     hello, _, first, *later = [request for request, _ in exchanges]
@@ -243,7 +245,7 @@ def test_damaged_images_in_recorded_messages_give_only_this_packages_exceptions(
     specs = decode_output(first, {}, images).specs
     rng = random.Random(0)
     accepted = 0
-    for number in range(20_000):
+    for number in range(n_messages):
         message = UnityMessageProto.FromString(rng.choice([first, *later[:3]]))
         for agents in message.unity_output.rl_output.agentInfos.values():
             if agents.value:
@@ -257,7 +259,7 @@ def test_damaged_images_in_recorded_messages_give_only_this_packages_exceptions(
             accepted += 1
         except UnityException as error:
             assert str(error)
-    assert 0 < accepted < 20_000
+    assert 0 < accepted < n_messages
 
 
 @pytest.mark.parametrize("name", ["4.0.0-visual3dball", "4.0.0-match3visual"])
