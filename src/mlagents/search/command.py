@@ -26,7 +26,7 @@ with ends_quietly():
     from mlagents.trainers.cli_args import add_flags, nested
     from mlagents.trainers.exception import TrainerError
     from mlagents.trainers.settings.configurations import find_configuration
-    from mlagents.trainers.settings.load import read_configuration
+    from mlagents.trainers.settings.reading import read_configuration
     from mlagents.trainers.settings.typed import CommandLine
     from mlagents_envs.cpus import n_cpus
     from mlagents_envs.logging_util import get_logger, set_log_level

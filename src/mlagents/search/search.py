@@ -14,7 +14,8 @@ from mlagents.search.space import Values, check_space, with_values
 from mlagents.search.study import JOURNAL, Result, Study, Trial
 from mlagents.trainers.exception import TrainerConfigError, UnityTrainerException
 from mlagents.trainers.settings.base import quoted
-from mlagents.trainers.settings.load import Written, validated
+from mlagents.trainers.settings.load import validated
+from mlagents.trainers.settings.reading import Written
 from mlagents.trainers.settings.run_options import RunOptions
 from mlagents.trainers.settings.search import SearchSettings
 from mlagents.trainers.settings.typed import CommandLine

@@ -7,7 +7,8 @@ from typing import Any
 
 from mlagents.trainers.exception import TrainerConfigError
 from mlagents.trainers.settings.base import quoted
-from mlagents.trainers.settings.load import Written, validated
+from mlagents.trainers.settings.load import validated
+from mlagents.trainers.settings.reading import Written
 from mlagents.trainers.settings.search import Choices, Range
 from mlagents.trainers.settings.typed import CommandLine
 

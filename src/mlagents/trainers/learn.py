@@ -33,8 +33,9 @@ with ends_quietly():
     from mlagents_envs.timers import add_metadata, get_timer_tree, hierarchical_timer, reset_timers
 
     if TYPE_CHECKING:
+        import torch
+
         from mlagents.trainers.learning.trainer_types import TrainerType
-        from mlagents.trainers.reporting.stats import StatsWriter
         from mlagents.trainers.run.folder import RunFolder
 
 logger = get_logger(__name__)
@@ -155,7 +156,7 @@ def _run(
     import numpy as np
     import torch
 
-    from mlagents.torch_utils import choose_device, set_threads
+    from mlagents.torch_utils import set_threads
     from mlagents.trainers.learning.trainer_types import TRAINER_TYPES
     from mlagents.trainers.players.environments import env_manager_maker
     from mlagents.trainers.run.controller import Controller
@@ -171,10 +172,7 @@ def _run(
     add_metadata("numpy_version", np.__version__)
     seed = options.env_settings.seed
     options = options.with_seed(random.randrange(10_000) if seed == -1 else seed)
-    try:
-        device = choose_device(options.torch_settings.device)
-    except ValueError as error:
-        raise TrainerConfigError(f"torch_settings.device (--torch-device): {error}") from error
+    device = _choose_device(options)
     set_threads(options.torch_settings.threads)
     logger.info(run_in_words(options, device=str(device), threads=torch.get_num_threads()))
 
@@ -208,6 +206,15 @@ def _run(
                 try_write("the timers", lambda: folder.write_timers(get_timer_tree()))
     logger.info(f"Done in {time.perf_counter() - started_s:.1f} s.")
     return any(trainer.has_learned for trainer in controller.trainers.values())
+
+
+def _choose_device(options: RunOptions) -> "torch.device":
+    from mlagents.torch_utils import choose_device
+
+    try:
+        return choose_device(options.torch_settings.device)
+    except ValueError as error:
+        raise TrainerConfigError(f"torch_settings.device (--torch-device): {error}") from error
 
 
 def _make_writers(options: RunOptions, folder: "RunFolder") -> "list[StatsWriter]":
