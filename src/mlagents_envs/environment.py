@@ -35,7 +35,6 @@ from mlagents_envs.http2 import DEFAULT_MAX_MESSAGE_BYTES
 from mlagents_envs.images import ImageOptions
 from mlagents_envs.launcher import (
     Player,
-    SharedPlayer,
     find_executable,
     player_arguments,
     player_log_file,
@@ -225,7 +224,7 @@ class UnityEnvironment(BaseEnv):
         return True
 
     @property
-    def player(self) -> Player | SharedPlayer | None:
+    def player(self) -> Player | None:
         """Player that was started; None if the simulation is the Editor or runs elsewhere.
 
         A player that was started by other code can be set before the simulation connects. From
@@ -234,7 +233,7 @@ class UnityEnvironment(BaseEnv):
         return self._session.player
 
     @player.setter
-    def player(self, player: Player | SharedPlayer) -> None:
+    def player(self, player: Player) -> None:
         self._session.player = player
 
     @property

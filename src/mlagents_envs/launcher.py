@@ -5,6 +5,7 @@ same arguments and calls the trainer (wire protocol, section 2.3).
 """
 
 import contextlib
+import copy
 import difflib
 import os
 import signal
@@ -195,13 +196,25 @@ class Player:
         self._started_at_s = time.time()
         self._process = start_process(self.command, output=subprocess.PIPE)
         self._shows_output = show_output
-        self._output_tail = b""
+        self._output_tail = bytearray()
         self._exited = threading.Event()
         self._wakeup_r, self._wakeup_w = socket.socketpair()
+        self._holders = {self}  # handles that are not stopped yet
         self._reader = threading.Thread(target=self._keep_output_tail, daemon=True)
         self._watcher = threading.Thread(target=self._watch, daemon=True)
         self._reader.start()
         self._watcher.start()
+
+    def share(self) -> "Player":
+        """Return another handle of the same process, with a file descriptor of its own.
+
+        The process ends when all handles are stopped, or one of them without waiting: a player that
+        hangs, hangs for all of them.
+        """
+        other = copy.copy(self)
+        other._wakeup_r = self._wakeup_r.dup()
+        self._holders.add(other)
+        return other
 
     def fileno(self) -> int:
         """File descriptor that becomes readable when the player has exited."""
@@ -236,10 +249,18 @@ class Player:
     def stop(self, timeout_s: float) -> None:
         """End the player and all processes that it started.
 
+        If other handles remain, this waits for a moment instead: a handle is often stopped because
+        the player is just exiting, and the caller's error should tell how.
+
         Args:
             timeout_s: Seconds that the player may take to exit on its own. After that it is
-                terminated, then killed.
+                terminated, then killed. 0 ends it for all handles.
         """
+        self._holders.discard(self)
+        if self._holders and timeout_s > 0:
+            self._wakeup_r.close()
+            self.wait(min(timeout_s, _MOMENT_S))
+            return
         try:
             self.wait(timeout_s)
         finally:  # also when Ctrl-C cuts the wait short
@@ -273,7 +294,8 @@ class Player:
         unfinished = b""
         with self._process.stdout as output:
             while chunk := os.read(output.fileno(), _READ_BYTES):
-                self._output_tail = (self._output_tail + chunk)[-_TAIL_BYTES:]
+                self._output_tail += chunk
+                del self._output_tail[:-_TAIL_BYTES]
                 if self._shows_output:
                     *lines, unfinished = (unfinished + chunk).split(b"\n")
                     if len(unfinished) > _READ_BYTES:
@@ -286,7 +308,7 @@ class Player:
         """Return the last lines of the log file if this player wrote one, else of its output."""
         if self.exit_code is not None:
             self._reader.join(_KILL_TIMEOUT_S)
-        tail = self._log_tail() or self._output_tail
+        tail = self._log_tail() or bytes(self._output_tail)
         lines = tail.decode(errors="replace").strip().splitlines()
         return "\n".join(f"    {printable(line)}" for line in lines[-_TAIL_LINES:])
 
@@ -299,64 +321,6 @@ class Player:
                 return log.read()
         except OSError:
             return b""
-
-
-class SharedPlayer:
-    """One holder's share of a player that several environments use, with the player's interface.
-
-    The player ends when the last holder stops it, or when any holder stops it without waiting: a
-    player that hangs, hangs for all of them.
-
-    Args:
-        player: Running player.
-        holders: Set of all shares of the player; this share is added to it.
-    """
-
-    def __init__(self, player: Player, holders: "set[SharedPlayer]") -> None:
-        self.command = player.command
-        self.log_file = player.log_file
-        self._player = player
-        self._wakeup_r = socket.socket(fileno=os.dup(player.fileno()))
-        self._holders = holders
-        holders.add(self)
-
-    def fileno(self) -> int:
-        """File descriptor that becomes readable when the player has exited; one per share."""
-        return self._wakeup_r.fileno()
-
-    def wait(self, timeout_s: float) -> bool:
-        """Wait up to `timeout_s` seconds for the player to exit; return whether it has."""
-        return self._player.wait(timeout_s)
-
-    @property
-    def exit_code(self) -> int | None:
-        """Exit code of the player; see `Player.exit_code`."""
-        return self._player.exit_code
-
-    def exit_description(self, when: str = "") -> str:
-        """Return how the player ended and what it wrote last, for an error message."""
-        return self._player.exit_description(when)
-
-    def last_words(self) -> str:
-        """Return the player's last lines; see `Player.last_words`."""
-        return self._player.last_words()
-
-    def stop(self, timeout_s: float) -> None:
-        """Release this share, and end the player if it was the last one.
-
-        If other shares remain, this waits for a moment: a share is often released because the
-        player is just exiting, and the caller's error should tell how.
-
-        Args:
-            timeout_s: Seconds that the player may take to exit on its own; 0 ends it for all
-                holders.
-        """
-        self._wakeup_r.close()
-        self._holders.discard(self)
-        if timeout_s == 0 or not self._holders:
-            self._player.stop(timeout_s)
-        else:
-            self._player.wait(min(timeout_s, _MOMENT_S))
 
 
 def _signal_name(number: int) -> str:

@@ -16,7 +16,7 @@ from mlagents_envs.exception import (
     UnityException,
     UnityTimeOutException,
 )
-from mlagents_envs.launcher import Player, SharedPlayer
+from mlagents_envs.launcher import Player
 
 _EXIT_GRACE_S = 2.0
 
@@ -35,7 +35,7 @@ class Session:
 
     def __init__(self, communicator: Communicator, *, timeout_s: float) -> None:
         self.communicator = communicator
-        self.player: Player | SharedPlayer | None = None
+        self.player: Player | None = None
         self.is_agreed = False
         self._timeout_s = timeout_s
         self._exit_timeout_s = 0.0  # until the handshake is complete

@@ -74,9 +74,8 @@ def serve_several(
             session = stack.enter_context(contextlib.closing(_Session(client, make, port)))
             selector.register(client.fileno(), selectors.EVENT_READ, session)
         while selector.get_map():
-            ready = wait(selector, None)
-            for key in ready:
-                if not (key.data.listen() and key.data.speak()):
+            for key in wait(selector, None):
+                if not key.data.answer():
                     selector.unregister(key.fd)
     logger.info("The trainer ended %s.", "the session" if len(makers) == 1 else "all sessions")
 
@@ -112,30 +111,21 @@ class _Session:
         self._port = port
         self._was_answered = False
         self._talk = _talk(make)
-        self._unsaid: bytes | None = next(self._talk)
-        self.speak()
+        try:
+            client.send(next(self._talk))
+        except UnityCommunicatorStoppedException:
+            self._require_answer()
 
-    def listen(self) -> bool:
-        """Read the trainer's message and handle it; return whether the session continues."""
+    def answer(self) -> bool:
+        """Answer the trainer's message if it has arrived; return whether the session continues."""
         try:
             heard = self._client.poll()
             if heard is not None:
                 self._was_answered = True
-                self._unsaid = self._reply(heard)
+                self._client.send(self._reply(heard))
         except (StopIteration, UnityCommunicatorStoppedException):
             self._require_answer()
             return False  # the trainer ended the session: no message can be sent
-        return True
-
-    def speak(self) -> bool:
-        """Send the pending answer, if there is one; return whether the session continues."""
-        message, self._unsaid = self._unsaid, None
-        try:
-            if message is not None:
-                self._client.send(message)
-        except UnityCommunicatorStoppedException:
-            self._require_answer()
-            return False
         return True
 
     def _require_answer(self) -> None:

@@ -13,7 +13,6 @@ import pytest
 from mlagents_envs.exception import UnityEnvironmentException
 from mlagents_envs.launcher import (
     Player,
-    SharedPlayer,
     find_executable,
     log_file_of,
     player_arguments,
@@ -348,14 +347,9 @@ def test_a_file_that_is_no_program_is_refused(tmp_path):
 # Holding one with others.
 
 
-def shares(player: Player, n: int) -> list[SharedPlayer]:
-    holders: set[SharedPlayer] = set()
-    return [SharedPlayer(player, holders) for _ in range(n)]
-
-
 def test_a_shared_player_ends_with_the_last_who_holds_it():
     player = Player(script("import sys, time; time.sleep(60)"))
-    first, last = shares(player, 2)
+    first, last = player, player.share()
     first.stop(DEADLINE_S)
     assert last.exit_description() == "is still running"
     assert select.select([last], [], [], 0)[0] == []
@@ -365,15 +359,26 @@ def test_a_shared_player_ends_with_the_last_who_holds_it():
 
 def test_who_lets_go_of_a_shared_player_that_is_about_to_end_hears_how():
     player = Player(script("import time; time.sleep(0.2); raise SystemExit(3)"))
-    first, last = shares(player, 2)
+    first, last = player, player.share()
     first.stop(DEADLINE_S)
     assert first.exit_description().startswith("exited with code 3")
     last.stop(DEADLINE_S)
 
 
+def test_every_handle_of_a_player_knows_what_it_wrote_last():
+    player = Player(
+        script("import time; print('early', flush=True); time.sleep(0.3); print('late')")
+    )
+    other = player.share()
+    assert other.wait(DEADLINE_S)
+    for handle in (player, other):
+        assert handle.last_words().splitlines()[1:] == ["    early", "    late"]
+        handle.stop(0)
+
+
 def test_the_last_who_holds_a_shared_player_waits_for_its_end():
     player = Player(script("import time; time.sleep(0.5)"))
-    first, last = shares(player, 2)
+    first, last = player, player.share()
     first.stop(DEADLINE_S)
     last.stop(DEADLINE_S)
     assert last.exit_code == 0
@@ -381,7 +386,7 @@ def test_the_last_who_holds_a_shared_player_waits_for_its_end():
 
 def test_a_shared_player_that_hangs_ends_for_all_and_each_hears_its_own_alarm():
     player = Player(script("import time; time.sleep(60)"))
-    first, second, third = shares(player, 3)
+    first, second, third = player, player.share(), player.share()
     assert len({share.fileno() for share in (first, second, third)}) == 3
     second.stop(0)
     ready, _, _ = select.select([first, third], [], [], DEADLINE_S)

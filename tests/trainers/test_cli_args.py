@@ -17,6 +17,7 @@ def test_nothing_typed_is_nothing_set() -> None:
     [
         ("--env", ["3DBall"], "env_settings", "env_path", "3DBall"),
         ("--num-envs", ["3"], "env_settings", "num_envs", 3),
+        ("--players-per-process", ["4"], "env_settings", "players_per_process", 4),
         ("--num-areas", ["8"], "env_settings", "num_areas", 8),
         ("--base-port", ["0"], "env_settings", "base_port", 0),
         ("--timeout-wait", ["5"], "env_settings", "timeout_wait", 5),

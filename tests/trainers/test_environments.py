@@ -201,6 +201,13 @@ def test_several_of_a_factory_are_players_of_their_own(player: Noted, tmp_path: 
     assert player.named["additional_args"] == ["--worker-id", "1"]
 
 
+def test_a_build_does_not_share_its_process(executable: str, tmp_path: Path) -> None:
+    refused = r"players_per_process \(--players-per-process\) is 2, but .*build.* is a build"
+    with pytest.raises(TrainerConfigError, match=refused):
+        make(tmp_path, "--env", executable, "--num-envs", "2", "--players-per-process", "2")
+    make(tmp_path, "--env", executable, "--num-envs", "2", "--players-per-process", "1").close()
+
+
 def test_a_factory_that_is_not_there_is_named_before_anything_starts(tmp_path: Path) -> None:
     with pytest.raises(TrainerConfigError, match="Did you mean GuessEnvironment"):
         make(tmp_path, "--env", "guess_environment:GuesEnvironment", "--num-envs", "2")

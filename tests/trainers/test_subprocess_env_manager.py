@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -27,7 +27,6 @@ from mlagents.trainers.players import environments, pool
 from mlagents.trainers.players.env_manager import EnvManager, PlayerSteps
 from mlagents.trainers.players.environments import env_manager_maker
 from mlagents.trainers.players.in_process import SimpleEnvManager
-from mlagents.trainers.players.launching import SimPlayers
 from mlagents.trainers.players.pool import PlayerPool, RestartBudget
 from mlagents.trainers.settings.behavior import BehaviorSettings
 from mlagents.trainers.settings.load import load_run_options
@@ -168,13 +167,17 @@ def test_a_slow_player_does_not_hold_up_a_fast_one(trouble: Callable[[str], None
     assert sum(r.player == 0 for r in reports) > 10
 
 
-@pytest.mark.parametrize("n_cores", [1, 2, 8])
+@pytest.mark.parametrize(
+    ("n_cores", "together"),
+    [(1, None), (2, None), (8, None), (1, 2), (8, 1), (8, 2), (8, 3), (8, 9)],
+)
 def test_a_world_plays_anywhere_what_it_plays_alone(
-    n_cores: int, monkeypatch: pytest.MonkeyPatch
+    n_cores: int, together: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(environments, "n_cpus", lambda: n_cores)
     rng = np.random.default_rng(3)
-    with managed("--num-areas", "2", "--num-envs", "4", env="3DBall") as several:
+    flags = [] if together is None else ["--players-per-process", str(together)]
+    with managed("--num-areas", "2", "--num-envs", "4", *flags, env="3DBall") as several:
         alone = [SimpleEnvManager(Ball3D(seed=7 + k, num_areas=2)) for k in range(4)]
         for manager in (several, *alone):
             manager.set_parameters({"scale": constant(3.0)})
@@ -556,20 +559,8 @@ def test_nothing_is_left_when_it_is_closed() -> None:
     assert set(threading.enumerate()) <= threads
 
 
-@pytest.fixture
-def two_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let what a factory makes share two processes, as worlds do where cores are few."""
-
-    def players(command: Sequence[str], *, workers: range, n_processes: int) -> SimPlayers:
-        assert n_processes == len(workers), "it may wait for something"
-        return SimPlayers(command, workers=workers, n_processes=2)
-
-    monkeypatch.setattr(environments, "SimPlayers", players)
-
-
-@pytest.mark.usefixtures("two_processes")
 def test_players_that_share_processes_play_as_if_alone() -> None:
-    with managed("--num-envs", "5") as manager:
+    with managed("--num-envs", "5", "--players-per-process", "3") as manager:
         manager.reset()
         first = manager.receive()
         pids = [state(r)[2] for r in first]
@@ -584,12 +575,11 @@ def test_players_that_share_processes_play_as_if_alone() -> None:
     assert {path.name for path in Path("logs").iterdir()} == {"Player-0-2.log", "Player-3-4.log"}
 
 
-@pytest.mark.usefixtures("two_processes")
 def test_players_whose_process_dies_come_back_each_in_its_own(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     descriptors, threads = set(os.listdir("/proc/self/fd")), set(threading.enumerate())
-    with managed("--num-envs", "4") as manager:
+    with managed("--num-envs", "4", "--players-per-process", "2") as manager:
         manager.reset()
         play(manager, lambda reports: any(state(r)[0] == 5 for r in reports))
         os.kill(pid_of(1), signal.SIGKILL)
@@ -611,9 +601,8 @@ def test_players_whose_process_dies_come_back_each_in_its_own(
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("two_processes")
 def test_a_stopped_process_is_found_out_by_all_who_share_it() -> None:
-    with managed("--num-envs", "4", "--timeout-wait", "5") as manager:
+    with managed("--num-envs", "4", "--players-per-process", "2", "--timeout-wait", "5") as manager:
         manager.reset()
         play(manager, lambda reports: any(state(r)[0] == 5 for r in reports))
         stopped = pid_of(3)
@@ -625,19 +614,24 @@ def test_a_stopped_process_is_found_out_by_all_who_share_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("n_cores", "logs"),
+    ("n_cores", "together", "logs"),
     [
-        (1, set()),
-        (2, {"Player-2-4.log"}),
-        (3, {"Player-0-1.log", "Player-2-3.log", "Player-4.log"}),
-        (8, {f"Player-{player}.log" for player in range(5)}),
+        (1, None, set()),
+        (2, None, {"Player-2-4.log"}),
+        (3, None, {"Player-0-1.log", "Player-2-3.log", "Player-4.log"}),
+        (8, None, {f"Player-{player}.log" for player in range(5)}),
+        (1, 3, {"Player-2-4.log"}),
+        (2, 2, {"Player-0-1.log", "Player-2-3.log", "Player-4.log"}),
+        (2, 5, {"Player-0-4.log"}),
+        (8, 3, {"Player-0-2.log", "Player-3-4.log"}),
     ],
 )
-def test_worlds_take_as_many_processes_as_there_are_cores(
-    n_cores: int, logs: set[str], monkeypatch: pytest.MonkeyPatch
+def test_worlds_take_the_processes_that_are_set_or_one_for_each_core(
+    n_cores: int, together: int | None, logs: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(environments, "n_cpus", lambda: n_cores)
-    with managed("--num-envs", "5", env="Basic") as manager:
+    flags = [] if together is None else ["--players-per-process", str(together)]
+    with managed("--num-envs", "5", *flags, env="Basic") as manager:
         manager.reset()
         play(manager, lambda reports: any(r.player == 4 and not r.is_new for r in reports))
     assert {path.name for path in Path("logs").iterdir()} == logs

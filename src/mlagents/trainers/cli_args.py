@@ -25,6 +25,7 @@ FLAGS: dict[str, dict[str, str]] = {
         "--env": "env_settings.env_path",
         "--env-args": "env_settings.env_args",
         "--num-envs": "env_settings.num_envs",
+        "--players-per-process": "env_settings.players_per_process",
         "--num-areas": "env_settings.num_areas",
         "--base-port": "env_settings.base_port",
         "--timeout-wait": "env_settings.timeout_wait",

@@ -2,8 +2,9 @@
 
 import functools
 import itertools
+import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from mlagents.trainers.data.demonstrations import demonstrated_spec
@@ -11,7 +12,6 @@ from mlagents.trainers.exception import TrainerConfigError, UnityTrainerExceptio
 from mlagents.trainers.players.env_manager import EnvManager
 from mlagents.trainers.players.in_process import SimpleEnvManager
 from mlagents.trainers.players.launching import SimPlayers
-from mlagents.trainers.players.mixed import MixedEnvManager
 from mlagents.trainers.players.offline import OfflineEnvManager
 from mlagents.trainers.players.pool import PlayerPool, RestartBudget
 from mlagents.trainers.settings.parameters import ConstantParameters
@@ -50,16 +50,17 @@ def env_manager_maker(options: RunOptions, *, log_folder: Path) -> EnvManagerMak
     environment, `module:function`, an executable, or a registered name.
 
     A build always runs in its own process. Any other environment runs in this process if there is
-    one player. Several players run in processes of `python -m mlagents_sim`. If the environments
-    only compute, there are no more processes than cores; on one or two cores, this process plays
-    too.
+    one player. Several players run in processes of `python -m mlagents_sim`, of which
+    `players_per_process` may share one. If the environments only compute, there are by default no
+    more processes than cores, and this process may play the first players.
 
     Args:
         options: Options of the run, with its final seed. The seed of player k is that seed plus k.
         log_folder: Folder for the logs of players.
 
     Raises:
-        TrainerConfigError: The name is unknown. The message lists similar names.
+        TrainerConfigError: The name is unknown; the message lists similar names. Or builds are to
+            share a process.
         UnityTrainerException: A demonstration cannot be read.
         UnityEnvironmentException: The path does not lead to an executable, or a registered build
             cannot be downloaded.
@@ -72,6 +73,12 @@ def env_manager_maker(options: RunOptions, *, log_folder: Path) -> EnvManagerMak
     start = find_build(name)
     if start is None:
         return _factory(options, name, log_folder)
+    together = options.env_settings.players_per_process
+    if (together or 1) > 1:
+        raise TrainerConfigError(
+            f"env_settings.players_per_process (--players-per-process) is {together}, but {name!r} "
+            "is a build, which cannot share its process. Remove the setting or set it to 1."
+        )
     return _players(options, start, log_folder)
 
 
@@ -100,27 +107,33 @@ def _factory(options: RunOptions, name: str, log_folder: Path) -> EnvManagerMake
     command = [sys.executable, "-m", "mlagents_sim", name]
     for parameter, value in _constants(options).items():
         command += ["--parameter", f"{parameter}={value!r}"]
-    n_here, n_processes = 0, n_players
-    if name in default_registry and default_registry[name].only_computes:
-        n_here, n_processes = _shared_out(n_players)
-    players = SimPlayers(command, workers=range(n_here, n_players), n_processes=n_processes)
-    elsewhere = _players(options, players.start, log_folder, n_here=n_here)
-    if not n_here:
-        return elsewhere
-    return lambda: MixedEnvManager(
-        [_in_this_process(options, factory, worker) for worker in range(n_here)], elsewhere()
+    only_computes = name in default_registry and default_registry[name].only_computes
+    n_processes = _n_processes(options, only_computes=only_computes)
+    n_here = _n_here(n_players, n_processes) if only_computes else 0
+    players = SimPlayers(
+        command, workers=range(n_here, n_players), n_processes=n_processes - (n_here > 0)
     )
+    here = [functools.partial(_in_this_process, options, factory, k) for k in range(n_here)]
+    return _players(options, players.start, log_folder, here=here)
 
 
-def _shared_out(n_players: int) -> tuple[int, int]:
-    """Return the number of players in this process and the number of processes for the rest.
+def _n_processes(options: RunOptions, *, only_computes: bool) -> int:
+    """Return the number of processes that play; this process may be one of them."""
+    n_players = options.env_settings.num_envs
+    together = options.env_settings.players_per_process
+    if together is not None:
+        return math.ceil(n_players / together)
+    return min(n_players, n_cpus()) if only_computes else n_players
 
-    A decision takes about a third of the time of a step. So with two cores, this process has time
-    to play half of the players. With more cores, decisions for all players occupy it.
+
+def _n_here(n_players: int, n_processes: int) -> int:
+    """Return the number of players that this process plays itself.
+
+    If the other processes leave it no core, this process plays a share of its own in the time it
+    would wait for them. More than two processes keep it busy with decisions, each of which takes
+    about a third of the time of a step.
     """
-    cores = n_cpus()
-    n_here = {1: n_players, 2: n_players // 2}.get(cores, 0)
-    return n_here, min(n_players, cores) - (n_here > 0)
+    return n_players // n_processes if n_cpus() <= n_processes <= 2 else 0
 
 
 def _in_this_process(
@@ -143,7 +156,7 @@ def _players(
     start: Callable[..., UnityEnvironment],
     log_folder: Path | None = None,
     *,
-    n_here: int = 0,
+    here: Sequence[Callable[[], SimpleEnvManager]] = (),
 ) -> Callable[[], PlayerPool]:
     """Return a function that creates players in processes that `start` starts.
 
@@ -152,7 +165,7 @@ def _players(
         start: Function with the arguments of `UnityEnvironment`, except the executable.
         log_folder: Folder for the logs of players; None for the Editor, which has its own log and
             port.
-        n_here: Number of players, the first ones, that run in this process instead.
+        here: Functions that make the first players, which play in this process instead.
     """
     environment, engine = options.env_settings, options.engine_settings
     is_given = "base_port" in environment.model_fields_set
@@ -200,10 +213,10 @@ def _players(
     )
     return lambda: PlayerPool(
         make,
-        environment.num_envs - n_here,
+        environment.num_envs - len(here),
         timeout_s=environment.timeout_wait,
         make_budget=make_budget,
-        first_worker=n_here,
+        here=[make_player() for make_player in here],
     )
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from mlagents_envs.environment import UnityEnvironment
-from mlagents_envs.launcher import Player, SharedPlayer, player_arguments
+from mlagents_envs.launcher import Player, player_arguments
 from mlagents_envs.rpc_communicator import RpcCommunicator
 
 
@@ -82,8 +82,8 @@ class SimPlayers:
             additional += ["--mlagents-port", str(other_port)]
         log_file = str(Path(log_folder, f"Player-{first_worker}-{last_worker}.log"))
         arguments = player_arguments(port, log_file=log_file, additional=additional)
-        player = Player([*self._command, *arguments])
-        holders: set[SharedPlayer] = set()
-        for env, _ in self._gathered:
-            env.player = SharedPlayer(player, holders)
+        (first, _), *rest = self._gathered
+        first.player = player = Player([*self._command, *arguments])
+        for env, _ in rest:
+            env.player = player.share()
         self._gathered.clear()

@@ -1,4 +1,4 @@
-"""Several players in separate processes, driven by one thread with one selector."""
+"""Several players, in separate processes and in this one, driven by one thread."""
 
 import contextlib
 import selectors
@@ -6,7 +6,7 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum, auto
 
 from mlagents.trainers.players.env_manager import (
@@ -15,6 +15,7 @@ from mlagents.trainers.players.env_manager import (
     PlayerSteps,
     send_parameters,
 )
+from mlagents.trainers.players.in_process import SimpleEnvManager
 from mlagents.trainers.settings.parameters import Sampler
 from mlagents_envs.base_env import ActionTuple, BehaviorName, BehaviorSpec
 from mlagents_envs.environment import UnityEnvironment
@@ -125,7 +126,6 @@ class _Player:
         deadline_s: Time by which it must answer, while it connects or is busy.
         is_forgiven: Whether the deadline was already extended once after an absence.
         is_new: Whether the next report follows a reset.
-        n_behaviors: Number of behaviors that the process has announced.
         must_reset: Whether to reset when it answers, instead of reporting.
         has_ever_reported: Whether it has ever reported.
         watched: File descriptors registered for it.
@@ -142,7 +142,6 @@ class _Player:
         self.deadline_s = 0.0
         self.is_forgiven = False
         self.is_new = True
-        self.n_behaviors = 0
         self.must_reset = False
         self.has_ever_reported = False
         self.watched: tuple[int, ...] = ()
@@ -156,7 +155,7 @@ class _Player:
 
 
 class PlayerPool(EnvManager):
-    """N players, each in its own process, connected by sockets.
+    """N players in other processes, connected by sockets; some more may play in this process.
 
     The first `reset` starts all of them. After that, `receive` waits in one selector for messages
     from any player, without polling and without threads. A player that exits, disconnects, breaks
@@ -168,10 +167,11 @@ class PlayerPool(EnvManager):
 
     Args:
         make: Function that starts a player.
-        n_players: Number of players.
+        n_players: Number of players in other processes.
         timeout_s: Time in seconds in which a player must connect, and answer each message.
         make_budget: Function that returns the restart budget of a player.
-        first_worker: Number of the first player.
+        here: Managers of one player each in this process. They are the first players. `receive`
+            steps all of them, and then does not wait for the others.
     """
 
     def __init__(
@@ -181,20 +181,21 @@ class PlayerPool(EnvManager):
         *,
         timeout_s: float,
         make_budget: Callable[[], RestartBudget],
-        first_worker: int = 0,
+        here: Sequence[SimpleEnvManager] = (),
     ) -> None:
         self._make = make
         self._timeout_s = timeout_s
-        self._first_worker = first_worker
-        workers = range(first_worker, first_worker + n_players)
+        self._here = here
+        workers = range(len(here), len(here) + n_players)
         self._players = [_Player(worker, make_budget()) for worker in workers]
         self._parameters: Mapping[str, Sampler] = {}
         self._specs: dict[BehaviorName, BehaviorSpec] = {}
+        self._n_specs_of: dict[int, int] = {}  # number of specs taken from each worker's player
         self._selector = Selector()
-        self._bell, self._rope = socket.socketpair()  # wakeup pipe: a process has ended
-        self._bell.setblocking(False)
-        self._rope.setblocking(False)
-        self._selector.register(self._bell, selectors.EVENT_READ, None)
+        self._wakeup_r, self._wakeup_w = socket.socketpair()  # a process has ended
+        self._wakeup_r.setblocking(False)
+        self._wakeup_w.setblocking(False)
+        self._selector.register(self._wakeup_r, selectors.EVENT_READ, None)
         self._has_started = False
         self._is_closed = False
         self._left_at_s = time.monotonic()
@@ -207,6 +208,8 @@ class PlayerPool(EnvManager):
     def set_parameters(self, parameters: Mapping[str, Sampler]) -> None:
         """Set environment parameters of all players, with the next message to each."""
         self._parameters = {**self._parameters, **parameters}
+        for manager in self._here:
+            manager.set_parameters(parameters)
         if self._has_started:
             for player in self._players:
                 if player.phase is not _Phase.STOPPING:
@@ -220,6 +223,8 @@ class PlayerPool(EnvManager):
         Raises:
             UnityException: A player could not be started, or may not be restarted.
         """
+        for manager in self._here:
+            manager.reset()
         with hierarchical_timer("reset"):
             if not self._has_started:
                 self._has_started = True
@@ -234,18 +239,20 @@ class PlayerPool(EnvManager):
                     self._guard(player, self._begin_reset)
             self._serve(lambda: not any(p.phase is _Phase.BUSY for p in self._players))
 
-    def receive(self, *, wait: bool = True) -> list[PlayerSteps]:
+    def receive(self) -> list[PlayerSteps]:
         """Wait until at least one player has a report; return all reports.
-
-        Args:
-            wait: Whether to wait. If False, the list may be empty.
 
         Raises:
             UnityException: A player failed and may not be restarted.
         """
+        reports = []
+        for worker, manager in enumerate(self._here):
+            reports += [report._replace(player=worker) for report in manager.receive()]
+            self._take_specs(worker, manager.behavior_specs)
         with hierarchical_timer("env_step"):
-            self._serve(lambda: not wait or any(p.phase is _Phase.DONE for p in self._players))
-        return [self._report(p) for p in self._players if p.phase is _Phase.DONE]
+            is_enough = bool(reports)
+            self._serve(lambda: is_enough or any(p.phase is _Phase.DONE for p in self._players))
+        return reports + [self._report(p) for p in self._players if p.phase is _Phase.DONE]
 
     def _report(self, player: _Player) -> PlayerSteps:
         player.phase = _Phase.WAITING
@@ -260,8 +267,11 @@ class PlayerPool(EnvManager):
 
     def send(self, player: int, actions: Mapping[BehaviorName, ActionTuple]) -> None:
         """Send actions to a player that reported, and start its next step."""
-        of_worker = self._players[player - self._first_worker]
-        self._guard(of_worker, lambda p: self._begin_step(p, actions))
+        if player < len(self._here):
+            self._here[player].send(0, actions)
+        else:
+            elsewhere = self._players[player - len(self._here)]
+            self._guard(elsewhere, lambda p: self._begin_step(p, actions))
 
     def close(self) -> None:
         """Close all players at the same time. Calling it again does nothing.
@@ -271,6 +281,8 @@ class PlayerPool(EnvManager):
         if self._is_closed:
             return
         self._is_closed = True
+        for manager in self._here:
+            manager.close()
         for player in self._players:
             self._watch(player, ())
             if self._has_started and player.phase is not _Phase.STOPPING:
@@ -279,8 +291,8 @@ class PlayerPool(EnvManager):
             if player.stopping is not None:
                 player.stopping.join()
         self._selector.close()
-        self._bell.close()
-        self._rope.close()
+        self._wakeup_r.close()
+        self._wakeup_w.close()
 
     # Phases of a player.
 
@@ -289,7 +301,7 @@ class PlayerPool(EnvManager):
         _send_parameters(player, self._parameters)
         player.phase = _Phase.CONNECTING
         player.is_new = True
-        player.n_behaviors = 0
+        self._n_specs_of[player.worker] = 0
         self._expect_answer(player)
 
     def _begin_reset(self, player: _Player) -> None:
@@ -324,23 +336,23 @@ class PlayerPool(EnvManager):
         if player.must_reset:
             self._begin_reset(player)
             return
-        self._learn_specs(player)
+        self._take_specs(player.worker, player.env.behavior_specs)
         player.phase = _Phase.DONE
         player.has_ever_reported = True
         if player.failure is not None:
             player.failure = None
             logger.info(f"Player {player.worker} plays again.")
 
-    def _learn_specs(self, player: _Player) -> None:
-        specs = player.env.behavior_specs
-        if len(specs) == player.n_behaviors:
+    def _take_specs(self, worker: int, specs: Mapping[BehaviorName, BehaviorSpec]) -> None:
+        """Add the behaviors of a player; raise if another player announced them differently."""
+        if len(specs) == self._n_specs_of.get(worker):
             return
-        player.n_behaviors = len(specs)
+        self._n_specs_of[worker] = len(specs)
         for name, spec in specs.items():
             known = self._specs.setdefault(name, spec)
             if spec != known:
                 raise UnityException(
-                    f"player {player.worker} announced behavior {name!r} as {spec}, but earlier it "
+                    f"player {worker} announced behavior {name!r} as {spec}, but earlier it "
                     f"was {known}. All players must run the same environment."
                 )
 
@@ -376,7 +388,7 @@ class PlayerPool(EnvManager):
             finally:
                 player.has_stopped = True
                 with contextlib.suppress(BlockingIOError):  # the pipe is full, so it is readable
-                    self._rope.send(b"\0")
+                    self._wakeup_w.send(b"\0")
 
         player.phase = _Phase.STOPPING
         player.has_stopped = False
@@ -386,7 +398,7 @@ class PlayerPool(EnvManager):
 
     def _replace_stopped(self) -> None:
         with contextlib.suppress(BlockingIOError):
-            self._bell.recv(4096)
+            self._wakeup_r.recv(4096)
         for player in self._players:
             if player.stopping is not None and player.has_stopped:
                 player.stopping.join()

@@ -45,6 +45,9 @@ class EnvironmentSettings(Settings):
     any free port. The Editor uses 5004."""
     num_envs: Int = Field(1, ge=1)
     """Number of environments that run at the same time."""
+    players_per_process: Int | None = Field(None, ge=1)
+    """Number of environments that may share a process; null for one, or for as many as give every
+    core a process if the world only computes. A build never shares its process."""
     num_areas: Int = Field(1, ge=1, le=LARGEST_INT32)
     """Number of copies of the training area in each environment."""
     timeout_wait: Int = Field(60, ge=1, le=LARGEST_INT32 // 1000)
