@@ -642,10 +642,18 @@ _WHITE = np.float32(255)
 
 def as_floats(image: NDArray[Any]) -> FloatArray:
     """Return images as float32: bytes are scaled to [0, 1], other numbers stay as they are."""
-    if image.dtype == np.uint8:
-        scaled: FloatArray = np.divide(image, _WHITE, dtype=np.float32)
-        return scaled
-    return image.astype(np.float32, copy=False)
+    return scale_8_bit(image) if image.dtype == np.uint8 else image.astype(np.float32, copy=False)
+
+
+def scale_8_bit(values: NDArray[Any], *, out: FloatArray | None = None) -> FloatArray:
+    """Return values from 0 to 255 as float32 in [0, 1], in `out` if it is given."""
+    scaled: FloatArray = np.divide(values, _WHITE, out=out, dtype=np.float32)
+    return scaled
+
+
+def as_8_bit(image: NDArray[Any]) -> NDArray[np.uint8]:
+    """Return images as uint8: floats in [0, 1] are scaled and rounded, bytes stay as they are."""
+    return image if image.dtype == np.uint8 else np.round(image * _WHITE).astype(np.uint8)
 
 
 def unknown_behavior(behavior: BehaviorName, known: Iterable[BehaviorName]) -> str:

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from mlagents_envs.base_env import FloatArray, scale_8_bit
 from mlagents_envs.cpus import n_cpus
 from mlagents_envs.exception import (
     UnityCommunicationException,
@@ -43,81 +44,75 @@ _CHUNK_HEAD = struct.Struct(">I4s")  # length, kind
 _CHUNK_OVERHEAD = 12  # its head, and a checksum at its end
 _IMAGE_HEADER = struct.Struct(">IIBBBBB")  # width, height, depth, color, and three that are 0
 _RGB = 2
-_WHITE = np.float32(255)
 
 # Of smaller images, decoders spend most of their time where only one thread can run.
 _MIN_PIXELS_FOR_THREADS = 2**12
 
 
+def to_channel_first(axes: tuple[_Axis, ...]) -> tuple[_Axis, ...]:
+    """Return axes (H, W, C) as (C, H, W)."""
+    return axes[-1:] + axes[:-1]
+
+
+def to_channel_last(axes: tuple[_Axis, ...]) -> tuple[_Axis, ...]:
+    """Return axes (C, H, W) as (H, W, C)."""
+    return axes[1:] + axes[:1]
+
+
 class ImageLayout(Enum):
-    """In which order a simulation announces and writes the axes of its images, and who turns them.
+    """Order in which a simulation announces the axes of images and writes uncompressed ones.
 
     A compressed image has its channels where the announced shape says.
     """
 
     CHANNEL_FIRST = 0
-    """Announced as (C, H, W), and so are the numbers of uncompressed images."""
+    """Announced as (C, H, W) and written in this order."""
     NUMBERS_CHANNEL_LAST = 1
-    """Announced as (C, H, W), but uncompressed numbers are in the order H, W, C, and are turned."""
+    """Announced as (C, H, W), but written in the order H, W, C."""
     CHANNEL_LAST = 2
-    """Announced as (H, W, C), and numbers too: specs and arrays are turned to (C, H, W)."""
-    CHANNEL_LAST_KEPT = 3
-    """Like `CHANNEL_LAST`, but specs and arrays stay (H, W, C)."""
+    """Announced as (H, W, C) and written in this order."""
 
 
 class ImageReading(NamedTuple):
-    """How the images of one simulation are read.
+    """How the images of one simulation are read: as (C, H, W), unless `keep_channel_last`.
 
     Attributes:
-        layout: The order of their axes.
-        keep_8_bit: What comes as 8 bit is handed out as uint8, not as float32 in [0, 1].
+        layout: Order of their axes on the wire.
+        keep_8_bit: Whether compressed images become uint8 rather than float32 in [0, 1].
+        keep_channel_last: Whether images announced as (H, W, C) stay so in specs and arrays.
     """
 
     layout: ImageLayout = ImageLayout.CHANNEL_FIRST
     keep_8_bit: bool = False
+    keep_channel_last: bool = False
 
     def in_spec_order(self, axes: tuple[_Axis, ...]) -> tuple[_Axis, ...]:
-        """Put what was announced of each axis in the order of specs."""
-        if len(axes) == 3 and self.layout is ImageLayout.CHANNEL_LAST:
-            return axes[2], axes[0], axes[1]
-        return axes
+        """Put announced sizes or flags of axes in the order of specs."""
+        return to_channel_first(axes) if self._turns_announced(axes) else axes
 
     def announced(self, axes: tuple[_Axis, ...]) -> tuple[_Axis, ...]:
-        """Put what a spec says of each axis in the order in which it was announced."""
-        if len(axes) == 3 and self.layout is ImageLayout.CHANNEL_LAST:
-            return axes[1], axes[2], axes[0]
-        return axes
+        """Put sizes or flags of a spec's axes in the order in which they were announced."""
+        return to_channel_last(axes) if self._turns_announced(axes) else axes
 
-    def shape_numbers(
-        self, numbers: NDArray[np.float32], shape: tuple[int, ...]
-    ) -> NDArray[np.float32]:
-        """Give uncompressed images, (N, numbers in the order they came), the spec's shape."""
-        if self.layout not in (ImageLayout.CHANNEL_LAST, ImageLayout.NUMBERS_CHANNEL_LAST):
+    def _turns_announced(self, axes: tuple[_Axis, ...]) -> bool:
+        is_channel_last = self.layout is ImageLayout.CHANNEL_LAST and len(axes) == 3
+        return is_channel_last and not self.keep_channel_last
+
+    def channel_first(self, numbers: FloatArray, shape: tuple[int, ...]) -> FloatArray:
+        """Return uncompressed images, (N, numbers as written), as (N, C, H, W) of this shape."""
+        if self.layout is ImageLayout.CHANNEL_FIRST:
             return numbers.reshape(len(numbers), *shape)
-        channels, height, width = shape
-        written = numbers.reshape(len(numbers), height, width, channels)
-        return np.ascontiguousarray(written.transpose(0, 3, 1, 2))
-
-    def channel_first(self, axes: tuple[_Axis, ...]) -> tuple[_Axis, ...]:
-        """Put what a spec says of the axes of an image in the order C, H, W."""
-        if self.layout is ImageLayout.CHANNEL_LAST_KEPT:
-            return axes[2], axes[0], axes[1]
-        return axes
-
-    def planes(self, batch: NDArray[Any]) -> NDArray[Any]:
-        """View a batch of N images of a spec's shape as (N, C, H, W)."""
-        if self.layout is ImageLayout.CHANNEL_LAST_KEPT:
-            return batch.transpose(0, 3, 1, 2)
-        return batch
+        written = numbers.reshape(len(numbers), *to_channel_last(shape))
+        return written.transpose(0, *to_channel_first((1, 2, 3)))
 
 
 class ImageOptions(NamedTuple):
-    """The corrections that a user wants; see the arguments of `UnityEnvironment`.
+    """Corrections that a user wants; see the arguments of `UnityEnvironment`.
 
     Attributes:
-        turn_channel_last: Whether (H, W, C) is turned to (C, H, W).
-        reorder_uncompressed: Whether numbers in another order than announced are put right.
-        keep_8_bit: Whether images of 8 bit are handed out as uint8.
+        turn_channel_last: Whether (H, W, C) becomes (C, H, W).
+        reorder_uncompressed: Whether images written in another order than announced are corrected.
+        keep_8_bit: Whether compressed images become uint8.
     """
 
     turn_channel_last: bool = True
@@ -125,12 +120,11 @@ class ImageOptions(NamedTuple):
     keep_8_bit: bool = False
 
     def reading(self, layout: ImageLayout) -> ImageReading:
-        """Return how to read the images of a simulation that writes them in this layout."""
-        if layout is ImageLayout.CHANNEL_LAST and not self.turn_channel_last:
-            layout = ImageLayout.CHANNEL_LAST_KEPT
+        """Return how to read the images of a simulation with this layout."""
         if layout is ImageLayout.NUMBERS_CHANNEL_LAST and not self.reorder_uncompressed:
             layout = ImageLayout.CHANNEL_FIRST
-        return ImageReading(layout, self.keep_8_bit)
+        is_kept = layout is ImageLayout.CHANNEL_LAST and not self.turn_channel_last
+        return ImageReading(layout, self.keep_8_bit, is_kept)
 
 
 def decode_image(
@@ -166,19 +160,19 @@ def decode_image(
         wanted = targets[number * CHANNELS_PER_FILE : (number + 1) * CHANNELS_PER_FILE]
         if file is None or max(wanted, default=-1) < 0:
             continue
-        planes = _decode_png(file, height, width).transpose(2, 0, 1)
-        for target, plane in zip(wanted, planes, strict=True):
+        pixels = _decode_png(file, height, width)
+        for channel, target in enumerate(wanted):
             if target < 0:
                 continue
             if is_averaged:
-                sums[target] += plane
+                sums[target] += pixels[..., channel]
             elif keeps_8_bit:
-                out[target] = plane
+                out[target] = pixels[..., channel]
             else:
-                np.divide(plane, _WHITE, out=out[target])
+                scale_8_bit(pixels[..., channel], out=out[target])
     if is_averaged:
-        means = sums / n_sources.astype(np.float32)[:, None, None]
-        out[...] = np.rint(means) if keeps_8_bit else means / _WHITE
+        sums /= n_sources.astype(np.float32)[:, None, None]
+        out[...] = np.rint(sums) if keeps_8_bit else scale_8_bit(sums, out=sums)
 
 
 def _targets(mapping: Sequence[int], n_files: int, channels: int) -> Sequence[int]:
@@ -340,7 +334,7 @@ def encode_image(image: Pixels) -> bytes:
     for first in range(0, channels, CHANNELS_PER_FILE):
         planes = image[first : first + CHANNELS_PER_FILE]
         pixels = np.zeros((height, width, CHANNELS_PER_FILE), np.uint8)
-        pixels[..., : len(planes)] = planes.transpose(1, 2, 0)
+        pixels[..., : len(planes)] = planes.transpose(to_channel_last((0, 1, 2)))
         # Each row follows a byte that says how it is filtered: 0 for not at all.
         rows = np.zeros((height, 1 + width * CHANNELS_PER_FILE), np.uint8)
         rows[:, 1:] = pixels.reshape(height, -1)

@@ -33,6 +33,8 @@ from mlagents_envs.images import (
     encode_image,
     for_each_image,
     stacked_frames,
+    to_channel_first,
+    to_channel_last,
 )
 from mlagents_envs.messages import (
     AgentInfoProto,
@@ -157,16 +159,17 @@ def _decode_images(column: _Column, images: ImageReading) -> NDArray[Any]:
             f"{where}: agent {agents[is_compressed.index(False)].id} sends numbers, but the image "
             "was announced as 8 bit; keep_8_bit_images=False reads both"
         )
+    shape = to_channel_first(spec.shape) if images.keep_channel_last else spec.shape
     if not any(is_compressed):
-        return images.shape_numbers(_decode_numbers(column), spec.shape)
+        return _in_spec_order(images.channel_first(_decode_numbers(column), shape), images)
     n_files = sum(count_files(observation.compressed_data) for observation in observations)
-    channels, height, width = images.channel_first(spec.shape)
+    channels, height, width = shape
     if height * width * max(len(agents) * channels, n_files * CHANNELS_PER_FILE) > _MAX_IMAGES:
         raise UnityCommunicationException(
             f"{where}: {n_files} PNG files for {len(agents)} images of the shape {spec.shape} are "
             "too many"
         )
-    batch = np.empty((len(agents), *spec.shape), spec.dtype)
+    batch = np.empty((len(agents), *shape), spec.dtype)
     plain = [row for row, compressed in enumerate(is_compressed) if not compressed]
     if plain:
         numbers = _decode_numbers(
@@ -174,9 +177,8 @@ def _decode_images(column: _Column, images: ImageReading) -> NDArray[Any]:
                 [agents[row] for row in plain], [observations[row] for row in plain], *column[2:]
             )
         )
-        batch[plain] = images.shape_numbers(numbers, spec.shape)
+        batch[plain] = images.channel_first(numbers, shape)
 
-    planes = images.planes(batch)
     n_frames = stacked_frames(spec.name)
 
     def decode(row: int) -> None:
@@ -187,13 +189,20 @@ def _decode_images(column: _Column, images: ImageReading) -> NDArray[Any]:
                     f"unknown compression {observation.compression_type}"
                 )
             mapping = unpack_int32(observation.compressed_channel_mapping)
-            decode_image(observation.compressed_data, mapping, planes[row], n_frames=n_frames)
+            decode_image(observation.compressed_data, mapping, batch[row], n_frames=n_frames)
         except UnityException as error:
             raise type(error)(f"{where}, agent {agents[row].id}: {error}") from error
 
     compressed_rows = [row for row, compressed in enumerate(is_compressed) if compressed]
     for_each_image(decode, compressed_rows, n_pixels=height * width)
-    return batch
+    return _in_spec_order(batch, images)
+
+
+def _in_spec_order(batch: NDArray[Any], images: ImageReading) -> NDArray[Any]:
+    """Return images (N, C, H, W) in the order of specs, contiguous."""
+    if images.keep_channel_last:
+        batch = batch.transpose(0, *to_channel_last((1, 2, 3)))
+    return np.ascontiguousarray(batch)
 
 
 @lru_cache

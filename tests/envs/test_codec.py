@@ -34,7 +34,7 @@ from mlagents_envs.exception import (
     UnityNonFiniteException,
     UnityObservationException,
 )
-from mlagents_envs.images import ImageLayout, ImageReading
+from mlagents_envs.images import ImageLayout, ImageOptions, ImageReading
 from mlagents_envs.messages import UnityMessageProto, field, pack_int32
 from png_by_hand import rgb_png
 from shared_data import load_vectors
@@ -355,19 +355,20 @@ def test_an_observation_vector_decodes_to_its_array(pillow, name):
 
 # An image of 2 channels, 1 row and 3 columns; the numbers of channel c and column x are 10 c + x.
 CHW, HWC = (0, 1, 2, 10, 11, 12), (0, 10, 1, 11, 2, 12)
+LAST, NUMBERS_LAST = ImageLayout.CHANNEL_LAST, ImageLayout.NUMBERS_CHANNEL_LAST
 WIDE = rgb_png(np.array([[[0, 10, 99], [1, 11, 99], [2, 12, 99]]], np.uint8))
 
 
 @pytest.mark.parametrize(
-    ("layout", "announced", "numbers", "shape", "expected"),
+    ("images", "announced", "numbers", "shape", "expected"),
     [
-        (ImageLayout.CHANNEL_FIRST, (2, 1, 3), CHW, (2, 1, 3), CHW),
-        (ImageLayout.NUMBERS_CHANNEL_LAST, (2, 1, 3), HWC, (2, 1, 3), CHW),
-        (ImageLayout.CHANNEL_LAST, (1, 3, 2), HWC, (2, 1, 3), CHW),
-        (ImageLayout.CHANNEL_LAST_KEPT, (1, 3, 2), HWC, (1, 3, 2), HWC),
+        (ImageReading(), (2, 1, 3), CHW, (2, 1, 3), CHW),
+        (ImageReading(NUMBERS_LAST), (2, 1, 3), HWC, (2, 1, 3), CHW),
+        (ImageReading(LAST), (1, 3, 2), HWC, (2, 1, 3), CHW),
+        (ImageOptions(turn_channel_last=False).reading(LAST), (1, 3, 2), HWC, (1, 3, 2), HWC),
     ],
 )
-def test_axes_are_put_in_order(pillow, layout, announced, numbers, shape, expected):
+def test_axes_are_put_in_order(pillow, images, announced, numbers, shape, expected):
     flags = {2: b"\x01", 1: b"\x02", 3: b"\x02"}  # by size: channels have no neighbours
     frame = {
         "shape": pack_int32(announced),
@@ -379,7 +380,7 @@ def test_axes_are_put_in_order(pillow, layout, announced, numbers, shape, expect
     for keep_8_bit, scale in ((False, 255), (True, 1)):
         # What is announced by numbers stays float32 in either case.
         message = output_message(*mixed, announcement=FITTING)
-        output = decode_output(message, {}, ImageReading(layout, keep_8_bit))
+        output = decode_output(message, {}, images._replace(keep_8_bit=keep_8_bit))
         for spec in output.specs["B"].observation_specs:
             assert spec.shape == shape
             assert [*spec.dimension_property] == [flags[size][0] for size in shape]

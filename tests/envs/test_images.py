@@ -20,12 +20,15 @@ from mlagents_envs.exception import (
 )
 from mlagents_envs.images import (
     ImageLayout,
+    ImageOptions,
     ImageReading,
     count_files,
     decode_image,
     encode_image,
     for_each_image,
     stacked_frames,
+    to_channel_first,
+    to_channel_last,
 )
 from png_by_hand import chunk, header, png, read_rgb, rgb_png
 
@@ -346,9 +349,24 @@ def test_layouts_move_axes_there_and_back():
             assert reading.announced(reading.in_spec_order(axes)) == axes
     last = ImageReading(ImageLayout.CHANNEL_LAST)
     assert last.in_spec_order(("H", "W", "C")) == ("C", "H", "W")
-    kept = ImageReading(ImageLayout.CHANNEL_LAST_KEPT)
+    kept = ImageReading(ImageLayout.CHANNEL_LAST, keep_channel_last=True)
     assert kept.in_spec_order(("H", "W", "C")) == ("H", "W", "C")
-    assert kept.channel_first(("H", "W", "C")) == ("C", "H", "W")
+    for turn, back in ((to_channel_first, to_channel_last), (to_channel_last, to_channel_first)):
+        assert back(turn((4, 5, 6))) == (4, 5, 6)
+
+
+@pytest.mark.parametrize("layout", ImageLayout)
+def test_options_turn_and_reorder_only_what_the_layout_needs(layout):
+    assert ImageOptions().reading(layout) == ImageReading(layout)
+    untouched = ImageOptions(turn_channel_last=False, reorder_uncompressed=False)
+    assert (
+        untouched.reading(layout)
+        == {
+            ImageLayout.CHANNEL_FIRST: ImageReading(),
+            ImageLayout.NUMBERS_CHANNEL_LAST: ImageReading(),
+            ImageLayout.CHANNEL_LAST: ImageReading(layout, keep_channel_last=True),
+        }[layout]
+    )
 
 
 # Threads.

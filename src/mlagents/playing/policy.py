@@ -7,10 +7,9 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mlagents.playing.model import Arrays, make_runner, read_model, replace_chance
 from mlagents_envs.base_env import (
@@ -22,6 +21,7 @@ from mlagents_envs.base_env import (
     FloatArray,
     IntArray,
     TerminalSteps,
+    as_floats,
 )
 from mlagents_envs.exception import UnityPolicyException
 from mlagents_envs.logging_util import get_logger
@@ -295,7 +295,7 @@ class Policy:
                 return np.zeros(shape, np.float32)
             return self._rng.standard_normal(shape, np.float32)
         read = _observations_of(key, [batch.ndim - 1 for batch in decisions.obs])
-        batches = [_as_floats(decisions.obs[i]) for i in read]
+        batches = [as_floats(decisions.obs[i]) for i in read]
         return batches[0] if len(batches) == 1 else np.concatenate(batches, axis=1)
 
     def _choose(self, log_probs: FloatArray) -> IntArray:
@@ -361,13 +361,6 @@ def _observations_of(key: str, ranks: Sequence[int]) -> list[int]:
         number = int(found[1])
         return [i for i, rank in enumerate(ranks) if rank == 3][number : number + 1]
     return [i for i, rank in enumerate(ranks) if rank == 1]
-
-
-def _as_floats(batch: NDArray[Any]) -> FloatArray:
-    """Return an observation as float32; 8-bit images are scaled to [0, 1]."""
-    if batch.dtype == np.uint8:
-        return batch.astype(np.float32) / np.float32(255)
-    return batch.astype(np.float32, copy=False)
 
 
 def _text(sizes: Sequence[int]) -> str:

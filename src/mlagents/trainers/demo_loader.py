@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from mlagents.trainers.buffer import AgentBuffer, BufferKey, ObservationKeyPrefix
 from mlagents.trainers.data.demonstrations import demonstrated_spec, load_demonstrations
-from mlagents_envs.base_env import BehaviorSpec
+from mlagents_envs.base_env import BehaviorSpec, as_floats
 from mlagents_envs.demonstration_file import SUFFIX, read_demonstration_messages
 from mlagents_envs.exception import UnityDemonstrationException
 from mlagents_envs.rpc_utils import behavior_spec_from_proto
@@ -109,8 +109,6 @@ def demo_to_buffer(
         }
     )
     for index, observation in enumerate(steps.obs):
-        if observation.dtype == np.uint8:
-            observation = observation / np.float32(255.0)
-        buffer[ObservationKeyPrefix.OBSERVATION, index] = padded(observation)
+        buffer[ObservationKeyPrefix.OBSERVATION, index] = padded(as_floats(observation))
     floats = [observation._replace(dtype=np.dtype("f4")) for observation in spec.observation_specs]
     return spec._replace(observation_specs=floats), buffer

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mlagents_envs.base_env import BaseEnv, as_floats
+from mlagents_envs.base_env import BaseEnv, as_8_bit
 from mlagents_envs.envs.spaces import UnityGymException
 
 RENDER_METADATA: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 50}
@@ -42,4 +42,4 @@ def picture(env: BaseEnv, image: NDArray[Any] | None) -> NDArray[np.uint8]:
             "nothing to render: the environment has no method render and observes no image"
         )
     channels = image[:3] if len(image) >= 3 else image[[0, 0, 0]]
-    return np.round(as_floats(channels) * 255.0).astype(np.uint8).transpose(1, 2, 0)
+    return as_8_bit(channels).transpose(1, 2, 0)

@@ -13,7 +13,14 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from mlagents_envs.base_env import ActionSpec, ActionTuple, BoolArray, ObservationSpec, as_floats
+from mlagents_envs.base_env import (
+    ActionSpec,
+    ActionTuple,
+    BoolArray,
+    ObservationSpec,
+    as_8_bit,
+    as_floats,
+)
 from mlagents_envs.exception import UnityActionException, UnityException
 
 Space = spaces.Space[Any]
@@ -296,8 +303,4 @@ class ObservationLayout:
         return np.concatenate(flat, axis=-1)
 
     def _encode_image(self, image: NDArray[Any]) -> NDArray[Any]:
-        if not self._uint8_visual:
-            return as_floats(image)
-        if image.dtype == np.uint8:
-            return image
-        return np.round(image * np.float32(255.0)).astype(np.uint8)
+        return as_8_bit(image) if self._uint8_visual else as_floats(image)

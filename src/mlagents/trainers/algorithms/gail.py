@@ -16,7 +16,7 @@ from mlagents.trainers.algorithms.transitions import Transitions, transitions_of
 from mlagents.trainers.data.demonstrations import Demonstrations
 from mlagents.trainers.fast.compute import PLAIN, Compute
 from mlagents.trainers.networks.body import NetworkBody
-from mlagents.trainers.networks.layers import linear
+from mlagents.trainers.networks.layers import as_floats, linear
 from mlagents.trainers.settings.behavior import GailSettings
 from mlagents_envs.base_env import BehaviorSpec
 
@@ -74,7 +74,7 @@ class Discriminator(nn.Module):
 
     def inputs(self, batch: Transitions) -> Inputs:
         """Return the discriminator's inputs for a batch."""
-        obs = [b / 255 if b.dtype == torch.uint8 else b for b in batch.obs]
+        obs = [as_floats(observed) for observed in batch.obs]
         if not self.use_actions:
             return Inputs(obs, None)
         ended = batch.terminated.to(batch.continuous.dtype).unsqueeze(1)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from mlagents.trainers.exception import UnityTrainerException
-from mlagents.trainers.networks.layers import Normalizer, linear
+from mlagents.trainers.networks.layers import Normalizer, as_floats, linear
 from mlagents_envs.base_env import DimensionProperty, ObservationSpec
 
 MIN_SIDE = {"simple": 20, "nature_cnn": 36, "resnet": 15, "match3": 5, "fully_connected": 1}
@@ -104,9 +104,7 @@ class ImageEncoder(nn.Module):
 
     def forward(self, image: Tensor) -> Tensor:
         """Map images (B, C, H, W), float in [0, 1] or uint8, to (B, output_size)."""
-        if image.dtype == torch.uint8:
-            image = image.float().div_(255)
-        return self.dense(self.convolutions(image).flatten(1))
+        return self.dense(self.convolutions(as_floats(image)).flatten(1))
 
 
 def _look_at_contrast(convolutions: nn.Sequential) -> None:

@@ -29,6 +29,11 @@ def linear(n_in: int, n_out: int, *, gain: float = 1.0) -> nn.Linear:
     return layer
 
 
+def as_floats(image: Tensor) -> Tensor:
+    """Return images as floats: bytes are scaled to [0, 1], floats stay as they are."""
+    return image.float().div_(255) if image.dtype == torch.uint8 else image
+
+
 def dense_block(n_in: int, hidden_units: int, num_layers: int) -> nn.Sequential:
     """Return `num_layers` linear layers with swish, (B, n_in) to (B, hidden_units)."""
     layers: list[nn.Module] = []
