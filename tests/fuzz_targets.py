@@ -185,7 +185,7 @@ def feed(role: str, data: bytes, cut: int) -> list[Any]:
         if isinstance(connection, ServerConnection) and connection.awaits_response:
             connection.respond(b"answer" * 10)
         assert len(connection._buffer) <= 9 + MAX_FRAME_BYTES
-        assert len(connection._inbox.getvalue()) <= MAX_MESSAGE_BYTES
+        assert connection._n_held <= MAX_MESSAGE_BYTES
         assert connection._block is None or len(connection._block[2]) <= MAX_HEADER_BYTES
         assert sum(map(len, connection._out)) <= MAX_CONTROL_BYTES + 1000
     return happened

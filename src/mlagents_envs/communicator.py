@@ -10,6 +10,9 @@ from typing import Self
 
 from mlagents_envs.closing import Closing
 
+Received = bytes | memoryview
+"""A message of the simulation. A view keeps the bytes that were read with it."""
+
 
 class Communicator(Closing):
     """The trainer's end of a connection to one simulation."""
@@ -23,7 +26,7 @@ class Communicator(Closing):
         """
 
     @abstractmethod
-    def receive(self, timeout_s: float, *, alarm: int | None = None) -> bytes | None:
+    def receive(self, timeout_s: float, *, alarm: int | None = None) -> Received | None:
         """Wait for the simulation's next message.
 
         Args:

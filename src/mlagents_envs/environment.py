@@ -20,7 +20,7 @@ from mlagents_envs.base_env import (
     unknown_behavior,
 )
 from mlagents_envs.codec import Command, Input, Steps, encode_input
-from mlagents_envs.communicator import Communicator
+from mlagents_envs.communicator import Communicator, Received
 from mlagents_envs.exception import (
     UnityActionException as UnityActionException,  # programs import these two from here
 )
@@ -144,6 +144,7 @@ class UnityEnvironment(BaseEnv):
         self._steps: dict[BehaviorName, Steps] = {}
         self._actions = ActionBuffer(self._specs)
         self._was_reset = False
+        self._was_finished = False  # the last step or reset, by `poll`
         self._side_channels = SideChannelRouter(side_channels or ())
 
         self._hello = handshake.encode_trainer_hello(
@@ -197,8 +198,9 @@ class UnityEnvironment(BaseEnv):
         while not self._session.is_agreed:
             self._shake_hands(self._session.receive())
 
-    def _shake_hands(self, message: bytes) -> bool:
+    def _shake_hands(self, received: Received) -> bool:
         """Process a message of the handshake; return True after the second, which completes it."""
+        message = bytes(received)
         if self._simulation is None:
             try:
                 self._simulation = handshake.decode_simulation_hello(message)
@@ -307,7 +309,13 @@ class UnityEnvironment(BaseEnv):
             UnityNonFiniteException: An observation or a reward is NaN or infinite.
         """
         self._require_connection()
-        message = self._session.receive()
+        if self._was_finished:
+            self._was_finished = False
+        else:
+            self._finish(self._session.receive())
+
+    def _finish(self, message: Received) -> None:
+        """Take in the simulation's answer, which ends a step or reset."""
         try:
             output = self._decoder.decode(message, self._specs)
         except UnityCommunicatorStoppedException as error:
@@ -343,22 +351,30 @@ class UnityEnvironment(BaseEnv):
     def poll(self, deadline_s: float = math.inf) -> bool:
         """Process the messages that have arrived, without waiting for more.
 
+        If the answer to `step_send` or `reset_send` is among them, the step is finished, and
+        `step_receive` need not be called.
+
         Args:
             deadline_s: Time, on the clock of `time.monotonic`, after which a simulation that has
                 not answered counts as hanging.
 
         Returns:
-            Whether the simulation has connected, or `step_receive` can return at once.
+            Whether the simulation has connected, or the step is finished.
 
         Raises:
             UnityTimeOutException: The deadline has passed.
             The errors of the constructor and of `step_receive`.
         """
-        while self._session.poll(deadline_s):
-            if self._session.is_agreed:
-                return True
-            if self._shake_hands(self._session.receive()):
-                return True
+        if self._was_finished:
+            return True
+        while (message := self._session.poll(deadline_s)) is not None:
+            if not self._session.is_agreed:
+                if self._shake_hands(message):
+                    return True
+                continue
+            self._finish(message)
+            self._was_finished = True
+            return True
         return False
 
     def get_steps(self, behavior_name: BehaviorName) -> tuple[DecisionSteps, TerminalSteps]:
@@ -406,6 +422,7 @@ class UnityEnvironment(BaseEnv):
 
     def _send(self, command: Command, actions: dict[BehaviorName, ActionTuple]) -> None:
         self._require_connection()
+        self._was_finished = False
         self._session.send(encode_input(Input(command, actions, self._side_channels.collect())))
 
     def close(self) -> None:

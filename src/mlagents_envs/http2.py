@@ -16,7 +16,8 @@ the one call:
 
     IDLE ──OPENED──► HEADERS ──FIELDS──► BODY ──END──► ANSWERING ──OVER──► IDLE
 
-A message is copied once, from the frames to the `bytes` handed over.
+A message that arrives in one piece is handed over as a view of the bytes that were read. Pieces of
+a longer one are copied once, as they arrive.
 
 What a peer can make us hold is bounded: one frame, one header block, one message, and answers to
 its control frames. Whatever breaks the protocol or a limit raises `ProtocolError`; a GOAWAY
@@ -118,7 +119,7 @@ class ProtocolError(Exception):
 class Message(NamedTuple):
     """The peer's message is here whole: the request at the server, the response at the client."""
 
-    data: bytes
+    data: bytes | memoryview
 
 
 class Ended(NamedTuple):
@@ -210,7 +211,8 @@ class _Connection(ABC):
         self._last_stream = 0
 
         self._prefix = b""  # of the peer's message
-        self._inbox = BytesIO()  # the message as it arrives, without its prefix
+        self._whole = memoryview(b"")  # the message without its prefix, if it came in one piece
+        self._inbox = BytesIO()  # the message as it arrives, if it comes in several
         self._inbox_size = 0  # announced by the prefix
         self._receive_window = RECEIVE_WINDOW_BYTES
         self._stream_receive_window = RECEIVE_WINDOW_BYTES
@@ -235,7 +237,7 @@ class _Connection(ABC):
         try:
             at = self._finish_buffered(data) if self._buffer else 0
             if not self._buffer:
-                at = self._read(data, at)
+                at = self._read_frames(data, at)
         except ProtocolError as error:
             self._error = error
             self._say_goodbye(error.code)
@@ -300,14 +302,8 @@ class _Connection(ABC):
             if len(self._buffer) == self._needed:
                 whole = bytes(self._buffer)
                 self._buffer.clear()
-                self._buffer += whole[self._read(whole, 0) :]
+                self._buffer += whole[self._read_frames(whole, 0) :]
         return at
-
-    def _read(self, data: bytes, at: int) -> int:
-        """Act on what is whole in `data` from `at` on, and return where that ends."""
-        if self._expected_preface:  # nothing came before it
-            at = self._read_preface(data)
-        return at if self._expected_preface else self._read_frames(data, at)
 
     def _read_preface(self, data: bytes) -> int:
         preface = self._expected_preface
@@ -322,7 +318,11 @@ class _Connection(ABC):
         return len(head)
 
     def _read_frames(self, data: bytes, at: int) -> int:
-        """Act on the whole frames, and on pieces of DATA frames, from `at` on."""
+        """Act on whole frames, and on pieces of DATA, from `at` on; return where that ends."""
+        if self._expected_preface:  # nothing came before it
+            at = self._read_preface(data)
+            if self._expected_preface:
+                return at
         view = memoryview(data)
         end = len(data)
         while True:
@@ -391,18 +391,23 @@ class _Connection(ABC):
         self._data_left -= len(piece)
         if not self._data_counts:
             return
-        self._add_to_message(piece)
+        if len(self._prefix) < _MESSAGE_PREFIX_BYTES:
+            piece = self._read_prefix(piece)
+        if self._n_held + len(piece) > self._inbox_size:
+            raise ProtocolError("a call of one message has more bytes than that message")
+        if len(piece) == self._inbox_size:
+            self._whole = piece
+        else:
+            self._inbox.write(piece)
         if self._data_ends and not self._data_left:
             self._advance_call(CallEvent.END)
             self._on_end()
 
-    def _add_to_message(self, piece: memoryview) -> None:
+    def _read_prefix(self, piece: memoryview) -> memoryview:
+        """Take in the prefix of the message; return what follows it."""
         missing = _MESSAGE_PREFIX_BYTES - len(self._prefix)
-        if missing:
-            self._prefix += piece[:missing]
-            piece = piece[missing:]
-            if len(self._prefix) < _MESSAGE_PREFIX_BYTES:
-                return
+        self._prefix += piece[:missing]
+        if len(self._prefix) == _MESSAGE_PREFIX_BYTES:
             compressed, self._inbox_size = _MESSAGE_PREFIX.unpack(self._prefix)
             if compressed:
                 self._reject_message(12, "the message is compressed; compression was not agreed")
@@ -412,9 +417,12 @@ class _Connection(ABC):
                     f"message of {self._inbox_size} bytes, more than {self._max_message_bytes} "
                     "(max_message_bytes)",
                 )
-        if self._inbox.tell() + len(piece) > self._inbox_size:
-            raise ProtocolError("a call of one message has more bytes than that message")
-        self._inbox.write(piece)
+        return piece[missing:]
+
+    @property
+    def _n_held(self) -> int:
+        """Number of bytes of the message that have arrived."""
+        return len(self._whole) + self._inbox.tell()
 
     def _on_padded_data(self, flags: int, stream: int, payload: bytes) -> None:
         self._begin_data(flags, stream, len(payload))
@@ -576,14 +584,17 @@ class _Connection(ABC):
             self._clear_inbox()
 
     def _clear_inbox(self) -> None:
-        self._prefix, self._inbox, self._inbox_size = b"", BytesIO(), 0
+        self._prefix, self._whole, self._inbox_size = b"", memoryview(b""), 0
+        if self._inbox.tell():
+            self._inbox = BytesIO()
 
-    def _take_message(self) -> bytes:
+    def _take_message(self) -> bytes | memoryview:
         """Return the message that came, which must be whole."""
-        size = self._inbox.tell()
+        size = self._n_held
         if len(self._prefix) < _MESSAGE_PREFIX_BYTES or size < self._inbox_size:
             raise ProtocolError(f"a call ended {len(self._prefix) + size} bytes into its message")
-        message = self._inbox.getvalue()  # not a copy: nothing is written to it any more
+        # `getvalue` does not copy, because nothing is written to the inbox any more.
+        message = self._whole or self._inbox.getvalue()
         self._clear_inbox()
         return message
 

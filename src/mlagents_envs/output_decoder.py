@@ -25,6 +25,7 @@ from mlagents_envs.base_env import (
     TerminalSteps,
 )
 from mlagents_envs.codec import Output, Steps, decode_output
+from mlagents_envs.communicator import Received
 from mlagents_envs.images import ImageReading
 from mlagents_envs.messages import parse_message
 
@@ -33,8 +34,6 @@ _Bytes = NDArray[np.uint8]
 _MAX_LAYOUTS = 8
 _MAX_MESSAGE_BYTES = 2**20
 """Beyond this, copying the numbers is most of the work either way."""
-
-_MIN_VIEWED_BYTES = 2**10
 
 
 class OutputDecoder:
@@ -49,13 +48,14 @@ class OutputDecoder:
         self._layouts: dict[int, _Layout] = {}  # by length of the message, the oldest first
         self._previous = b""  # the last message that had to be parsed
 
-    def decode(self, message: bytes, specs: Mapping[BehaviorName, BehaviorSpec]) -> Output:
+    def decode(self, message: Received, specs: Mapping[BehaviorName, BehaviorSpec]) -> Output:
         """Read what a simulation reports; as `codec.decode_output`, errors included."""
         layout = self._layouts.get(len(message))
         if layout is not None:
             output = layout.read(message)
             if output is not None:
                 return output
+        message = bytes(message)
         output = decode_output(message, specs, self._images)
         if output.specs:
             self._layouts.clear()  # they know nothing of the new behavior
@@ -82,17 +82,20 @@ class _Column(NamedTuple):
     Attributes:
         rows: The agents.
         spans: The bytes of each in the message.
+        stride: Distance between neighboring spans if it is constant, else 0.
     """
 
     rows: slice | NDArray[np.intp]
     spans: list[slice]
+    stride: int
 
-    def read(self, message: bytes) -> bytearray:
-        """Return the numbers one after the other."""
-        size = self.spans[0].stop - self.spans[0].start if self.spans else 0
-        # Slices of a view are not copies, but making one takes longer than copying a few bytes.
-        source = message if size < _MIN_VIEWED_BYTES else memoryview(message)
-        return bytearray().join([source[span] for span in self.spans])
+    def read(self, message: Received) -> _Bytes:
+        """Return the bytes of all numbers, one agent after the other."""
+        if self.stride:
+            first = self.spans[0]
+            shape = len(self.spans), first.stop - first.start
+            return np.ndarray(shape, np.uint8, message, first.start, (self.stride, 1)).copy()
+        return np.frombuffer(bytearray().join([message[span] for span in self.spans]), np.uint8)
 
 
 class _Batch(NamedTuple):
@@ -106,7 +109,7 @@ class _Batch(NamedTuple):
     group_reward: _Column
     action_mask: _Column
 
-    def read(self, message: bytes) -> DecisionSteps | None:
+    def read(self, message: Received) -> DecisionSteps | None:
         """Return the agents of a message; None if an observation or a reward is not finite."""
         n_agents = len(self.agent_id)
         obs = [
@@ -127,7 +130,7 @@ class _Batch(NamedTuple):
             group_reward,
         )
 
-    def _read_rewards(self, column: _Column, message: bytes) -> FloatArray:
+    def _read_rewards(self, column: _Column, message: Received) -> FloatArray:
         if len(column.spans) == len(self.agent_id):
             return np.frombuffer(column.read(message), "<f4")
         rewards = np.zeros(len(self.agent_id), np.float32)
@@ -135,7 +138,7 @@ class _Batch(NamedTuple):
             rewards[column.rows] = np.frombuffer(column.read(message), "<f4")
         return rewards
 
-    def _read_masks(self, message: bytes) -> list[BoolArray] | None:
+    def _read_masks(self, message: Received) -> list[BoolArray] | None:
         branches = self.spec.action_spec.discrete_branches
         if not branches:
             return None
@@ -153,18 +156,22 @@ class _Layout(NamedTuple):
     Attributes:
         is_fixed: (bytes,) 0xFF at bytes that are no number, 0 at others.
         fixed: The message with its numbers blanked.
+        scratch: Space for another message with its numbers blanked; `masked` is a view of it.
         batches: The behaviors with deciding agents.
         no_agents: Steps of the behaviors without.
     """
 
     is_fixed: _Bytes
     fixed: bytes
+    scratch: bytearray
+    masked: _Bytes
     batches: dict[BehaviorName, _Batch]
     no_agents: dict[BehaviorName, Steps]
 
-    def read(self, message: bytes) -> Output | None:
+    def read(self, message: Received) -> Output | None:
         """Return what a message of the same length says; None if it is laid out differently."""
-        if (np.frombuffer(message, np.uint8) & self.is_fixed).tobytes() != self.fixed:
+        np.bitwise_and(np.frombuffer(message, np.uint8), self.is_fixed, out=self.masked)
+        if self.scratch != self.fixed:
             return None
         steps = dict(self.no_agents)
         for name, batch in self.batches.items():
@@ -200,7 +207,9 @@ def _remember_layout(
         rows = np.flatnonzero(sizes)
         starts = changed[np.cumsum(sizes)[rows] - sizes[rows]]
         spans = [slice(start, start + n) for start, n in zip(starts, sizes[rows], strict=True)]
-        return _Column(slice(None) if len(rows) == len(agents) else rows, spans)
+        distances = set(np.diff(starts).tolist()) if len(set(sizes[rows].tolist())) == 1 else set()
+        stride = distances.pop() if len(distances) == 1 else 0
+        return _Column(slice(None) if len(rows) == len(agents) else rows, spans, stride)
 
     batches, no_agents = {}, {}
     for name, (decisions, terminals) in output.steps.items():
@@ -223,7 +232,10 @@ def _remember_layout(
             group_reward=find(agents, partial(_change_float, "group_reward")),
             action_mask=find(agents, _change_mask),
         )
-    return _Layout(is_fixed, (original & is_fixed).tobytes(), batches, no_agents)
+    scratch = bytearray(len(message))
+    masked = np.frombuffer(scratch, np.uint8)
+    fixed = (original & is_fixed).tobytes()
+    return _Layout(is_fixed, fixed, scratch, masked, batches, no_agents)
 
 
 def _ends_any(output: Output) -> bool:

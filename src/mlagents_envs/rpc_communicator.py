@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from mlagents_envs.communicator import Communicator
+from mlagents_envs.communicator import Communicator, Received
 from mlagents_envs.exception import (
     UnityCommunicationException,
     UnityCommunicatorStoppedException,
@@ -131,7 +131,7 @@ class RpcCommunicator(Communicator):
                     raise
         raise OSError(errno.EADDRINUSE, "found no port that is free for both IPv4 and IPv6")
 
-    def receive(self, timeout_s: float, *, alarm: int | None = None) -> bytes | None:
+    def receive(self, timeout_s: float, *, alarm: int | None = None) -> Received | None:
         """Wait for the simulation's next message; the first one may take it to connect.
 
         Safe to call again after `UnityTimeOutException`: what came so far is kept.
@@ -259,7 +259,7 @@ class RpcCommunicator(Communicator):
             self._peer.close()
             self._peer = None
 
-    def _next_message(self) -> bytes | None:
+    def _next_message(self) -> Received | None:
         """Return the message that was read, None if there is none.
 
         Raises:

@@ -9,7 +9,7 @@ import time
 from typing import NoReturn
 
 from mlagents_envs.codec import encode_close
-from mlagents_envs.communicator import Communicator
+from mlagents_envs.communicator import Communicator, Received
 from mlagents_envs.exception import (
     UnityCommunicatorStoppedException,
     UnityEnvironmentException,
@@ -39,7 +39,6 @@ class Session:
         self.is_agreed = False
         self._timeout_s = timeout_s
         self._exit_timeout_s = 0.0  # until the handshake is complete
-        self._arrived: bytes | None = None
         self._was_polled = False
         self._hangs = False
         self._is_connected = False
@@ -62,35 +61,29 @@ class Session:
         own = self.communicator.filenos()
         return own if self.player is None else (*own, self.player.fileno())
 
-    def poll(self, deadline_s: float) -> bool:
-        """Read what has arrived; return whether `receive` would return at once.
+    def poll(self, deadline_s: float) -> Received | None:
+        """Return the simulation's next message; None if it has not arrived.
 
         Raises:
             UnityTimeOutException: No message has arrived, and the deadline has passed.
         """
-        if self._arrived is not None:
-            return True
+        self._was_polled = True
         try:
-            self._arrived = self._next_message(0.0)
+            return self._next_message(0.0)
         except UnityTimeOutException:
             if time.monotonic() < deadline_s:
-                return False
+                return None
             raise self._silence(self.communicator.silence(self._timeout_s)) from None
-        return True
 
-    def receive(self) -> bytes:
+    def receive(self) -> Received:
         """Return the simulation's next message; wait for it if necessary."""
-        message, self._arrived = self._arrived, None
-        self._was_polled = message is not None
-        if message is None:
-            try:
-                message = self._next_message(self._timeout_s)
-            except UnityTimeOutException as error:
-                raise self._silence(str(error)) from error
-        self._owes_answer = True
-        return message
+        self._was_polled = False
+        try:
+            return self._next_message(self._timeout_s)
+        except UnityTimeOutException as error:
+            raise self._silence(str(error)) from error
 
-    def _next_message(self, timeout_s: float) -> bytes:
+    def _next_message(self, timeout_s: float) -> Received:
         self._require_open()
         if self._owes_answer:
             raise UnityEnvironmentException("no step was sent: call step_send() first")
@@ -105,6 +98,7 @@ class Session:
             raise self._remembered(self._player_exited())
         self._hangs = False
         self._is_connected = True
+        self._owes_answer = True
         return message
 
     def send(self, message: bytes) -> None:

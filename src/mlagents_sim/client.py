@@ -130,7 +130,7 @@ class RpcClient(Closing):
             return None
         event = events.popleft()
         if isinstance(event, Message):
-            return event.data
+            return bytes(event.data)
         self.close()
         raise UnityCommunicatorStoppedException(f"the trainer ended the session: {event.reason}")
 

@@ -692,10 +692,9 @@ def test_a_player_that_quits_is_not_waited_for_where_it_is_polled(player):
     env = launch(player(f"{QUITS}sys.exit(5)"))
     process = env._session.player
     env.reset_send()
-    while not env.poll():
-        select.select(env.filenos(), [], [], 20)
     with pytest.raises(UnityCommunicatorStoppedException, match=r"left play mode$"):
-        env.step_receive()
+        while not env.poll():
+            select.select(env.filenos(), [], [], 20)
     assert not process.wait(0.1), "it is answered when the environment closes"
     env.close()
     assert process.exit_description().startswith("exited with code 5")

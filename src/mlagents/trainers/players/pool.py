@@ -332,7 +332,6 @@ class PlayerPool(EnvManager):
         if player.phase is _Phase.CONNECTING:
             self._begin_reset(player)
             return
-        player.env.step_receive()
         if player.must_reset:
             self._begin_reset(player)
             return
