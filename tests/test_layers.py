@@ -18,7 +18,7 @@ LAYERS = {
         "articulated",
     ],
     "mlagents_envs": [
-        "atomic_file closing folder_names",
+        "argument_types atomic_file closing folder_names suggestions",
         "exception timers logging_util cpus hpack interrupts programs",
         "base_env communicator http2 launcher",
         "http2_socket images local_env messages env_utils",

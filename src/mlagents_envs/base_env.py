@@ -11,7 +11,6 @@ the same policy arrive as one batch and get their actions as one batch, and agen
 Letters in shapes: N agents of this step, A continuous actions, K discrete branches.
 """
 
-import difflib
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -24,6 +23,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from mlagents_envs.closing import Closing
 from mlagents_envs.exception import UnityActionException, UnityEnvironmentException
 from mlagents_envs.folder_names import folder_name_problem
+from mlagents_envs.suggestions import did_you_mean
 
 AgentId = int
 GroupId = int
@@ -664,9 +664,8 @@ def unknown_behavior(behavior: BehaviorName, known: Iterable[BehaviorName]) -> s
             f"unknown behavior {behavior!r}: none is known yet. Call reset() first: behaviors are "
             "announced with the first step."
         )
-    near = [name for name in names if name.partition("?")[0] == behavior]
-    near = near or difflib.get_close_matches(behavior, names)
-    meant = f"; did you mean {' or '.join(map(repr, near))}?" if near else "."
+    full_names = {name.partition("?")[0]: name for name in names}
+    meant = did_you_mean(full_names.get(behavior, behavior), names, n=3) or "."
     return f"unknown behavior {behavior!r}{meant} This environment has {names}."
 
 

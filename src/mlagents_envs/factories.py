@@ -4,7 +4,6 @@ factory = find_factory("3DBall")  # a registered name, gym:<id> or module:functi
 env = call_factory(factory, seed=1)
 """
 
-import difflib
 import functools
 import importlib
 import inspect
@@ -26,6 +25,7 @@ from mlagents_envs.exception import UnityEnvironmentException
 from mlagents_envs.folder_names import downloaded_folder
 from mlagents_envs.launcher import find_executable
 from mlagents_envs.registry import BuildRegistryEntry, UnityEnvRegistry, default_registry
+from mlagents_envs.suggestions import did_you_mean
 
 EnvironmentFactory = Callable[..., Any]
 """Makes a `BaseEnv` from some of the keywords that `call_factory` offers."""
@@ -95,9 +95,9 @@ def find_factory(
     if name in registry:
         return registry[name].make
     known = sorted(registry)
-    near = difflib.get_close_matches(name, known, cutoff=0.4)
+    near = did_you_mean(name, known, n=3, cutoff=0.4)
     raise UnityEnvironmentException(
-        f"no environment is registered as {name!r}.{_did_you_mean(near)} "
+        f"no environment is registered as {name!r}{near or '.'} "
         f"Registered: {', '.join(known)}. Otherwise give module:function, or gym: and the id of a "
         "Gymnasium environment."
     )
@@ -196,9 +196,9 @@ def _import_factory(name: str) -> EnvironmentFactory:
         ) from error
     factory: EnvironmentFactory | None = getattr(module, function_name, None)
     if factory is None:
-        near = difflib.get_close_matches(function_name, dir(module))
+        near = did_you_mean(function_name, dir(module), n=3)
         raise UnityEnvironmentException(
-            f"{name}: module {module_name} has no {function_name}.{_did_you_mean(near)}"
+            f"{name}: module {module_name} has no {function_name}{near or '.'}"
         )
     return factory
 
@@ -274,7 +274,3 @@ def _gymnasium_factory(name: str) -> EnvironmentFactory:
         raise UnityEnvironmentException(f"{name}: {error}") from error
     _look_in_working_folder()  # gym:module:Name-v0 imports one
     return functools.partial(make_from_gymnasium, name.removeprefix(GYMNASIUM))
-
-
-def _did_you_mean(near: list[str]) -> str:
-    return f" Did you mean {' or '.join(near)}?" if near else ""

@@ -6,7 +6,6 @@ same arguments and calls the trainer (wire protocol, section 2.3).
 
 import contextlib
 import copy
-import difflib
 import os
 import signal
 import socket
@@ -20,6 +19,7 @@ from pathlib import Path
 from mlagents_envs.exception import UnityEnvironmentException
 from mlagents_envs.logging_util import printable
 from mlagents_envs.programs import find_program
+from mlagents_envs.suggestions import did_you_mean
 
 LAST_LINES = ". The last lines it wrote:\n"
 """Text between a player's exit and its output in an error."""
@@ -89,9 +89,8 @@ def _explain_missing(name: str, candidates: Sequence[Path]) -> str:
     if not path.parent.is_dir():
         return f"no executable {name!r}: the folder {str(path.parent)!r} does not exist"
     neighbours = sorted(file.name for file in path.parent.iterdir())
-    near = difflib.get_close_matches(path.name, neighbours, cutoff=0.5)
-    hint = f" Similar names there: {', '.join(near)}." if near else ""
-    return f"no executable {name!r}; {looked_for}.{hint}"
+    near = did_you_mean(path.name, neighbours, n=3, cutoff=0.5)
+    return f"no executable {name!r}; {looked_for}{near or '.'}"
 
 
 def player_log_file(log_folder: str, worker_id: int) -> str:

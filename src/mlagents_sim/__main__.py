@@ -11,6 +11,7 @@ with ends_quietly():
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
+    from mlagents_envs.argument_types import parameter, port, positive
     from mlagents_envs.exception import UnityEnvironmentException, UnityException
     from mlagents_envs.factories import GYMNASIUM, arguments_for, call_factory, find_factory
     from mlagents_envs.logging_util import printable, reader_may_leave
@@ -115,7 +116,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--list", action="store_true", help="list the worlds and exit")
     parser.add_argument(
         "--mlagents-port",
-        type=_port,
+        type=port,
         action="append",
         metavar="PORT",
         help=f"port the trainer listens on; {DEFAULT_PORT} by default, as for the Unity Editor. If "
@@ -123,14 +124,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--timeout",
-        type=_seconds,
+        type=functools.partial(positive, or_zero=True),
         default=60.0,
         metavar="SECONDS",
         help="longest time to wait for the trainer to listen; %(default)g by default",
     )
     parser.add_argument(
         "--parameter",
-        type=_parameter,
+        type=parameter,
         action="append",
         default=[],
         metavar="NAME=NUMBER",
@@ -149,32 +150,6 @@ def _parser() -> argparse.ArgumentParser:
     for flag in ("-nographics", "-batchmode"):
         unity.add_argument(flag, action="store_true", help="no effect")
     return parser
-
-
-def _port(text: str) -> int:
-    if not text.isdecimal() or not 0 < int(text) < 2**16:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a port: expected 1 to {2**16 - 1}")
-    return int(text)
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not 0 <= seconds < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
-    return seconds
-
-
-def _parameter(text: str) -> tuple[str, float]:
-    name, _, number = text.partition("=")
-    try:
-        if name:
-            return name, float(number)
-    except ValueError:
-        pass
-    raise argparse.ArgumentTypeError(f"{text!r} is not NAME=NUMBER")
 
 
 def _output_to(log_file: str | None) -> contextlib.AbstractContextManager[object]:

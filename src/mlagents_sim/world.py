@@ -25,7 +25,6 @@ are present, `leave` removes members before the end, and `end_group` ends the ep
     step:  requests ─► report ─► act ─► time limit ─► physics ─► next step
 """
 
-import difflib
 from abc import abstractmethod
 from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
@@ -47,6 +46,7 @@ from mlagents_envs.exception import UnityActionException, UnityEnvironmentExcept
 from mlagents_envs.local_env import LocalEnv, Report
 from mlagents_envs.logging_util import get_logger
 from mlagents_envs.side_channel.stats_side_channel import EnvironmentStats, StatsAggregationMethod
+from mlagents_envs.suggestions import did_you_mean
 from mlagents_sim.parameters import Gaussian, Parameters, Sampler, Uniform
 
 logger = get_logger(__name__)
@@ -406,11 +406,10 @@ class World(LocalEnv):
             logger.warning("%s It is ignored.", self._no_parameter(name))
 
     def _no_parameter(self, name: str) -> str:
-        near = difflib.get_close_matches(name, self.parameters, n=1)
         return (
             f"{type(self).__name__} has no environment parameter {name!r}"
-            + (f"; did you mean {near[0]!r}?" if near else ".")
-            + f" It has {sorted(self.parameters) or 'none'}."
+            f"{did_you_mean(name, self.parameters) or '.'} It has "
+            f"{sorted(self.parameters) or 'none'}."
         )
 
     def _seen_by_behavior(

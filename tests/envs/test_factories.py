@@ -100,9 +100,9 @@ def test_a_gymnasium_environment_is_made_with_areas_and_parameters() -> None:
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("Gues", r"registered as 'Gues'\. Did you mean Guess\? Registered: Guess\."),
+        ("Gues", r"registered as 'Gues'; did you mean 'Guess'\? Registered: Guess\."),
         ("no_such_module:make", "No module named 'no_such_module'.*in this folder, .*PYTHONPATH"),
-        ("guess_environment:GuesEnvironment", "Did you mean GuessEnvironment"),
+        ("guess_environment:GuesEnvironment", "did you mean 'GuessEnvironment'"),
     ],
 )
 def test_a_name_of_nothing_says_what_is_near(

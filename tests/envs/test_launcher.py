@@ -102,7 +102,7 @@ def test_a_missing_build_says_what_was_looked_for_and_what_is_near(tmp_path):
     make_executable(tmp_path / "3DBall.x86_64")
     with pytest.raises(UnityEnvironmentException) as refusal:
         find_executable(f"{tmp_path}/3DBal", platform="linux")
-    for part in ("3DBal.x86_64", "3DBal.x86", "Similar names there: 3DBall.x86_64"):
+    for part in ("3DBal.x86_64", "3DBal.x86", "did you mean '3DBall.x86_64'?"):
         assert part in str(refusal.value)
 
 

@@ -84,7 +84,7 @@ def test_an_unknown_name_lists_the_nearest():
     registry = UnityEnvRegistry()
     for name in ("3DBall", "3DBallHard", "Crawler"):
         registry.register(Entry(name))
-    with pytest.raises(KeyError, match=r"'3DBal'; near are \['3DBall', '3DBallHard'"):
+    with pytest.raises(KeyError, match=r"'3DBal'; did you mean '3DBall' or '3DBallHard'"):
         registry["3DBal"]
     with pytest.raises(KeyError, match=r"registered are \['3DBall', '3DBallHard', 'Crawler'\]"):
         registry["xyz"]

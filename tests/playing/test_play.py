@@ -334,9 +334,9 @@ def test_a_model_that_does_not_fit_costs_no_film_of_before(working_directory: Pa
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["--env", "Bsic"], "there is no executable 'Bsic', and .* Did you mean Basic?"),
+        (["--env", "Bsic"], "there is no executable 'Bsic', and .* did you mean 'Basic'?"),
         (["--env", "./nothing"], "no executable './nothing'"),
-        (["--env", "guess_environment:GuesEnvironment"], "Did you mean GuessEnvironment"),
+        (["--env", "guess_environment:GuesEnvironment"], "did you mean 'GuessEnvironment'"),
         (["--env", "Basic", "--model", "nowhere"], "there is no model 'nowhere'"),
         (["--env", "Basic", "--model", "junk.onnx"], "junk.onnx is not an ONNX model"),
         (["--env", ENVIRONMENT, "--model", "right.onnx"], "does not fit the behavior 'Guess"),
@@ -386,7 +386,7 @@ def test_what_is_wrong_is_told_in_one_line(
         (["--size", "640"], "'640' is not a size: expected WIDTHxHEIGHT, for example 640x480"),
         (["--fps", "0"], "'0' is not a positive number"),
         (["--fps", "200"], "'200' is too large: expected at most 100"),
-        (["--base-port", "70000"], "'70000' is not a valid port"),
+        (["--base-port", "70000"], "'70000' is not a port"),
         (["--model", "=a.onnx"], "expected PATH or BEHAVIOR=PATH"),
         (["--record", "play.gif"], "play.gif: a demonstration is named *.demo"),
         (["--parameter", "gravity"], "'gravity' is not NAME=NUMBER"),

@@ -401,7 +401,7 @@ def test_the_command_lists_the_worlds(capsys):
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["3dball"], "no environment is registered as '3dball'. Did you mean 3DBall"),
+        (["3dball"], "no environment is registered as '3dball'; did you mean '3DBall'"),
         (["xyz"], "Registered: 3DBall, "),
         (["gess_environment:make"], "No module named 'gess_environment'"),
         (["3DBall", "--parameter", "scale"], "'scale' is not NAME=NUMBER"),
@@ -409,7 +409,7 @@ def test_the_command_lists_the_worlds(capsys):
         ([], "no world is named"),
         (["3DBall", "--mlagents-port", "70000"], "'70000' is not a port: expected 1 to 65535"),
         (["3DBall", "--mlagents-port", "five"], "'five' is not a port"),
-        (["3DBall", "--timeout", "soon"], "'soon' is not a number of seconds"),
+        (["3DBall", "--timeout", "soon"], "'soon' is not a positive number or 0"),
         (["3DBall", "--colour"], "unrecognized arguments: --colour"),
     ],
 )

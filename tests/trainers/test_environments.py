@@ -209,7 +209,7 @@ def test_a_build_does_not_share_its_process(executable: str, tmp_path: Path) -> 
 
 
 def test_a_factory_that_is_not_there_is_named_before_anything_starts(tmp_path: Path) -> None:
-    with pytest.raises(TrainerConfigError, match="Did you mean GuessEnvironment"):
+    with pytest.raises(TrainerConfigError, match="did you mean 'GuessEnvironment'"):
         make(tmp_path, "--env", "guess_environment:GuesEnvironment", "--num-envs", "2")
 
 

@@ -442,10 +442,10 @@ def test_a_beginning_that_is_no_checkpoint_is_named_by_its_key(
 @pytest.mark.parametrize(
     ("environment", "expected"),
     [
-        ("3DBal", "Did you mean 3DBall"),
+        ("3DBal", "did you mean '3DBall'"),
         ("./missing/build", "missing"),
         ("no_such_module:make", "no_such_module"),
-        ("guess_environment:GuesEnvironment", "Did you mean GuessEnvironment"),
+        ("guess_environment:GuesEnvironment", "did you mean 'GuessEnvironment'"),
         ("json:dumps", "missing a required argument"),
         ("platform:node", "returned a str"),
         ("sys:path", "cannot be called"),

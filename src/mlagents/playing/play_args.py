@@ -1,12 +1,13 @@
 """The command line of `mlagents-play`."""
 
 import argparse
-import math
 import re
+from functools import partial
 from pathlib import Path
 
 from mlagents import __version__
 from mlagents.playing.film import MAX_FPS, SUFFIXES
+from mlagents_envs.argument_types import count, parameter, port, positive, whole_number
 from mlagents_envs.demonstration_file import demonstration_path
 from mlagents_envs.exception import UnityDemonstrationException
 
@@ -40,7 +41,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--episodes",
-        type=_count,
+        type=count,
         default=20,
         metavar="N",
         help="episodes of each behavior in the results (default: %(default)s)",
@@ -78,21 +79,21 @@ def _add_environment(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--seed",
-        type=_whole_number,
+        type=whole_number,
         default=0,
         metavar="N",
         help="seed of the environment and of sampled actions (default: %(default)s)",
     )
     group.add_argument(
         "--num-areas",
-        type=_count,
+        type=count,
         default=1,
         metavar="N",
         help="copies of the training area (default: %(default)s)",
     )
     group.add_argument(
         "--parameter",
-        type=_parameter,
+        type=parameter,
         action="append",
         default=[],
         metavar="NAME=NUMBER",
@@ -118,7 +119,7 @@ def _add_film(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--film-seconds",
-        type=_positive,
+        type=positive,
         default=float("inf"),
         metavar="N",
         help="largest length of the film, in seconds (default: no limit)",
@@ -129,20 +130,20 @@ def _add_build(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--no-graphics", action="store_true", help="run the build without graphics")
     group.add_argument(
         "--base-port",
-        type=_port,
+        type=partial(port, lowest=0),
         metavar="PORT",
         help="port to listen on (default: any free port; 5004 for the Editor)",
     )
     group.add_argument(
         "--timeout-wait",
-        type=_count,
+        type=count,
         default=60,
         metavar="SECONDS",
         help="time to wait for each message (default: %(default)s)",
     )
     group.add_argument(
         "--time-scale",
-        type=_positive,
+        type=positive,
         default=1.0,
         metavar="N",
         help="simulated seconds per second (default: %(default)g)",
@@ -162,18 +163,6 @@ def _model(text: str) -> tuple[str | None, str]:
     if not behavior or not path:
         raise argparse.ArgumentTypeError(f"{text!r} is invalid: expected PATH or BEHAVIOR=PATH")
     return behavior, path
-
-
-def _parameter(text: str) -> tuple[str, float]:
-    name, _, number = text.partition("=")
-    try:
-        if name and math.isfinite(float(number)):
-            return name, float(number)
-    except ValueError:
-        pass
-    raise argparse.ArgumentTypeError(
-        f"{text!r} is not NAME=NUMBER: expected a finite number, for example gravity=9.81"
-    )
 
 
 def _demonstration(text: str) -> Path:
@@ -199,38 +188,8 @@ def _size(text: str) -> tuple[int, int]:
     return int(found[1]), int(found[2])
 
 
-def _whole_number(text: str) -> int:
-    if not text.isdecimal() or int(text) >= 2**31:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 to {2**31 - 1}")
-    return int(text)
-
-
-def _count(text: str) -> int:
-    number = _whole_number(text)
-    if number == 0:
-        raise argparse.ArgumentTypeError("expected at least 1, got 0")
-    return number
-
-
-def _port(text: str) -> int:
-    number = _whole_number(text)
-    if number >= 2**16:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a valid port: expected 0 to {2**16 - 1}")
-    return number
-
-
-def _positive(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = 0.0
-    if not 0 < number < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number")
-    return number
-
-
 def _frame_rate(text: str) -> float:
-    number = _positive(text)
+    number = positive(text)
     if number > MAX_FPS:
         raise argparse.ArgumentTypeError(f"{text!r} is too large: expected at most {MAX_FPS}")
     return number

@@ -17,7 +17,7 @@ from typing import Any
 import yaml
 
 from mlagents.trainers.exception import TrainerConfigError
-from mlagents.trainers.settings.base import did_you_mean, one_of
+from mlagents.trainers.settings.base import one_of
 from mlagents.trainers.settings.behavior import BehaviorSettings, NetworkSettings
 from mlagents.trainers.settings.hyperparameters import hyperparameter_models
 from mlagents.trainers.settings.load import check_run_options
@@ -25,6 +25,7 @@ from mlagents.trainers.settings.reading import Written, read_configuration
 from mlagents.trainers.settings.run_options import RunOptions
 from mlagents.trainers.settings.typed import CommandLine
 from mlagents_envs.logging_util import get_logger
+from mlagents_envs.suggestions import did_you_mean
 
 logger = get_logger(__name__)
 

@@ -1,6 +1,5 @@
 """`UnityEnvRegistry`: environments by name, its own and those that installed packages offer."""
 
-import difflib
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib.metadata import EntryPoint, entry_points
@@ -8,6 +7,7 @@ from importlib.metadata import EntryPoint, entry_points
 from mlagents_envs.logging_util import get_logger
 from mlagents_envs.registry.base_registry_entry import BaseRegistryEntry
 from mlagents_envs.registry.manifest import read_manifest
+from mlagents_envs.suggestions import did_you_mean
 
 logger = get_logger(__name__)
 
@@ -66,10 +66,9 @@ class UnityEnvRegistry(Mapping[str, BaseRegistryEntry]):
             return self._entries[identifier]
         except KeyError:
             known = sorted(self._entries)
-            near = difflib.get_close_matches(identifier, known, cutoff=0.4)
             raise KeyError(
-                f"no environment is registered as {identifier!r}; "
-                + (f"near are {near}" if near else f"registered are {known}")
+                f"no environment is registered as {identifier!r}"
+                f"{did_you_mean(identifier, known, n=3, cutoff=0.4) or f'; registered are {known}'}"
             ) from None
 
     def __len__(self) -> int:

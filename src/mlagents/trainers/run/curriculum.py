@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, TypedDict
 
-from mlagents.trainers.settings.base import did_you_mean
 from mlagents.trainers.settings.parameters import (
     CompletionCriteria,
     ConstantParameters,
@@ -15,6 +14,7 @@ from mlagents.trainers.settings.parameters import (
     UniformParameters,
 )
 from mlagents_envs.logging_util import get_logger
+from mlagents_envs.suggestions import did_you_mean
 
 logger = get_logger(__name__)
 

@@ -31,10 +31,10 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from mlagents.trainers.exception import UnityTrainerException
-from mlagents.trainers.settings.base import did_you_mean
 from mlagents.trainers.settings.run_options import holds_run
 from mlagents_envs.atomic_file import write_atomically
 from mlagents_envs.logging_util import get_logger
+from mlagents_envs.suggestions import did_you_mean
 
 _OWN_NAMES = {
     *("metadata", "run_logs", "configuration.yaml", "training.png"),

@@ -4,7 +4,6 @@ A settings model reports every invalid key as one problem. Each problem has a lo
 path of the key within the model, and a message with the allowed and the given value.
 """
 
-import difflib
 import re
 import reprlib
 from collections.abc import Callable, Collection, Mapping
@@ -14,18 +13,10 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ValidationError
 from pydantic.functional_validators import ModelWrapValidatorHandler
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
+from mlagents_envs.suggestions import did_you_mean
+
 T = TypeVar("T")
 Key = str | int
-
-
-def did_you_mean(name: object, allowed: Collection[str]) -> str:
-    """Return `; did you mean 'x'?` for the closest of `allowed`, or an empty string.
-
-    The comparison ignores case.
-    """
-    spelled = {other.casefold(): other for other in allowed}
-    nearest = difflib.get_close_matches(str(name).casefold(), spelled, n=1)
-    return f"; did you mean {spelled[nearest[0]]!r}?" if nearest else ""
 
 
 def quoted(value: object) -> str:

@@ -6,21 +6,13 @@ from typing import Any, Literal, Self
 from pydantic import Field, SerializeAsAny, ValidationInfo, field_validator, model_validator
 from pydantic_core import InitErrorDetails
 
-from mlagents.trainers.settings.base import (
-    Float,
-    Int,
-    Settings,
-    did_you_mean,
-    one_of,
-    problem,
-    read_each,
-    refuse,
-)
+from mlagents.trainers.settings.base import Float, Int, Settings, one_of, problem, read_each, refuse
 from mlagents.trainers.settings.hyperparameters import (
     HyperparameterSettings,
     PPOSettings,
     hyperparameter_models,
 )
+from mlagents_envs.suggestions import did_you_mean
 
 
 class MemorySettings(Settings):

@@ -6,7 +6,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from mlagents.trainers.exception import TrainerConfigError
-from mlagents.trainers.settings.base import did_you_mean
+from mlagents_envs.suggestions import did_you_mean
 
 CONFIGURATIONS = Path(str(files("mlagents"))) / "config"
 """Folder of the files: `ppo/3DBall.yaml` and so on."""

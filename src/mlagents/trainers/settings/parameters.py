@@ -24,13 +24,13 @@ from mlagents.trainers.settings.base import (
     Float32,
     Int,
     Settings,
-    did_you_mean,
     list_of,
     problem,
     quoted,
     read_each,
     refuse,
 )
+from mlagents_envs.suggestions import did_you_mean
 
 
 class SamplerParameters(Settings):

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from mlagents.trainers.exception import TrainerConfigError
-from mlagents.trainers.settings.base import did_you_mean
 from mlagents.trainers.settings.run_options import RunOptions
 from mlagents_envs.logging_util import get_logger
+from mlagents_envs.suggestions import did_you_mean
 
 logger = get_logger(__name__)
 

@@ -13,7 +13,6 @@ from mlagents.trainers.settings.base import (
     Float32,
     Int,
     Settings,
-    did_you_mean,
     list_of,
     problem,
     refuse,
@@ -27,6 +26,7 @@ from mlagents.trainers.settings.parameters import (
 from mlagents.trainers.settings.search import SearchSettings
 from mlagents_envs.base_env import behavior_name_problem
 from mlagents_envs.folder_names import folder_name_problem
+from mlagents_envs.suggestions import did_you_mean
 
 
 class EnvironmentSettings(Settings):
