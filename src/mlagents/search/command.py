@@ -28,6 +28,7 @@ with ends_quietly():
     from mlagents.trainers.settings.configurations import find_configuration
     from mlagents.trainers.settings.reading import read_configuration
     from mlagents.trainers.settings.typed import CommandLine
+    from mlagents_envs.argument_types import count
     from mlagents_envs.cpus import n_cpus
     from mlagents_envs.logging_util import get_logger, set_log_level
     from mlagents_envs.programs import command, program
@@ -87,11 +88,11 @@ def make_parser() -> argparse.ArgumentParser:
         help="folder of all results (default: %(default)s)",
     )
     search.add_argument(
-        "--trials", type=_count, metavar="N", help="number of trials, instead of search.trials"
+        "--trials", type=count, metavar="N", help="number of trials, instead of search.trials"
     )
     search.add_argument(
         "--jobs",
-        type=_count,
+        type=count,
         default=n_cpus(),
         metavar="N",
         help="number of runs at a time (default: the number of CPUs, %(default)s)",
@@ -101,12 +102,6 @@ def make_parser() -> argparse.ArgumentParser:
     begin.add_argument("--force", action="store_true", help="replace the search of this name")
     add_flags(parser, "environment", "Unity engine", "PyTorch")
     return parser
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
-    return int(text)
 
 
 def _plan(options: argparse.Namespace) -> Plan:

@@ -223,8 +223,9 @@ class PlayerPool(EnvManager):
         Raises:
             UnityException: A player could not be started, or may not be restarted.
         """
-        for manager in self._here:
+        for worker, manager in enumerate(self._here):
             manager.reset()
+            self._take_specs(worker, manager.behavior_specs)
         with hierarchical_timer("reset"):
             if not self._has_started:
                 self._has_started = True
