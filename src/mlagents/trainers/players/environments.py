@@ -15,7 +15,7 @@ from mlagents.trainers.players.launching import SimPlayers
 from mlagents.trainers.players.offline import OfflineEnvManager
 from mlagents.trainers.players.pool import PlayerPool, RestartBudget
 from mlagents.trainers.settings.parameters import ConstantParameters
-from mlagents.trainers.settings.run_options import EngineSettings, RunOptions
+from mlagents.trainers.settings.run_options import EngineSettings, EnvironmentSettings, RunOptions
 from mlagents_envs.base_env import BehaviorName, BehaviorSpec
 from mlagents_envs.cpus import n_cpus
 from mlagents_envs.environment import UnityEnvironment
@@ -168,16 +168,7 @@ def _players(
         here: Functions that make the first players, which play in this process instead.
     """
     environment, engine = options.env_settings, options.engine_settings
-    is_given = "base_port" in environment.model_fields_set
-    if log_folder is not None:
-        base_port = environment.base_port if is_given else 0
-    else:
-        base_port = None
-        if is_given and environment.base_port != UnityEnvironment.BASE_ENVIRONMENT_PORT:
-            logger.warning(
-                f"base_port {environment.base_port} is not used: it is for players that --env "
-                f"starts. The Editor uses port {UnityEnvironment.DEFAULT_EDITOR_PORT}."
-            )
+    base_port = _base_port(environment, is_editor=log_folder is None)
 
     def make(worker: int) -> UnityEnvironment:
         try:
@@ -218,6 +209,19 @@ def _players(
         make_budget=make_budget,
         here=[make_player() for make_player in here],
     )
+
+
+def _base_port(environment: EnvironmentSettings, *, is_editor: bool) -> int | None:
+    """Return the first port of players: 0 for any free ones, None for that of the Editor."""
+    is_given = "base_port" in environment.model_fields_set
+    if not is_editor:
+        return environment.base_port if is_given else 0
+    if is_given and environment.base_port != UnityEnvironment.BASE_ENVIRONMENT_PORT:
+        logger.warning(
+            f"base_port {environment.base_port} is not used: it is for players that --env "
+            f"starts. The Editor uses port {UnityEnvironment.DEFAULT_EDITOR_PORT}."
+        )
+    return None
 
 
 def _port_in_use(error: UnityWorkerInUseException, *, is_editor: bool) -> str:
