@@ -78,3 +78,21 @@ def test_worlds_are_drawn_alike_and_small() -> None:
         assert picture.dtype == "uint8"
         assert (picture == script["draw"](entry)).all()
         assert 0 < script["image"](entry).stat().st_size <= script["MAX_BYTES"]
+
+
+def test_the_tree_of_the_overview_is_that_of_the_source() -> None:
+    _, _, section = text_of(ROOT / "docs" / "overview.md").partition("## Where things live")
+    section, _, _ = section.partition("\n## ")
+    rooms = re.findall(r"^    (src/\S+)/\n((?:      .*\n)+)", section, re.MULTILINE)
+    assert len(rooms) > 3
+    for folder, lines in rooms:
+        named = set()
+        for line in lines.splitlines():
+            names = re.match(r"(?:\S+(?:\.py|/) +)*", line.strip())
+            named |= {name.rstrip("/") for name in names[0].split()}
+        here = {
+            path.name
+            for path in (ROOT / folder).iterdir()
+            if path.suffix == ".py" or (path.is_dir() and path.name != "__pycache__")
+        }
+        assert named == here - {"__init__.py", "trainers"}, folder
