@@ -16,13 +16,7 @@ with ends_quietly():
     from mlagents.playing.game import Actor, Game, RandomActor
     from mlagents.playing.play_args import make_parser
     from mlagents.playing.policy import Policy, find_model
-    from mlagents_envs.base_env import (
-        BaseEnv,
-        BehaviorId,
-        BehaviorName,
-        BehaviorSpec,
-        is_named,
-    )
+    from mlagents_envs.base_env import BaseEnv, BehaviorId, BehaviorName, BehaviorSpec, is_named
     from mlagents_envs.checked_env import checked, unwrapped
     from mlagents_envs.demonstration_recorder import DemonstrationRecorder
     from mlagents_envs.environment import UnityEnvironment

@@ -10,13 +10,7 @@ from mlagents.trainers.exception import UnityTrainerException
 from mlagents.trainers.fast.compute import PLAIN, Compute
 from mlagents.trainers.networks.attention import EntityAttention
 from mlagents.trainers.networks.encoders import ImageEncoder, Kind, VectorEncoder, kind_of
-from mlagents.trainers.networks.layers import (
-    GoalLayer,
-    Memory,
-    Sequences,
-    dense_block,
-    joined,
-)
+from mlagents.trainers.networks.layers import GoalLayer, Memory, Sequences, dense_block, joined
 from mlagents.trainers.settings.behavior import NetworkSettings
 from mlagents_envs.base_env import ObservationSpec, ObservationType
 

@@ -18,10 +18,7 @@ from mlagents.trainers.reporting.stats import (
     StatsReporter,
     StatsWriter,
 )
-from mlagents.trainers.reporting.summaries import (
-    SAVED,
-    behavior_in_words,
-)
+from mlagents.trainers.reporting.summaries import SAVED, behavior_in_words
 from mlagents.trainers.run.checkpoints import CheckpointStore
 from mlagents.trainers.run.curriculum import BehaviorProgress, Curriculum
 from mlagents.trainers.run.folder import RunFolder

@@ -18,11 +18,7 @@ from mlagents.trainers.settings.base import (
     refuse,
 )
 from mlagents.trainers.settings.behavior import BehaviorSettings
-from mlagents.trainers.settings.parameters import (
-    EnvironmentParameter,
-    read_parameters,
-    with_seeds,
-)
+from mlagents.trainers.settings.parameters import EnvironmentParameter, read_parameters, with_seeds
 from mlagents.trainers.settings.search import SearchSettings
 from mlagents_envs.base_env import behavior_name_problem
 from mlagents_envs.folder_names import folder_name_problem

@@ -6,15 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from mlagents.trainers.settings.base import (
-    Float,
-    Int,
-    Settings,
-    list_of,
-    problem,
-    quoted,
-    refuse,
-)
+from mlagents.trainers.settings.base import Float, Int, Settings, list_of, problem, quoted, refuse
 
 
 class Measure(Settings):
