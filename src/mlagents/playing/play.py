@@ -91,7 +91,9 @@ def _play(options: argparse.Namespace, models: dict[str | None, str]) -> bool:
     with (
         _open_environment(options) as source,
         closing(_Camera(options, source)) as camera,
-        _recorded(source, options) as env,
+        DemonstrationRecorder(source, options.record, behavior_name=options.behavior)
+        if options.record
+        else source as env,
     ):
         env.reset()
         _require_behaviors([*models, options.behavior], env)
@@ -151,13 +153,6 @@ def _open_environment(options: argparse.Namespace) -> BaseEnv:
         side_channels=[engine, channel],
         num_areas=options.num_areas,
     )
-
-
-def _recorded(env: BaseEnv, options: argparse.Namespace) -> BaseEnv:
-    """Record the environment, if that is wanted."""
-    if options.record is None:
-        return env
-    return DemonstrationRecorder(env, options.record, behavior_name=options.behavior)
 
 
 def _set_parameters(env: BaseEnv, parameters: Mapping[str, float]) -> None:
