@@ -198,7 +198,7 @@ class Standing(FixedArrays):
         """Return (N,) whether a short line down from the agents' centres meets a support."""
         depth = self._above() + self._half  # of the supports below the centres
         felt = (depth > _PROBE_START_M) & (depth <= _PROBE_END_M) & self._centre_is_over
-        is_felt: Mask = felt.any(axis=0)
+        is_felt: Mask = np.any(felt, axis=0)
         return is_felt
 
     def is_above(self, support: int) -> Mask:

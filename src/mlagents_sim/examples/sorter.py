@@ -50,6 +50,10 @@ SCALE_M = 20.0
 _ANGLES = np.arange(SLOTS) * (2 * np.pi / SLOTS)
 TILES_AT = np.stack([np.sin(_ANGLES), np.cos(_ANGLES)])
 """(2, slots) unit vectors from the middle."""
+TILE_PLACES = TILE_AT_M * TILES_AT
+NUMBERS = np.eye(HIGHEST + 1, HIGHEST, dtype=np.float32)
+"""What is seen of the number of a tile; nothing of `HIGHEST` and of no tile."""
+NUMBERS[0] = 0.0
 
 TILES = ObservationSpec(
     (SLOTS, HIGHEST + 3),
@@ -169,12 +173,13 @@ class Sorter(PlanarWorld):
         heading = self.bodies.heading[:, AGENT, agents]
         n = place.shape[1]
         number, slot = self.number[:, agents], self.slot[:, agents]
-        row, agent = np.nonzero(number)
-        tiles = np.zeros((n, *TILES.shape), np.float32)
-        tiles[agent, row, number[row, agent]] = 1.0
-        apart = TILE_AT_M * TILES_AT[:, slot[row, agent]] - place[:, agent]
-        tiles[agent, row, HIGHEST : HIGHEST + 2] = (apart / SCALE_M).T
-        tiles[agent, row, HIGHEST + 2] = row < self.n_visited[agents][agent]
+        is_tile = number > 0
+        tiles = np.empty((n, *TILES.shape), np.float32)
+        tiles[..., :HIGHEST] = NUMBERS[number.T]
+        apart = (TILE_PLACES[:, slot] - place[:, None]) / SCALE_M * is_tile  # (2, tiles, n)
+        tiles[..., HIGHEST : HIGHEST + 2] = apart.T
+        is_visited = np.arange(SLOTS)[:, None] < self.n_visited[agents]
+        tiles[..., HIGHEST + 2] = (is_visited & is_tile).T
 
         body = np.zeros((n, 10), np.float32)
         body[:, 6] = 1.0

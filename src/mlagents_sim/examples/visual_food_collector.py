@@ -1,6 +1,7 @@
 """Visual Food Collector: gather good food, seen by a camera."""
 
 import math
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ from mlagents_sim.examples.food_collector import (
     FoodCollector,
 )
 from mlagents_sim.examples.food_floors import FOOD_RADIUS_M, GOOD, WALLS_M
+from mlagents_sim.native_planar import Pool
 from mlagents_sim.planar import Array, X, Z, in_frame
 from mlagents_sim.raster import Camera, Pixels, Runs, box_faces, paint, polygon, sphere
 from mlagents_sim.world import Agents
@@ -43,6 +45,11 @@ GOOD_FOOD, BAD_FOOD, AGENT, FROZEN = (
     np.array(colour, np.uint8)
     for colour in ([102, 189, 107], [191, 59, 38], [33, 150, 243], [225, 235, 245])
 )
+
+
+BACKGROUND = np.empty(PICTURE.shape, np.uint8)
+BACKGROUND[:, : SIZE // 2] = SKY[:, None, None]
+BACKGROUND[:, SIZE // 2 :] = FLOOR[:, None, None]
 
 
 class Faces(NamedTuple):
@@ -83,6 +90,12 @@ class VisualFoodCollector(FoodCollector):
     agents_per_area = 8
     n_members = 4
 
+    def __init__(
+        self, *, num_areas: int = 1, seed: int = 0, parameters: Mapping[str, float] | None = None
+    ) -> None:
+        super().__init__(num_areas=num_areas, seed=seed, parameters=parameters)
+        self._pool = Pool()
+
     def observe(self, agents: Agents) -> list[NDArray[Any]]:
         """Return the observations that the class describes."""
         area, member = self._area[agents], self._member[agents]
@@ -91,9 +104,8 @@ class VisualFoodCollector(FoodCollector):
 
     def _see(self, area: NDArray[np.intp], member: NDArray[np.intp]) -> Pixels:
         """Draw the views of n agents, (n, 3, H, W), from far to near."""
-        pictures = np.empty((len(area), *PICTURE.shape), np.uint8)
-        pictures[:] = SKY[:, None, None]
-        pictures[:, :, SIZE // 2 :] = FLOOR[:, None, None]
+        pictures = self._pool.empty((len(area), *PICTURE.shape), np.uint8)
+        pictures[:] = BACKGROUND
 
         walls, others = self._walls(area, member), self._others(area, member)
         faces = polygon(CAMERA, np.concatenate([walls.corners, others.corners], axis=2)[:, :, None])
