@@ -287,7 +287,7 @@ def declare(functions: CDLL) -> None:
         "raster_spheres": [pointer, pointer, number, number, number, pointer, pointer],
         "raster_paint": [pointer, *[number] * 3, *[pointer] * 4, number],
         "raster_shade": [pointer, pointer, number, number, *[pointer] * 3, number, number],
-        "raster_stamp": [pointer, pointer, number, number, pointer, number, pointer],
+        "raster_stamp": [pointer, pointer, number, number, pointer, pointer, number, pointer],
     }.items():
         function = getattr(functions, name)
         function.argtypes, function.restype = arguments, None

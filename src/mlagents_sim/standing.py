@@ -262,6 +262,8 @@ class Standing(FixedArrays):
         bodies, carrier = self._bodies, self._carrier
         bodies.pressed[AGENT] = self._fall * self._kept * self._is_braked
         agents = np.flatnonzero(self._on[self._loose] & ~self._is_braked)
+        if agents.size == 0:
+            return
         velocity = bodies.velocity
         kept, carrier_kept = self._kept[agents], self._carrier_kept[agents]
         # Friction comes after drag, which is yet to come.
@@ -287,6 +289,8 @@ class Standing(FixedArrays):
         self.height_m = np.maximum(self.height_m, least)
         self.climb[lands] = 0.0
         arriving = np.flatnonzero(lands & (before < 0.0))
+        if arriving.size == 0:
+            return
         # The weight of an agent that stood has rubbed already.
         fall = np.where(self._stood[arriving], 0.0, self._fall[arriving])
         stopped = (fall - before[arriving]) * self._kept[arriving]

@@ -161,13 +161,16 @@ NATIVE_EXPORT void raster_shade(uint8_t *images, const int64_t *which, int64_t n
     }
 }
 
-// Paints n lists of pixels, (n, P), each into one of (N, 3, pixels) pictures.
+// Paints n cells, of which each has its list of P pixels in (cells, P), into n of (N, 3, pixels)
+// pictures.
 NATIVE_EXPORT void raster_stamp(uint8_t *images, const int64_t *which, int64_t n, int64_t n_pixels,
-                                const int64_t *pixels, int64_t n_listed, const uint8_t *colour) {
-    for (int64_t k = 0; k < n; ++k)
+                                const int64_t *pixels, const int64_t *cells, int64_t n_listed,
+                                const uint8_t *colour) {
+    for (int64_t k = 0; k < n; ++k) {
+        const int64_t *listed = pixels + cells[k] * n_listed;
         for (int channel = 0; channel < 3; ++channel) {
             uint8_t *plane = images + (which[k] * 3 + channel) * n_pixels;
-            for (int64_t i = 0; i < n_listed; ++i)
-                plane[pixels[k * n_listed + i]] = colour[channel];
+            for (int64_t i = 0; i < n_listed; ++i) plane[listed[i]] = colour[channel];
         }
+    }
 }

@@ -242,11 +242,10 @@ class GridWorld(World):
             is_goal = is_here[:, None] & (goal[..., 0] != NOWHERE)
             for which, colour in enumerate(GOAL_COLOURS):
                 picture, column = (is_goal & (kind == which)).nonzero()
-                _paint(
-                    pictures, picture, stamp.goals[which][goal[picture, column] @ (1, size)], colour
-                )
+                cell = goal[picture, column] @ (1, size)
+                _paint(pictures, picture, stamp.goals[which], cell, colour)
             (picture,) = is_here.nonzero()
-            _paint(pictures, picture, stamp.agent[place[picture] @ (1, size)], AGENT_COLOUR)
+            _paint(pictures, picture, stamp.agent, place[picture] @ (1, size), AGENT_COLOUR)
         return pictures.reshape(-1, 3, HEIGHT, WIDTH)
 
     def render(self) -> Pixels:
@@ -322,23 +321,28 @@ def _shade(
 
 
 def _paint(
-    pictures: Pixels, which: NDArray[np.intp], pixels: NDArray[np.intp], colour: Pixels
+    pictures: Pixels,
+    which: NDArray[np.intp],
+    pixels: NDArray[np.intp],
+    cell: NDArray[np.intp],
+    colour: Pixels,
 ) -> None:
-    """Paint (n, P) pixels of n of the pictures, (N, 3, H * W)."""
+    """Paint the pixels, (cells, P), of n cells into n of the pictures, (N, 3, H * W)."""
     if (functions := PLANAR.load()) is not None:
-        which, pixels = map(np.ascontiguousarray, (which, pixels))
+        which = np.ascontiguousarray(which)
         functions.raster_stamp(
             address(pictures),
             address(which),
             len(which),
             pictures.shape[2],
             address(pixels),
+            address(cell),
             pixels.shape[1],
             address(colour),
         )
         return
     for channel, value in enumerate(colour):
-        pictures[which[:, None], channel, pixels] = value
+        pictures[which[:, None], channel, pixels[cell]] = value
 
 
 @lru_cache(maxsize=MAX_GRID_SIZE)
