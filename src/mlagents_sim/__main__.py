@@ -14,9 +14,12 @@ with ends_quietly():
     from mlagents_envs.argument_types import parameter, port, positive
     from mlagents_envs.exception import UnityEnvironmentException, UnityException
     from mlagents_envs.factories import GYMNASIUM, arguments_for, call_factory, find_factory
-    from mlagents_envs.logging_util import printable, reader_may_leave
+    from mlagents_envs.logging_util import get_logger, printable, reader_may_leave
     from mlagents_sim.catalog import CATALOG
+    from mlagents_sim.planar import PLANAR
     from mlagents_sim.player import EnvironmentFactory, serve_several
+
+logger = get_logger(__name__)
 
 DEFAULT_PORT = 5004
 
@@ -71,6 +74,7 @@ def _try(world: str, factory: EnvironmentFactory, parameters: Mapping[str, float
     offered: dict[str, Any] = {"worker_id": 0, "parameters": parameters, "seed": 0, "num_areas": 1}
     if world in CATALOG or world.startswith(GYMNASIUM):
         call_factory(factory, **offered).close()
+        PLANAR.announce(logger)
     else:
         arguments_for(factory, **offered)
 

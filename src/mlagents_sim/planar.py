@@ -22,12 +22,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mlagents_envs.logging_util import get_logger
 from mlagents_native.library import NativeError, Part
 from mlagents_sim import native_planar
 from mlagents_sim.native_planar import FixedArrays
-
-logger = get_logger(__name__)
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -170,8 +167,6 @@ class Bodies(FixedArrays):
         is_native: bool = True,
     ) -> None:
         self.functions = PLANAR.load() if is_native else None
-        if is_native:
-            PLANAR.announce(logger)
         shape = (len(bodies), n_areas)
         self.position = np.zeros((2, *shape))
         self.velocity = np.zeros((2, *shape))
