@@ -1,7 +1,7 @@
-"""The planar engine in the native library: `source/planar.cpp` and what it is handed.
+"""Structures by which C++ knows the arrays of bodies, sensors and frame stacks.
 
-Structures describe arrays of Python to C++. Such arrays never move: their owners change them in
-place. Each structure has its twin of the same name in `source/planar.h`.
+The arrays never move: their owners change them in place. Each structure has its twin of the same
+name in a header of `mlagents_native/source`.
 """
 
 import ctypes

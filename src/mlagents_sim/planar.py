@@ -136,7 +136,8 @@ class Bodies(FixedArrays):
         is_native: Whether the native library computes, if it is available.
 
     Attributes:
-        functions: Functions of the native library, or None if NumPy computes.
+        functions: Functions of the native library, or None if NumPy computes. The library knows
+            the arrays below, so an assignment to one of these attributes copies into its array.
         position: (2, B, N) of the centres, in m.
         velocity: (2, B, N) in m/s.
         heading: (2, B, N) unit vectors.
