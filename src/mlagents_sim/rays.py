@@ -12,11 +12,10 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mlagents_sim.planar import Array, Indices, X, Z, along, dot, in_frame, number
+from mlagents_sim.planar import Array, Indices, X, Z, along, dot, in_frame
 
-_TINY = number(1e-30)
+_TINY = 1e-30
 """Keeps a quotient finite where the divisor may be 0."""
-_ZERO, _ONE, _NEVER = number(0.0), number(1.0), number(np.inf)
 
 
 class Rays(NamedTuple):
@@ -109,18 +108,17 @@ class Rays(NamedTuple):
             radius: Radius of the spheres.
             flights: F pairs: (N,) heights at which the spheres start, and their rise in a metre.
         """
-        radius = number(radius)
         near, solid, approaches = self._near(centre, half, radius)
         low, high = low.reshape(-1)[solid], high.reshape(-1)[solid]
         area = solid % centre.shape[2]
         starts = np.array([height[area] for height, _ in flights])  # (F, n)
         slopes = np.array([slope for _, slope in flights])
         above, below = starts - high, low - starts
-        passes_over = (above >= radius) & (slopes >= _ZERO)[:, None]
-        passes_under = (below >= radius) & (slopes <= _ZERO)[:, None]
+        passes_over = (above >= radius) & (slopes >= 0.0)[:, None]
+        passes_under = (below >= radius) & (slopes <= 0.0)[:, None]
         flight, which = (~(passes_over | passes_under)).nonzero()
         slope = slopes[flight]
-        (level,), (rising,) = (slope == _ZERO).nonzero(), slope.nonzero()
+        (level,), (rising,) = (slope == 0.0).nonzero(), slope.nonzero()
 
         found = np.empty(len(which))
         beside = np.maximum(below, above)[flight[level], which[level]]
@@ -156,7 +154,7 @@ class Rays(NamedTuple):
         span = (half[:, :, None] + np.asarray(radius, np.float64)) * steepness[:, None]
         enter, leave = middle - span, middle + span
         leave = np.minimum(leave[X], leave[Z])
-        is_near = (np.maximum(enter[X], enter[Z]) <= leave) & (leave >= _ZERO)
+        is_near = (np.maximum(enter[X], enter[Z]) <= leave) & (leave >= 0.0)
         (near,) = is_near.reshape(-1).nonzero()
         n_rays, n = is_near.shape[1:]
         ray: Indices = near % (n_rays * n)
@@ -265,21 +263,21 @@ class _Approaches(NamedTuple):
         enter, leave = middle - span, middle + span
         travel: Array = np.maximum(enter[X], enter[Z])
         end = np.minimum(leave[X], leave[Z])
-        is_met = travel >= _ZERO
+        is_met = travel >= 0.0
         is_not_passed = travel <= end
-        start = np.maximum(travel, _ZERO)
+        start = np.maximum(travel, 0.0)
         point = offset + direction * np.array([start, start])
         beyond = np.abs(point) - half
-        (corner,) = ((beyond[X] > _ZERO) & (beyond[Z] > _ZERO)).nonzero()
+        (corner,) = ((beyond[X] > 0.0) & (beyond[Z] > 0.0)).nonzero()
         if corner.size:
             corner_to_point = np.copysign(beyond, point).take(corner, axis=1)
             approach = -dot(corner_to_point, direction.take(corner, axis=1))
             square = np.square(approach) - dot(corner_to_point, corner_to_point)
             square += np.square(radius[corner])
-            to_arc = approach - np.sqrt(np.maximum(square, _ZERO))
+            to_arc = approach - np.sqrt(np.maximum(square, 0.0))
             travel[corner] = start[corner] + to_arc
-            is_met[corner] = (square >= _ZERO) & (to_arc >= _ZERO)
-        np.copyto(travel, _NEVER, where=~(is_met & is_not_passed))
+            is_met[corner] = (square >= 0.0) & (to_arc >= 0.0)
+        np.copyto(travel, np.inf, where=~(is_met & is_not_passed))
         return travel
 
 
@@ -322,16 +320,16 @@ def _enter_solids(offset: Array, direction: Array, half: Array, radius: float | 
     middle, span = -offset * inverse, half * np.abs(inverse)
     bends = np.zeros((7, n))  # the start counts as one
     comes, leaves = bends[1:4], bends[4:]
-    np.maximum(middle - span, _ZERO, out=comes)
-    np.maximum(middle + span, _ZERO, out=leaves)
+    np.maximum(middle - span, 0.0, out=comes)
+    np.maximum(middle + span, 0.0, out=leaves)
     point = offset[:, None] + direction[:, None] * bends  # (3, 7, n)
-    beyond = np.maximum(np.abs(point) - half[:, None], _ZERO)
+    beyond = np.maximum(np.abs(point) - half[:, None], 0.0)
     away = np.copysign(beyond, point) * direction[:, None]
     x, z, y = beyond * beyond
     outside = x + z + y - np.square(radius)  # D^2 - radius^2
     x, z, y = away
     nearing = -(x + z + y)  # -dD^2/2dt
-    is_before = (outside >= _ZERO) & (nearing > _ZERO)
+    is_before = (outside >= 0.0) & (nearing > 0.0)
 
     last = (bends * is_before).argmax(axis=0)
     bend = last * n + np.arange(n)
@@ -342,15 +340,15 @@ def _enter_solids(offset: Array, direction: Array, half: Array, radius: float | 
     x, z, y = direction * direction * is_beyond
     square = nearing * nearing - (x + z + y) * outside
     travel: Array = np.full(n, np.inf)
-    nearing += np.sqrt(np.maximum(square, _ZERO))
-    np.divide(outside, nearing, out=travel, where=is_before & (square >= _ZERO))
+    nearing += np.sqrt(np.maximum(square, 0.0))
+    np.divide(outside, nearing, out=travel, where=is_before & (square >= 0.0))
     travel += start
     return travel
 
 
 def _inverse(direction: Array) -> Array:
     """Return the reciprocal of each component, finite even if the component is 0."""
-    inverse: Array = _ONE / (direction + np.copysign(_TINY, direction))
+    inverse: Array = 1.0 / (direction + np.copysign(_TINY, direction))
     return inverse
 
 
@@ -360,6 +358,6 @@ def radius_at_edge(radius: float | Array, height: ArrayLike) -> Array:
     The radius is 0 both for a sphere that grazes the edge and for one that passes above it. The
     caller must tell the two apart.
     """
-    above = np.minimum(np.maximum(height, _ZERO), radius)
+    above = np.minimum(np.maximum(height, 0.0), radius)
     result: Array = np.sqrt(radius**2 - above * above)
     return result
