@@ -11,7 +11,7 @@ A step has two parts, between which a `World` ends episodes that took too long:
 Arrays and letters are those of `planar`. The agent of an area is its first body.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import NamedTuple
 
@@ -228,7 +228,7 @@ class Motion(FixedArrays):
     def move(self) -> None:
         """Move everything: the second part of a step."""
         if (functions := self.bodies.functions) is not None:
-            self._call(functions.planar_move)
+            self.bodies.call(functions.planar_move, self.shared)
         elif self.standing is not None:
             self.standing.move()
         else:
@@ -248,7 +248,7 @@ class Motion(FixedArrays):
             The number of steps; 0 if a watched body is outside its bounds already.
         """
         if (functions := self.bodies.functions) is not None:
-            return self._call(functions.planar_run, most_steps)
+            return self.bodies.call(functions.planar_run, self.shared, most_steps)
         for step in range(most_steps):
             if self._has_left():
                 return step
@@ -257,13 +257,6 @@ class Motion(FixedArrays):
             if self._has_happened():
                 return step + 1
         return most_steps
-
-    def _call(self, function: Callable[..., int], *arguments: int) -> int:
-        shared = self.bodies.shared
-        shared.is_falling = self.bodies.is_falling
-        result = function(self.shared, *arguments)
-        self.bodies.is_falling = bool(shared.is_falling)
-        return result
 
     def _turn(self) -> None:
         turn(self.bodies.heading[:, AGENT], self.sine, self.cosine)

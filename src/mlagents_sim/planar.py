@@ -14,7 +14,7 @@ Contacts are settled pair by pair; the areas of a pair are settled together. Wha
 reference: where the native library is available, it computes the same, to the last bit.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from ctypes import CDLL
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -240,6 +240,18 @@ class Bodies(FixedArrays):
             friction=self._friction,
         )
 
+    def call(self, function: Callable[..., int], *arguments: Any) -> int:
+        """Call a function of the native library that moves the bodies.
+
+        Args:
+            function: Function of the library.
+            arguments: Arguments of the function.
+        """
+        self.shared.is_falling = self.is_falling
+        result = function(*arguments)
+        self.is_falling = bool(self.shared.is_falling)
+        return result
+
     def extent(self) -> Array:
         """Return (2, B, N) extents of the bodies from their centres in x and z."""
         x, z = np.abs(self.heading)
@@ -272,9 +284,7 @@ class Bodies(FixedArrays):
     def move(self) -> None:
         """Move all bodies by a step."""
         if self.functions is not None:
-            self.shared.is_falling = self.is_falling
-            self.functions.planar_move_bodies(self.shared)
-            self.is_falling = bool(self.shared.is_falling)
+            self.call(self.functions.planar_move_bodies, self.shared)
             return
         if self.is_falling:
             self._drop()

@@ -10,7 +10,9 @@ from mlagents_sim.world import World
 class PlanarWorld(World):
     """Base of worlds that a `Motion` moves, the steps between two events at once.
 
-    A subclass sets `motion`, to which it hands the agents' commands, and implements `judge`.
+    A subclass sets `motion`, to which it hands the agents' commands, and implements `judge`. Only
+    steps that must be run part by part call `act` and `physics`: those with a time limit, and those
+    that `Motion.run` leaves to them.
 
     Attributes:
         motion: Motion of all areas.

@@ -1,8 +1,11 @@
 """Motion of agents over several steps, with and without the native library."""
 
+from typing import ClassVar
+
 import numpy as np
 import pytest
 
+from mlagents_sim.examples.push_block import PushBlock
 from mlagents_sim.motion import Motion, Ring, Watched
 from mlagents_sim.planar import ANCHORS, HIGH, PLANAR, Bodies, Body, X, Z
 
@@ -89,3 +92,19 @@ def test_a_ring_puts_wall_and_item_beside_the_agent(is_native: bool):
     np.testing.assert_allclose(bodies.heading[:, 1, 1], [0.0, 1.0])
     np.testing.assert_allclose(bodies.position[:, 2, 0], [10.0, 0.0])
     np.testing.assert_allclose(bodies.position[:, 2, 2], [ring.FAR_M, 0.0])
+
+
+def test_a_world_that_chooses_who_asks_runs_step_by_step():
+    class Impatient(PushBlock):
+        """Agents that ask at every third step."""
+
+        asked: ClassVar[list[int]] = []
+
+        def requests(self) -> slice | None:
+            self.asked.append(self.step_count)
+            return slice(None) if self.step_count % 3 == 0 else None
+
+    env = Impatient()
+    env.reset()
+    env.step()
+    assert env.asked == [0, 1, 2, 3]

@@ -3,7 +3,6 @@
 Arrays and letters are those of `planar`; M is the number of agents of an area.
 """
 
-from collections.abc import Callable
 from functools import cached_property
 from itertools import combinations, permutations
 
@@ -147,13 +146,6 @@ class Floors(FixedArrays):
             shoots=self._shoots,
         )
 
-    def _call(self, function: Callable[..., int], *arguments: int) -> int:
-        shared = self.bodies.shared
-        shared.is_falling = self.bodies.is_falling
-        result = function(self.shared, *arguments)
-        self.bodies.is_falling = bool(shared.is_falling)
-        return result
-
     def _eaten_now(self) -> Eaten:
         """Return what the native library found to be eaten."""
         area, member, food = self._eaten[: self.shared.n_eaten].T.copy()
@@ -261,7 +253,7 @@ class Floors(FixedArrays):
         """
         eaten: Eaten = _NONE, _NONE, _NONE
         if (functions := self.bodies.functions) is not None:
-            n_steps = self._call(functions.forage_run, most_steps)
+            n_steps = self.bodies.call(functions.forage_run, self.shared, most_steps)
             return n_steps, self._eaten_now()
         for step in range(most_steps):
             self.push_and_turn()
@@ -274,7 +266,7 @@ class Floors(FixedArrays):
     def act(self) -> None:
         """Push, turn and shoot: the first part of a step."""
         if (functions := self.bodies.functions) is not None:
-            self._call(functions.forage_act)
+            self.bodies.call(functions.forage_act, self.shared)
             return
         self.push_and_turn()
         self.shoot()
@@ -283,7 +275,7 @@ class Floors(FixedArrays):
         """Move the agents, which eat the food that they touch: the second part of a step."""
         bodies = self.bodies
         if bodies.functions is not None:
-            self._call(bodies.functions.forage_move)
+            bodies.call(bodies.functions.forage_move, self.shared)
             return self._eaten_now()
         was_falling = bodies.is_falling
         bodies.move()
