@@ -285,7 +285,7 @@ def declare(functions: CDLL) -> None:
     for name, arguments in {
         "raster_polygons": [pointer, number, number, number, pointer, pointer],
         "raster_spheres": [pointer, pointer, number, number, number, pointer, pointer],
-        "raster_paint": [pointer, *[number] * 3, *[pointer] * 4, number],
+        "raster_paint": [pointer, *[number] * 3, *[pointer] * 5, number],
         "raster_shade": [pointer, pointer, number, number, *[pointer] * 3, number, number],
         "raster_stamp": [pointer, pointer, number, number, pointer, pointer, number, pointer],
     }.items():

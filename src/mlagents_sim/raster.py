@@ -309,7 +309,11 @@ def pixels(runs: Runs, width: int) -> Covered:
 
 
 def paint(
-    images: Pixels, runs: Runs, colours: Pixels, scene: NDArray[np.intp] | None = None
+    images: Pixels,
+    runs: Runs,
+    colours: Pixels,
+    scene: NDArray[np.intp] | None = None,
+    order: NDArray[np.intp] | None = None,
 ) -> None:
     """Paint shapes over each other, in the given order.
 
@@ -318,12 +322,15 @@ def paint(
         runs: Pixels of each shape.
         colours: Colours, which can be broadcast to (F, N, 3).
         scene: (S,) of which image each shape is, for runs of (1, S, H); else each has its column.
+        order: (S,) indices of the shapes of such runs, in the order in which to paint them.
     """
     n_rows, width = images.shape[2:]
     if (functions := PLANAR.load()) is not None:
         colours = np.ascontiguousarray(np.broadcast_to(colours, (*runs.first.shape[:2], 3)))
         first, end = map(np.ascontiguousarray, runs)
-        scene = None if scene is None else np.ascontiguousarray(scene)
+        scene, order = (
+            None if which is None else np.ascontiguousarray(which) for which in (scene, order)
+        )
         functions.raster_paint(
             address(images),
             len(images),
@@ -333,9 +340,12 @@ def paint(
             address(end),
             address(colours),
             address(scene),
+            address(order),
             first.size // n_rows,
         )
         return
+    if order is not None and scene is not None:
+        runs, colours, scene = Runs(*(run[:, order] for run in runs)), colours[order], scene[order]
     first, end = runs.first.reshape(-1), runs.end.reshape(-1)
     (run,) = (first < end).nonzero()
     if run.size == 0:

@@ -115,11 +115,13 @@ NATIVE_EXPORT void raster_spheres(const double *points, const double *spreads, i
 }
 
 // Paints S shapes, (S, H) runs of (S, 3) colours, into (N, 3, H, W) pictures, in this order. The
-// picture of a shape is `scene[shape]`, or shape % N.
+// picture of a shape is `scene[shape]`, or shape % N. `order` are the shapes from the first to the
+// last that is painted, or null for this order.
 NATIVE_EXPORT void raster_paint(uint8_t *images, int64_t n_images, int64_t height, int64_t width,
                                 const int16_t *first, const int16_t *end, const uint8_t *colours,
-                                const int64_t *scene, int64_t n_shapes) {
-    for (int64_t shape = 0; shape < n_shapes; ++shape) {
+                                const int64_t *scene, const int64_t *order, int64_t n_shapes) {
+    for (int64_t k = 0; k < n_shapes; ++k) {
+        const int64_t shape = order ? order[k] : k;
         uint8_t *image = images + (scene ? scene[shape] : shape % n_images) * 3 * height * width;
         for (int64_t row = 0; row < height; ++row) {
             const int16_t from = first[shape * height + row], to = end[shape * height + row];

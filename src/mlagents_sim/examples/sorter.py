@@ -50,7 +50,8 @@ SCALE_M = 20.0
 _ANGLES = np.arange(SLOTS) * (2 * np.pi / SLOTS)
 TILES_AT = np.stack([np.sin(_ANGLES), np.cos(_ANGLES)])
 """(2, slots) unit vectors from the middle."""
-TILE_PLACES = TILE_AT_M * TILES_AT
+TILE_PLACES = TILE_AT_M * TILES_AT.T
+"""(slots, 2) middles of the tiles."""
 NUMBERS = np.eye(HIGHEST + 1, HIGHEST, dtype=np.float32)
 """What is seen of the number of a tile; nothing of `HIGHEST` and of no tile."""
 NUMBERS[0] = 0.0
@@ -172,14 +173,14 @@ class Sorter(PlanarWorld):
         place = self.bodies.position[:, AGENT, agents]
         heading = self.bodies.heading[:, AGENT, agents]
         n = place.shape[1]
-        number, slot = self.number[:, agents], self.slot[:, agents]
+        number, slot = self.number[:, agents].T, self.slot[:, agents].T  # (n, tiles)
         is_tile = number > 0
         tiles = np.empty((n, *TILES.shape), np.float32)
-        tiles[..., :HIGHEST] = NUMBERS[number.T]
-        apart = (TILE_PLACES[:, slot] - place[:, None]) / SCALE_M * is_tile  # (2, tiles, n)
-        tiles[..., HIGHEST : HIGHEST + 2] = apart.T
-        is_visited = np.arange(SLOTS)[:, None] < self.n_visited[agents]
-        tiles[..., HIGHEST + 2] = (is_visited & is_tile).T
+        tiles[..., :HIGHEST] = NUMBERS.take(number, axis=0)
+        apart = (TILE_PLACES.take(slot, axis=0) - place.T[:, None]) / SCALE_M
+        tiles[..., HIGHEST : HIGHEST + 2] = apart * is_tile[..., None]
+        is_visited = np.arange(SLOTS) < self.n_visited[agents, None]
+        tiles[..., HIGHEST + 2] = is_visited & is_tile
 
         body = np.zeros((n, 10), np.float32)
         body[:, 6] = 1.0

@@ -116,11 +116,11 @@ class VisualFoodCollector(FoodCollector):
         distance = np.concatenate([walls.distance, others.distance, to_food])
         order = np.argsort(-distance, kind="stable")
         runs = Runs(
-            np.concatenate([faces.first, food.first], axis=1)[:, order],
-            np.concatenate([faces.end, food.end], axis=1)[:, order],
+            np.concatenate([faces.first, food.first], axis=1),
+            np.concatenate([faces.end, food.end], axis=1),
         )
-        colour = np.concatenate([walls.colour, others.colour, colour])[order]
-        paint(pictures, runs, colour, np.concatenate([walls.agent, others.agent, agent])[order])
+        colour = np.concatenate([walls.colour, others.colour, colour])
+        paint(pictures, runs, colour, np.concatenate([walls.agent, others.agent, agent]), order)
         return pictures
 
     def _from_eyes(
