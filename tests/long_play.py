@@ -17,6 +17,7 @@ from mlagents_sim.examples import (
     dungeon_escape,
     hallway,
     push_block,
+    push_block_collab,
     soccer_field,
     soccer_twos,
     sorter,
@@ -160,6 +161,8 @@ def beyond(world: World) -> float:
             members = slice(dungeon_escape.MEMBERS)
             place, extent = world.bodies.position[:, members], world.bodies.extent()[:, members]
             outside = [np.abs(place) + extent - push_block.ROOM_HIGH[0]]
+        case push_block_collab.PushBlockCollab():
+            outside = [np.abs(world.boxes.position) - push_block.ROOM_HIGH[0]]
         case soccer_twos.SoccerTwos() | strikers_vs_goalie.StrikersVsGoalie():
             x, z = np.abs(world.field.discs.position)
             outside = [x - soccer_field.BACK_M, z - soccer_field.SIDE_M]

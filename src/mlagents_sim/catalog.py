@@ -269,6 +269,13 @@ CATALOG = {
             factory="worm:Worm",
             tags=("vector", "continuous", "creature"),
         ),
+        WorldEntry(
+            "PushBlockCollab",
+            expected_reward=11.0,
+            description="Push blocks of three sizes into the goal, as a group.",
+            factory="push_block_collab:PushBlockCollab",
+            tags=("grid", "vector", "discrete", "groups"),
+        ),
     )
 }
 

@@ -17,7 +17,7 @@ REAR = RaySensor(per_side=1, max_degrees=45.0, length=RAY_M, n_tags=5)
 AROUND = RaySensor(per_side=20, max_degrees=180.0, length=RAY_M, n_tags=4)
 BALL_TAG, GOAL_TAG, WALL_TAG, MATE_TAG, GOALIE_TAG = range(5)
 STRIKER_TAG = MATE_TAG
-"""Of the goalie's tags; those before it are the same."""
+"""Fourth tag of the goalie; those before it are the same."""
 STACKED = 3
 GOALIE_X_M = 9.0
 
@@ -32,13 +32,12 @@ _ACTIONS = ActionSpec.create_discrete((3, 3, 3))
 class StrikersVsGoalie(World):
     """Two strikers on each football field try to score against a goalie.
 
-    Observations of strikers: two sensors, in three frames each, oldest first.
-        1. 11 rays of 20 m, up to 60 degrees to either side: (231,). A ray has 7 numbers: a 1 for
-           ball, goal, wall, mate or goalie; a 1 for nothing; the distance by 20 m.
-        2. 3 rays to the rear, up to 45 degrees to either side: (63,).
-    Observation of the goalie: 41 rays of 20 m all around, the last two straight back, in three
-        frames, oldest first: (738,). A ray has 6 numbers: a 1 for ball, own goal, wall or striker;
-        a 1 for nothing; the distance by 20 m.
+    Observations: strikers have two sensors, the goalie has one, in three frames each, oldest first.
+        1. Strikers: 11 rays of 20 m, up to 60 degrees to either side: (231,). A ray has 7 numbers:
+           a 1 for ball, goal, wall, mate or goalie; a 1 for nothing; the distance by 20 m.
+        2. Strikers: 3 rays to the rear, up to 45 degrees to either side: (63,).
+        3. Goalie: 41 rays of 20 m all around, the last two straight back: (738,). A ray has 6
+           numbers: a 1 for ball, own goal, wall or striker; a 1 for nothing; the distance by 20 m.
     Actions: three branches of 3: nothing, forward, back; nothing, right, left, which takes the
         place of forward and back; nothing, turn left, turn right. A push of a striker is 2.6 m/s
         each step, or 0.6 m/s to a side, one of the goalie 2 m/s any way; a turn is 2 degrees.

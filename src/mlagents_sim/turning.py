@@ -1,0 +1,385 @@
+"""Boxes on a floor that turn when they are pushed beside their middle, in many areas at once.
+
+Arrays and letters are those of `planar`. A spin is an angular velocity to the right, in rad/s.
+
+    boxes = TurningBoxes(n_areas, [Box(half=(0.5, 0.5), mass=10.0)], low=..., high=...)
+    boxes.velocity[:, 0] += pushes
+    boxes.move()
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from mlagents_sim.planar import (
+    CONTACT_OFFSET_M,
+    FRICTION,
+    STEP_S,
+    Array,
+    Indices,
+    X,
+    Z,
+    in_frame,
+    kept,
+    least_speeds,
+    number,
+    turn,
+)
+
+SPIN = 2
+
+ITERATIONS = 6
+"""Passes over all contacts of a step, since settling one contact may upset another."""
+RUBBING = 3
+"""How many of these passes, the last ones, apply friction too."""
+
+_TOUCH = number(CONTACT_OFFSET_M)
+_ZERO = number(0.0)
+_TINY = number(1e-30)
+
+
+class Box(NamedTuple):
+    """A box that stands upright.
+
+    Attributes:
+        half: Half lengths in x and in z, in m.
+        mass: Mass in kg.
+        drag: Part of the velocity that is lost in a second.
+        spin_drag: Part of the spin that is lost in a second.
+        turns: Whether pushes turn it; if not, it turns only when its heading is set.
+    """
+
+    half: tuple[float, float]
+    mass: float
+    drag: float = 0.0
+    spin_drag: float = 0.0
+    turns: bool = True
+
+
+class TurningBoxes:
+    """The boxes of N areas, which slide and turn on the floor, push each other and stop at walls.
+
+    Contact is that of Unity's physics engine. Two faces that meet have two points of contact, which
+    part at the speeds of `planar.least_speeds` at least. All contacts of a step are settled one
+    after the other, several times, and each remembers what it has pushed so far. Nothing bounces.
+
+    Friction acts at two anchors of each contact. Those of the floor are at opposite corners of a
+    box. Each may take `friction` times the whole push of the contact, along the motion of the
+    middle and across it. So a box that slides straight is braked by twice Coulomb's friction, and
+    one that turns is braked at its corners.
+
+    Args:
+        n_areas: Number of areas, N.
+        boxes: Boxes of each area, B of them.
+        low: Faces of the walls on the low sides, in x and z.
+        high: Faces of the walls on the high sides, as `low`.
+        gravity: Acceleration that presses boxes to the floor, in m/s2.
+        friction: Coulomb's coefficient of all surfaces.
+
+    Attributes:
+        position: (2, B, N) of the centres, in m.
+        velocity: (2, B, N) in m/s.
+        heading: (2, B, N) unit vectors.
+        spin: (B, N) angular velocities in rad/s.
+        half: (2, B) half lengths to the right and ahead, in m.
+        is_solid: (B, N) which boxes take part; the others neither move nor touch anything.
+    """
+
+    def __init__(
+        self,
+        n_areas: int,
+        boxes: Sequence[Box],
+        *,
+        low: tuple[float, float],
+        high: tuple[float, float],
+        gravity: float = 0.0,
+        friction: float = FRICTION,
+    ) -> None:
+        n_boxes = len(boxes)
+        shape = (n_boxes, n_areas)
+        self.position = np.zeros((2, *shape))
+        self.velocity = np.zeros((2, *shape))
+        self.heading = np.zeros((2, *shape))
+        self.heading[Z] = 1.0
+        self.spin = np.zeros(shape)
+        self.half = np.array([box.half for box in boxes]).T
+        self.is_solid = np.ones(shape, np.bool_)
+        mass = np.array([box.mass for box in boxes])
+        # Mass divided by the moment of inertia of a box about its middle.
+        turning = 3.0 / (self.half**2).sum(axis=0) * [box.turns for box in boxes]
+        # One more box stands for what never moves.
+        self._lightness = np.append(1.0 / mass, 0.0)
+        self._turning = np.append(turning / mass, 0.0)
+        self._kept = np.array([kept(box.drag) for box in boxes])[:, None]
+        self._spin_kept = np.array([kept(box.spin_drag) for box in boxes])[:, None]
+        self._turns = turning[:, None]
+        self._floor = np.zeros(shape)
+        self._friction = friction
+        self._walls = np.array([[-low[X], high[X], -low[Z], high[Z]]]).T
+        self._pairs = np.array(np.triu_indices(n_boxes, 1))
+        radius = np.hypot(*self.half)
+        self._radius = radius
+        self._reach = (radius[self._pairs].sum(axis=0) + CONTACT_OFFSET_M)[:, None]
+        self.set_gravity(slice(None), gravity)
+
+    def set_gravity(self, areas: slice | Indices, gravity: ArrayLike) -> None:
+        """Set the downward acceleration in areas, in m/s2, which presses boxes to the floor."""
+        fall = np.asarray(gravity) * STEP_S * self._kept
+        self._floor[:, areas] = self._friction * fall
+
+    def move(self) -> None:
+        """Move all boxes by a step."""
+        n_boxes, n = self.spin.shape
+        moving = np.zeros((3, n_boxes + 1, n))
+        among = moving[:, :-1]
+        among[:2] = self.velocity * self._kept
+        among[SPIN] = self.spin * self._spin_kept
+        among *= self.is_solid
+        contacts = self._contacts()
+        floor = _Floor.under(self, among)
+        for iteration in range(ITERATIONS):
+            rubs = iteration >= ITERATIONS - RUBBING
+            for contact in contacts:
+                contact.settle(moving, 0, rubs=rubs)
+            if rubs:
+                floor.rub(among)
+        self.position += among[:2] * STEP_S
+        angle = among[SPIN] * STEP_S
+        turn(self.heading, np.sin(angle), np.cos(angle))
+        for contact in contacts:
+            contact.settle(moving, 1, rubs=True)
+        floor.rub(among)
+        self.velocity, self.spin = among[:2].copy(), among[SPIN].copy()
+
+    def _contacts(self) -> "list[_Contacts]":
+        """Find what touches: rounds of contacts, at most one of each area in a round."""
+        a, b = self._pairs
+        apart = self.position[:, b] - self.position[:, a]
+        is_near = np.abs(apart).max(axis=0) < self._reach
+        is_near &= self.is_solid[a] & self.is_solid[b]
+        pair, area = is_near.nonzero()
+        parts = [self._at_walls()]
+        if pair.size:
+            parts.append(self._between(a[pair], b[pair], area))
+        area, a, b, normal, arms, gaps = (
+            np.concatenate([part[k] for part in parts], axis=-1) for k in range(6)
+        )
+        if area.size == 0:
+            return []
+        rank = np.empty(len(area), np.intp)
+        count = np.bincount(area, minlength=self.spin.shape[1])
+        order = np.argsort(area, kind="stable")
+        rank[order] = np.arange(len(area)) - (np.cumsum(count) - count)[area[order]]
+        rounds = []
+        for k in reversed(range(int(count.max()))):
+            (chosen,) = (rank == k).nonzero()
+            rounds.append(
+                _Contacts(
+                    self,
+                    area[chosen],
+                    a[chosen],
+                    b[chosen],
+                    normal[:, chosen],
+                    arms[..., chosen],
+                    gaps[:, chosen],
+                )
+            )
+        return rounds
+
+    def _at_walls(self) -> "tuple[Indices, Indices, Indices, Array, Array, Array]":
+        """Return the contacts with walls, as `_between`."""
+        corners = _corners(self.heading, self.half[..., None])  # (2, 4, B, N) from the centres
+        outward = np.array([-corners[X], corners[X], -corners[Z], corners[Z]])  # (4 walls, 4, B, N)
+        x, z = self.position
+        place = np.array([-x, x, -z, z])
+        gaps = self._walls[:, :, None] - place - outward.max(axis=1)
+        wall, a, area = ((gaps < _TOUCH) & self.is_solid).nonzero()
+        seen = outward[wall, :, a, area].T  # (4, n)
+        outermost = np.argsort(-seen, axis=0)[:2]
+        gap = self._walls[wall, 0] - place[wall, a, area] - np.take_along_axis(seen, outermost, 0)
+        mine = corners[:, outermost, a, area]  # (2, 2 points, n)
+        normal = _OUTWARD[:, wall]
+        b = np.full(len(a), self.spin.shape[0])
+        return area, a, b, normal, np.array([mine, np.zeros_like(mine)]), gap
+
+    def _between(
+        self, a: Indices, b: Indices, area: Indices
+    ) -> "tuple[Indices, Indices, Indices, Array, Array, Array]":
+        """Return the contacts among n pairs of boxes.
+
+        A face of one box meets an edge of the other: of the four directions that faces look in, the
+        one with the widest gap or the least overlap.
+
+        Returns:
+            (n,) areas, first boxes and second boxes; (2, n) unit vectors from the first to the
+            second; (2, 2, 2, n) places of two points of contact from either centre: of both boxes,
+            x and z, both points; (2, n) gaps at these points, infinite for no contact.
+        """
+        apart = self.position[:, b, area] - self.position[:, a, area]
+        heading = self.heading[:, [a, b], area]  # (2, 2 boxes, n)
+        half = self.half[:, [a, b]]
+        seen = in_frame(heading, apart[:, None] * np.array([[1.0], [-1.0]]))
+        turned = np.abs(in_frame(heading[:, 0], heading[:, 1]))
+        other = half[:, ::-1]
+        gaps = np.abs(seen) - half
+        gaps[X] -= turned[Z] * other[X] + turned[X] * other[Z]
+        gaps[Z] -= turned[X] * other[X] + turned[Z] * other[Z]
+        flat = gaps.reshape(4, -1)  # right of a, right of b, ahead of a, ahead of b
+        widest = flat.argmax(axis=0)
+        at = np.arange(len(area))
+        (touching,) = (flat[widest, at] < _TOUCH).nonzero()
+        widest, at = widest[touching], np.arange(len(touching))
+        a, b, area, apart = a[touching], b[touching], area[touching], apart[:, touching]
+        heading, half, seen = heading[..., touching], half[..., touching], seen[..., touching]
+        axis, of_b = widest // 2, widest % 2
+        facing = heading[:, of_b, at]
+        right = np.array([facing[Z], -facing[X]])
+        side = np.copysign(1.0, seen[axis, of_b, at])
+        out = np.where(axis == Z, facing, right) * side  # from the box of the face to the other
+        aside = np.array([-out[Z], out[X]])
+        depth, width = half[axis, of_b, at], half[1 - axis, of_b, at]
+        # The other box's corners, from the middle of the box with the face.
+        to_other = apart * np.where(of_b == 0, 1.0, -1.0)
+        corners = _corners(heading[:, 1 - of_b, at], half[:, 1 - of_b, at])  # (2, 4, n)
+        inward = corners[X] * out[X] + corners[Z] * out[Z]
+        edge = np.argsort(inward, axis=0)[:2]  # the two corners that are nearest to the face
+        ends = corners[:, edge, at] + to_other[:, None]
+        along = ends[X] * aside[X] + ends[Z] * aside[Z]
+        away = ends[X] * out[X] + ends[Z] * out[Z]
+        # The part of the edge before the face.
+        span = along[1] - along[0]
+        span = np.where(np.abs(span) < 1e-9, 1e-9, span)
+        cut = np.clip(along, -width, width)
+        part = np.clip((cut - along[0]) / span, 0.0, 1.0)
+        away = away[0] + part * (away[1] - away[0])
+        along = along[0] + part * span
+        gap = away - depth
+        # Where both ends were cut to the same point there is one contact.
+        gap[1] = np.where(np.abs(along[1] - along[0]) < 1e-6, np.inf, gap[1])
+        point = out[:, None] * away + aside[:, None] * along  # from the box of the face
+        theirs = point - to_other[:, None]
+        arms = np.where(of_b == 0, np.array([point, theirs]), np.array([theirs, point]))
+        normal = out * np.where(of_b == 0, 1.0, -1.0)
+        return area, a, b, normal, arms, gap
+
+
+_OUTWARD = np.array([[-1.0, 1.0, 0.0, 0.0], [0.0, 0.0, -1.0, 1.0]])
+"""(2, 4) directions of the walls."""
+_CORNERS = np.array([[-1.0, 1.0, 1.0, -1.0], [-1.0, -1.0, 1.0, 1.0]])
+
+
+def _corners(heading: Array, half: Array) -> Array:
+    """Return (2, 4, ...) corners of boxes from their centres."""
+    shape = (4, *[1] * (heading.ndim - 1))
+    right, ahead = (
+        sign.reshape(shape) * length for sign, length in zip(_CORNERS, half, strict=True)
+    )
+    x, z = heading[X], heading[Z]
+    return np.array([x * ahead + z * right, z * ahead - x * right])
+
+
+class _Floor:
+    """Friction of boxes with the floor in a step: what it has taken so far, and its limits."""
+
+    def __init__(self, arms: Array, ways: Array, limit: Array, turns: Array) -> None:
+        self._turns, self._limit = turns, limit
+        # For each anchor and direction: spin per push, and part of a slip that is taken at once.
+        self._rows = []
+        for arm in (arms, -arms):
+            for way in (ways, np.array([-ways[Z], ways[X]])):
+                lever = arm[Z] * way[X] - arm[X] * way[Z]
+                part = 1.0 / (1.0 + turns * lever * lever)
+                self._rows.append((way, lever, part, np.zeros_like(limit)))
+
+    @classmethod
+    def under(cls, boxes: TurningBoxes, moving: Array) -> "_Floor":
+        """Make the friction of boxes that move with (3, B, N) velocities and spins."""
+        speed = np.hypot(moving[X], moving[Z])
+        ways = np.where(speed > 1e-9, moving[:2] / (speed + _TINY), boxes.heading)
+        corners = _corners(boxes.heading, boxes.half[..., None])
+        return cls(corners[:, 2], ways, boxes._floor, boxes._turns)
+
+    def rub(self, moving: Array) -> None:
+        """Brake boxes that move with (3, B, N) velocities and spins, changed in place."""
+        limit = self._limit
+        for way, lever, part, taken in self._rows:
+            slip = moving[X] * way[X] + moving[Z] * way[Z] + moving[SPIN] * lever
+            total = np.minimum(np.maximum(taken + slip * part, -limit), limit)
+            change = total - taken
+            taken[:] = total
+            moving[X] -= change * way[X]
+            moving[Z] -= change * way[Z]
+            moving[SPIN] -= change * lever * self._turns
+
+
+class _Contacts:
+    """Contacts of n pairs of boxes, at most one of each area, with two points each."""
+
+    def __init__(
+        self,
+        boxes: TurningBoxes,
+        area: Indices,
+        a: Indices,
+        b: Indices,
+        normal: Array,
+        arms: Array,
+        gaps: Array,
+    ) -> None:
+        self._at = np.array([a, b]), area
+        self._lightness = boxes._lightness[self._at[0]]  # (2 boxes, n)
+        turning = boxes._turning[self._at[0]]
+        aside = np.array([-normal[Z], normal[X]])
+        both = self._lightness.sum(axis=0)
+        # For each direction, point and box: what a push turns, and a speed per spin.
+        self._normal, self._aside = normal, aside
+        self._levers = np.array(
+            [arms[:, Z] * way[X] - arms[:, X] * way[Z] for way in (normal, aside)]
+        )  # (2 ways, 2 boxes, 2 points, n)
+        self._turns = self._levers * turning[:, None]
+        self._parts = 1.0 / (both + (self._turns * self._levers).sum(axis=1))  # (2 ways, 2, n)
+        in_step, after = least_speeds(np.minimum(gaps, 1.0))
+        self._wanted = np.where(np.isfinite(gaps) & (gaps < _TOUCH), [in_step, after], -np.inf)
+        self._pushed = np.zeros_like(gaps)
+        self._rubbed = np.zeros_like(gaps)
+        self._friction = boxes._friction
+
+    def settle(self, moving: Array, phase: int, *, rubs: bool) -> None:
+        """Push boxes apart and apply their friction; (3, B + 1, N) velocities are changed."""
+        boxes, area = self._at
+        velocity = moving[:, boxes, area]  # (3, 2 boxes, n)
+        for point in range(2):
+            speed = self._speed(velocity, self._normal, self._levers[0, :, point])
+            push = (self._wanted[phase, point] - speed) * self._parts[0, point]
+            total = np.maximum(self._pushed[point] + push, _ZERO)
+            self._change(
+                velocity, self._normal, self._turns[0, :, point], total - self._pushed[point]
+            )
+            self._pushed[point] = total
+        if rubs:
+            limit = self._friction * self._pushed.sum(axis=0)
+            for point in range(2):
+                speed = self._speed(velocity, self._aside, self._levers[1, :, point])
+                taken = self._rubbed[point]
+                total = np.clip(taken - speed * self._parts[1, point], -limit, limit)
+                self._change(velocity, self._aside, self._turns[1, :, point], total - taken)
+                self._rubbed[point] = total
+        moving[:, boxes, area] = velocity
+
+    def _speed(self, velocity: Array, way: Array, levers: Array) -> Array:
+        """Return (n,) speeds at which boxes part in a direction, at points with these levers."""
+        speeds = velocity[X] * way[X] + velocity[Z] * way[Z] + velocity[SPIN] * levers
+        parting: Array = speeds[1] - speeds[0]
+        return parting
+
+    def _change(self, velocity: Array, way: Array, turns: Array, push: Array) -> None:
+        signed = push * _SIGNS
+        change = signed * self._lightness
+        velocity[X] += change * way[X]
+        velocity[Z] += change * way[Z]
+        velocity[SPIN] += signed * turns
+
+
+_SIGNS = np.array([[-1.0], [1.0]])
+"""Which way a push goes for the first and the second box."""
