@@ -276,6 +276,20 @@ CATALOG = {
             factory="push_block_collab:PushBlockCollab",
             tags=("grid", "vector", "discrete", "groups"),
         ),
+        WorldEntry(
+            "Tennis",
+            expected_reward=0.0,
+            description="Win the point against the other player.",
+            factory="tennis:Tennis",
+            tags=("vector", "continuous", "teams"),
+        ),
+        WorldEntry(
+            "TennisRally",
+            expected_reward=2.5,
+            description="Keep the ball in play, both players together.",
+            factory="tennis:TennisRally",
+            tags=("vector", "continuous"),
+        ),
     )
 }
 
