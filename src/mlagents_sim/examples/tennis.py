@@ -198,9 +198,9 @@ class _Courts(World):
         for side, colour in ((A, top_view.AGENT), (B, top_view.PURPLE)):
             lean = self.tilt[side] * _SIDES[side]
             edge = np.array([np.sin(lean), np.cos(lean)])
-            half = (RACKET_THICK_M + 0.05, RACKET_HALF_M)
+            half = (0.15, RACKET_HALF_M)  # thicker than it is, to be seen
             view.box(self.place[:, side], half, colour, edge)
-        view.disc(self.place[:, 2], BALL_RADIUS_M, top_view.RED)
+        view.disc(self.place[:, 2], 0.35, top_view.RED)
         return view.picture()
 
 
@@ -347,7 +347,7 @@ class TennisRally(_Courts):
             crosses = (way * before <= 0.0) & (way * now > 0.0)
             courts = np.flatnonzero(crosses & (self.last_hit == side))
             self.reward[2 * courts + side] += 0.1
-        (courts,) = begins[2:].any(axis=0).nonzero()
+        courts = np.flatnonzero(begins[2:].any(axis=0))
         if courts.size:
             self.reward[2 * courts + (now[courts] >= 0.0)] -= 0.01
             self.end(self._both(courts))
