@@ -53,7 +53,7 @@ LAYERS = {
     "mlagents_sim": [
         "native_planar parameters channels client recorder articulated",
         "planar world",
-        "circles raster",
+        "circles raster turning",
         "frame_stack rays rolling sensors standing top_view creature_picture",
         "motion ray_view",
         "planar_world creatures",

@@ -90,8 +90,9 @@ class Circles:
     Contact is that of Unity's physics engine, as in `planar.Bodies`. In addition, a contact bounces
     where the surfaces approach faster than 2 m/s, and would meet within the step: they part at
     `bounce` times that speed, the larger of the two bodies' values. A contact has one point, so
-    friction is Coulomb's: it takes at most the friction times the speed that the contact stops. In
-    walls, discs and the floor, the spin of a ball at that point counts.
+    friction is Coulomb's, along the floor and upwards each: it takes at most `friction` times the
+    speed that the contact stops. The spin of a ball counts, and what friction lifts or presses
+    changes how firmly a disc stands on the floor. Heights themselves do not change.
 
     Args:
         n_areas: Number of areas, N.
