@@ -271,11 +271,11 @@ def test_a_threaded_trainer_takes_as_many_gradient_steps() -> None:
 def test_agents_act_by_what_was_learned() -> None:
     env = GuessEnvironment()
     trainer = make_trainer(env, settings())
-    acts_by = trainer.seat.policy.snapshot
+    acts_by = trainer.policy.snapshot
     roll(trainer, env, 40)
-    assert trainer.seat.policy.snapshot is not acts_by
+    assert trainer.policy.snapshot is not acts_by
     state = trainer.learner.algorithm.actor.heads.mean.weight
-    np.testing.assert_array_equal(trainer.seat.policy.snapshot.mean[0], state.detach().numpy().T)
+    np.testing.assert_array_equal(trainer.policy.snapshot.mean[0], state.detach().numpy().T)
 
 
 def test_images_wait_as_bytes() -> None:

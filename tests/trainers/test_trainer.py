@@ -197,16 +197,16 @@ def test_a_threaded_trainer_learns_beside_the_rollout() -> None:
         return update(segments, rewards, step=step)
 
     trainer.learner.algorithm.update = slow  # type: ignore[method-assign]
-    acts_by = trainer.seat.policy.snapshot
+    acts_by = trainer.policy.snapshot
 
     roll(trainer, env, 60)  # 256 steps are 32 decisions
 
     assert len(threads) == 1 and threads[0] is not threading.main_thread()
-    assert trainer.seat.policy.snapshot is acts_by, "changes only when an update is done"
+    assert trainer.policy.snapshot is acts_by, "changes only when an update is done"
     may_learn.set()
     trainer.learner.settle()
     trainer.take_over()
-    assert trainer.seat.policy.snapshot is not acts_by
+    assert trainer.policy.snapshot is not acts_by
     assert not threads[0].is_alive()
 
 

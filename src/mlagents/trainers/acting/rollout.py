@@ -2,16 +2,36 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mlagents.trainers.acting.collector import Lanes, Memories
-from mlagents.trainers.acting.policy import ActingPolicy
+from mlagents.trainers.data.decision import Decision
 from mlagents.trainers.players.env_manager import EnvManager, PlayerSteps
-from mlagents_envs.base_env import ActionSpec, ActionTuple, BehaviorName, DecisionSteps
+from mlagents_envs.base_env import (
+    ActionSpec,
+    ActionTuple,
+    BehaviorName,
+    DecisionSteps,
+    TerminalSteps,
+)
 from mlagents_envs.timers import hierarchical_timer
+
+
+class Policy(Protocol):
+    """Decides for agents: an `ActingPolicy` or a `ScriptedPolicy`."""
+
+    spec: ActionSpec
+
+    def act(
+        self,
+        obs: Sequence[NDArray[Any]],
+        action_mask: NDArray[np.bool_],
+        memory: NDArray[np.float32] | None = None,
+    ) -> Decision:
+        """Decide for N agents; see `ActingPolicy.act`."""
 
 
 class Seat(NamedTuple):
@@ -25,8 +45,36 @@ class Seat(NamedTuple):
         memories: Memories of the agents; a `Collector` if their steps are learned from.
     """
 
-    policy: ActingPolicy
+    policy: Policy
     memories: Memories
+
+
+class Share(NamedTuple):
+    """The part of a report that one seat receives.
+
+    Attributes:
+        seat: Seat of these agents.
+        rows: (N,) rows of the report's decision steps; None for all.
+        decisions: Decision steps of N agents.
+        terminals: Terminal steps of the seat's agents.
+    """
+
+    seat: Seat
+    rows: NDArray[np.int64] | None
+    decisions: DecisionSteps
+    terminals: TerminalSteps
+
+
+class SharedSeat(Protocol):
+    """Several seats for the agents of one behavior in one player, by agent."""
+
+    def shares(
+        self, player: int, decisions: DecisionSteps, terminals: TerminalSteps
+    ) -> Sequence[Share]:
+        """Divide the report of a player among seats. Each row belongs to one share."""
+
+    def forget(self, player: int) -> None:
+        """Drop the unfinished episodes of a player."""
 
 
 class _Request(NamedTuple):
@@ -37,6 +85,11 @@ class _Request(NamedTuple):
     memories: Memories
     lanes: Lanes
     decisions: DecisionSteps
+    rows: NDArray[np.int64] | None
+
+
+_Part = tuple[NDArray[np.int64] | None, ActionTuple]
+"""Actions of the agents in some rows of a report; None for all rows."""
 
 
 class Rollout:
@@ -44,14 +97,14 @@ class Rollout:
 
     Args:
         manager: Manager of the players.
-        seat_of: Function that returns the seat of a behavior in a player.
+        seat_of: Function that returns the seat, or the seats, of a behavior in a player.
         waiting: Function that makes the context in which to wait for players.
     """
 
     def __init__(
         self,
         manager: EnvManager,
-        seat_of: Callable[[int, BehaviorName], Seat],
+        seat_of: Callable[[int, BehaviorName], Seat | SharedSeat],
         *,
         waiting: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
@@ -60,9 +113,11 @@ class Rollout:
         self._waiting = waiting
         self._memories: set[Memories] = set()
         """Memories of all seats used so far."""
+        self._shared: set[SharedSeat] = set()
+        """All shared seats used so far."""
         self._asking: list[int] = []
         """Players whose reports are not answered yet."""
-        self._requests: dict[ActingPolicy, list[_Request]] = {}
+        self._requests: dict[Policy, list[_Request]] = {}
 
     def reset(self) -> None:
         """Begin all episodes of all players again; unanswered reports are dropped."""
@@ -82,21 +137,24 @@ class Rollout:
                 self._forget(report.player)
             self._asking.append(report.player)
             for behavior, (decisions, terminals) in report.steps.items():
-                policy, memories = self._seat_of(report.player, behavior)
-                self._memories.add(memories)
-                lanes = memories.observe(report.player, decisions, terminals)
-                request = _Request(report.player, behavior, memories, lanes, decisions)
-                self._requests.setdefault(policy, []).append(request)
+                for share in self._shares(report.player, behavior, decisions, terminals):
+                    policy, memories = share.seat
+                    self._memories.add(memories)
+                    lanes = memories.observe(report.player, share.decisions, share.terminals)
+                    request = _Request(
+                        report.player, behavior, memories, lanes, share.decisions, share.rows
+                    )
+                    self._requests.setdefault(policy, []).append(request)
         return reports
 
-    def answer(self) -> dict[ActingPolicy, float]:
+    def answer(self) -> dict[Policy, float]:
         """Decide for all agents that request a decision, and send the actions to their players.
 
         Returns:
             Mean entropy of the distributions, in nats, by the policy that decided.
         """
-        entropies: dict[ActingPolicy, float] = {}
-        actions: dict[int, dict[BehaviorName, ActionTuple]] = {p: {} for p in self._asking}
+        entropies: dict[Policy, float] = {}
+        actions: dict[int, dict[BehaviorName, list[_Part]]] = {p: {} for p in self._asking}
         for policy, requests in self._requests.items():
             sizes = [len(request.lanes) for request in requests]
             if not sum(sizes):
@@ -105,19 +163,35 @@ class Rollout:
                 action, entropies[policy] = _decide(policy, requests)
                 parts = _split(action, sizes)
             for request, part in zip(requests, parts, strict=True):
-                actions[request.player][request.behavior] = part
+                of_player = actions[request.player]
+                of_player.setdefault(request.behavior, []).append((request.rows, part))
         self._asking.clear()
         self._requests.clear()
         for player, of_player in actions.items():
-            self._manager.send(player, of_player)
+            self._manager.send(player, {name: _merged(of) for name, of in of_player.items()})
         return entropies
+
+    def _shares(
+        self,
+        player: int,
+        behavior: BehaviorName,
+        decisions: DecisionSteps,
+        terminals: TerminalSteps,
+    ) -> Sequence[Share]:
+        seat = self._seat_of(player, behavior)
+        if isinstance(seat, Seat):
+            return [Share(seat, None, decisions, terminals)]
+        self._shared.add(seat)
+        return seat.shares(player, decisions, terminals)
 
     def _forget(self, player: int) -> None:
         for memories in self._memories:
             memories.forget(player)
+        for seat in self._shared:
+            seat.forget(player)
 
 
-def _decide(policy: ActingPolicy, requests: Sequence[_Request]) -> tuple[ActionTuple, float]:
+def _decide(policy: Policy, requests: Sequence[_Request]) -> tuple[ActionTuple, float]:
     """Decide for the agents of all requests together, and record the decisions.
 
     Returns:
@@ -151,6 +225,19 @@ def _split(action: ActionTuple, sizes: Sequence[int]) -> list[ActionTuple]:
     ends = np.cumsum(sizes)[:-1]
     parts = np.split(action.continuous, ends), np.split(action.discrete, ends)
     return [ActionTuple(*rows) for rows in zip(*parts, strict=True)]
+
+
+def _merged(parts: Sequence[_Part]) -> ActionTuple:
+    """Return the actions of all agents of a report, in the order of its rows."""
+    (rows, first), *_ = parts
+    if rows is None:
+        return first
+    n_agents = sum(len(part.discrete) for _, part in parts)
+    continuous = np.empty((n_agents, first.continuous.shape[1]), np.float32)
+    discrete = np.empty((n_agents, first.discrete.shape[1]), np.int32)
+    for rows, part in parts:
+        continuous[rows], discrete[rows] = part.continuous, part.discrete
+    return ActionTuple(continuous, discrete)
 
 
 def _joined(arrays: list[NDArray[Any]]) -> NDArray[Any]:

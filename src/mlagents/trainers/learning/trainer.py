@@ -44,7 +44,8 @@ class Trainer:
     Attributes:
         learner: Learner of the behavior.
         meter: Counts of steps and episodes.
-        seat: Policy of the agents and collector of their experience.
+        policy: Policy of the agents.
+        seat: The policy, and the collector of the agents' experience.
         has_learned: Whether training has ended because the mean reward reached `stop_at_reward`.
     """
 
@@ -83,7 +84,7 @@ class Trainer:
         self._on_summary = on_summary
         self._on_checkpoint = on_checkpoint
         snapshot = algorithm.snapshot()
-        policy = ActingPolicy(
+        self.policy = ActingPolicy(
             snapshot,
             spec.action_spec,
             deterministic=settings.network_settings.deterministic,
@@ -96,7 +97,7 @@ class Trainer:
             sequence_length=self.learner.sequence_length,
             n_expected=self.learner.wants,
         )
-        self.seat = Seat(policy, self._collector)
+        self.seat = Seat(self.policy, self._collector)
 
     @property
     def step(self) -> int:
@@ -148,7 +149,7 @@ class Trainer:
         """Act with the policy learned since the last call, if there is a new one."""
         update = self.learner.finished()
         if update is not None:
-            self.seat.policy.snapshot = update.snapshot
+            self.policy.snapshot = update.snapshot
             self.meter.plot(update.plots)
 
     def state(self) -> dict[str, Any]:
@@ -158,14 +159,14 @@ class Trainer:
         new episodes.
         """
         state = self.learner.state()
-        state["random_states"]["samples"] = self.seat.policy.rng.bit_generator.state
+        state["random_states"]["samples"] = self.policy.rng.bit_generator.state
         return {**state, "global_step": self.step}
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Continue from the saved `state` of a run."""
         self.learner.load_state(state)
         self.meter.step = state["global_step"]
-        self.seat.policy.rng.bit_generator.state = state["random_states"]["samples"]
+        self.policy.rng.bit_generator.state = state["random_states"]["samples"]
         self.take_over()
 
     def load_weights(self, state: dict[str, Any]) -> None:

@@ -1,7 +1,7 @@
 """Snapshots of actors: NumPy arrays for dense actors, a copy of the network for others."""
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -56,6 +56,21 @@ class TorchSnapshot:
                 _to_numpy(mean), _to_numpy(log_std), _to_numpy(logits), after.cpu().numpy()
             )
 
+    def state_dict(self) -> dict[str, Tensor]:
+        """Return the weights of all bodies and of the heads, by name; not to be changed."""
+        return nn.ModuleList([self._actor, *self._bodies[1:]]).state_dict()
+
+    def with_state(self, state: Mapping[str, Tensor]) -> "TorchSnapshot":
+        """Return a copy with other weights.
+
+        Raises:
+            RuntimeError: They do not fit the networks.
+        """
+        critic_body = self._bodies[1] if len(self._bodies) > 1 else None
+        other = TorchSnapshot(self._actor, critic_body)
+        nn.ModuleList([other._actor, *other._bodies[1:]]).load_state_dict(state)
+        return other
+
     def _tensor(self, batch: NDArray[Any]) -> Tensor:
         # Torch warns about read-only arrays, such as those of a received message.
         return torch.as_tensor(np.require(batch, requirements="W"), device=self._device)
@@ -105,3 +120,70 @@ def _array(tensor: Tensor) -> FloatArray:
 
 def _weights(layer: nn.Linear) -> Weights:
     return np.ascontiguousarray(_array(layer.weight).T), _array(layer.bias)
+
+
+def weights_of(snapshot: Snapshot) -> dict[str, Tensor]:
+    """Return the weights of a snapshot by name, for a checkpoint.
+
+    Raises:
+        TypeError: The snapshot is of a type of its own, for example of a plug-in.
+    """
+    if isinstance(snapshot, TorchSnapshot):
+        return {name: each.cpu() for name, each in snapshot.state_dict().items()}
+    return {name: torch.from_numpy(array) for name, array in _arrays(_dense(snapshot))}
+
+
+def with_weights(like: Snapshot, weights: Mapping[str, Tensor]) -> Snapshot:
+    """Return a snapshot with saved weights.
+
+    Args:
+        like: Snapshot of the same network.
+        weights: Weights from `weights_of`.
+
+    Raises:
+        ValueError: The weights are of another network; the text names the first that differs.
+        TypeError: The snapshot is of a type of its own, for example of a plug-in.
+    """
+    expected = weights_of(like)
+    for name in [*expected, *weights]:
+        ours, theirs = expected.get(name), weights.get(name)
+        if ours is None or theirs is None or ours.shape != theirs.shape:
+            shapes = ["missing" if t is None else tuple(t.shape) for t in (ours, theirs)]
+            raise ValueError(f"{name} is {shapes[1]}; expected {shapes[0]}")
+    if isinstance(like, TorchSnapshot):
+        return like.with_state(weights)
+    arrays = {name: tensor.numpy() for name, tensor in weights.items()}
+    dense: DenseSnapshot = _replaced(_dense(like), arrays, "")
+    return dense
+
+
+def _dense(snapshot: Snapshot) -> DenseSnapshot:
+    if not isinstance(snapshot, DenseSnapshot):
+        raise TypeError(f"a {type(snapshot).__name__} cannot be saved in a checkpoint")
+    return snapshot
+
+
+def _arrays(tree: Any, path: str = "") -> Iterator[tuple[str, FloatArray]]:
+    """Yield the arrays of nested tuples and lists, each after the path of its place."""
+    if isinstance(tree, np.ndarray):
+        yield path, tree
+    elif isinstance(tree, tuple | list):
+        for key, part in zip(_keys(tree), tree, strict=True):
+            yield from _arrays(part, f"{path}.{key}" if path else key)
+
+
+def _replaced(tree: Any, arrays: Mapping[str, FloatArray], path: str) -> Any:
+    """Return nested tuples and lists with other arrays in their places."""
+    if isinstance(tree, np.ndarray):
+        return arrays[path]
+    if not isinstance(tree, tuple | list):
+        return tree
+    parts = [
+        _replaced(part, arrays, f"{path}.{key}" if path else key)
+        for key, part in zip(_keys(tree), tree, strict=True)
+    ]
+    return type(tree)(*parts) if isinstance(tree, DenseSnapshot) else type(tree)(parts)
+
+
+def _keys(tree: Any) -> Sequence[str]:
+    return getattr(tree, "_fields", None) or [str(i) for i in range(len(tree))]

@@ -174,6 +174,7 @@ class CheckpointStore:
         state: dict[str, Any],
         model: bytes,
         reward: float | None,
+        elo: float | None = None,
         keep: int,
         is_final: bool = False,
     ) -> None:
@@ -185,6 +186,7 @@ class CheckpointStore:
             state: Content of the checkpoint.
             model: Exported policy, as ONNX.
             reward: Recent mean return, for the list.
+            elo: Elo rating, for the list; None without self-play.
             keep: Number of newest checkpoints to keep; 0 or less keeps all.
             is_final: Whether to write the policy as the finished model of the run, too.
 
@@ -214,6 +216,8 @@ class CheckpointStore:
             "creation_time": time.time(),
             "auxillary_file_paths": [str(checkpoint)],  # the format has this spelling
         }
+        if elo is not None:
+            section["elo"] = elo
         entries = [e for e in section.get("checkpoints", []) if e["steps"] != step] + [entry]
         section["checkpoints"] = entries[-keep:] if keep > 0 else entries
         if is_final:

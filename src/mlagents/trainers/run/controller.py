@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
-from mlagents.trainers.acting.rollout import Rollout, Seat
+from mlagents.trainers.acting.rollout import Rollout, Seat, SharedSeat
 from mlagents.trainers.exception import UnityTrainerException
+from mlagents.trainers.learning.league import League
 from mlagents.trainers.learning.trainer import Trainer
 from mlagents.trainers.learning.trainer_types import TRAINER_TYPES, TrainerType
 from mlagents.trainers.players.env_manager import EnvManager, PlayerSteps
@@ -74,8 +75,13 @@ class Controller:
         self._curriculum = Curriculum(options.environment_parameters or {})
         self._curriculum.load_state(store.lessons)
         store.set_lessons(self._curriculum.state())
-        self._loader = Loader(options, folder, store)
-        self._saver = Saver(options, folder, store, self._curriculum)
+        self._league = League(
+            seed=options.env_settings.seed,
+            expected=[name for name, each in options.behaviors.items() if each.self_play],
+            results=[folder.path.parent],
+        )
+        self._loader = Loader(options, folder, store, self._league)
+        self._saver = Saver(options, folder, store, self._curriculum, self._league)
         self._progress = ProgressTable(lessons=self._curriculum.in_words, endless=self._inference)
         self._trainer_of_id: dict[BehaviorName, Trainer] = {}  # teams share a trainer
         self._resumed_at: dict[str, int] = {}
@@ -147,13 +153,16 @@ class Controller:
         """Receive reports of players, learn if it is time, and answer the reports."""
         for report in self._rollout.advance():
             self._add_statistics(report)
+            self._league.record(report.player)
         with hierarchical_timer("trainer_advance"):
             for trainer in self.trainers.values():
                 trainer.advance()
                 self._stop_if_learned(trainer)
         if self._is_done():
             return  # without drawing actions that are not taken: a resumed run draws them
-        if not self._begin_lessons():
+        if self._league.advance():
+            self._rollout.reset()
+        elif not self._begin_lessons():
             self._answer()
 
     def _stop_if_learned(self, trainer: Trainer) -> None:
@@ -167,9 +176,10 @@ class Controller:
             if (entropy := entropies.get(trainer.seat.policy)) is not None:
                 trainer.stats.add_stat("Policy/Entropy", entropy)
 
-    def _seat_of(self, player: int, behavior: BehaviorName) -> Seat:
-        """Return the seat of a behavior. All players and teams share it."""
-        return self._trainer_of(behavior).seat
+    def _seat_of(self, player: int, behavior: BehaviorName) -> Seat | SharedSeat:
+        """Return the seat of a behavior. All players share it; with self-play, teams do not."""
+        trainer = self._trainer_of(behavior)
+        return self._league.seat_of(behavior) or trainer.seat
 
     def _add_statistics(self, report: PlayerSteps) -> None:
         """Add the statistics of a player's report to those of every behavior."""
@@ -187,7 +197,11 @@ class Controller:
         changes = self._curriculum.advance(
             {
                 name: BehaviorProgress(
-                    trainer.step, trainer.settings.max_steps, trainer.meter.recent_returns
+                    trainer.step,
+                    trainer.settings.max_steps,
+                    trainer.meter.recent_returns,
+                    self._league.elo(name),
+                    self._league.scores(name),
                 )
                 for name, trainer in self.trainers.items()
             }
@@ -196,6 +210,7 @@ class Controller:
             return False
         for trainer in self.trainers.values():
             trainer.meter.recent_returns.clear()
+            self._league.scores(trainer.name).clear()
         # Send only changed parameters: a sampler that is sent again restarts its sequence.
         parameters = self._curriculum.parameters
         self._manager.set_parameters({c.parameter: parameters[c.parameter] for c in changes})
@@ -218,6 +233,7 @@ class Controller:
                     "observations and actions, or different names."
                 )
             self._trainer_of_id[behavior] = trainer
+            self._league.enter(behavior)
         return trainer
 
     def _make_trainer(self, name: str, behavior: BehaviorName) -> Trainer:
@@ -247,6 +263,8 @@ class Controller:
                 on_checkpoint=lambda: self._saver.save(trainer),
                 n_returns=self._curriculum.n_returns(name),
             )
+            if settings.self_play and not self._inference:
+                self._league.add(trainer, n_scores=self._curriculum.n_returns(name))
         except UnityTrainerException as error:
             raise UnityTrainerException(f"behaviors.{name}: {error}") from error
         trainer.stats.add_property(
@@ -284,6 +302,7 @@ class Controller:
     def _summarize(self, trainer: Trainer, step: int) -> None:
         trainer.stats.set_stat(STEP, step)
         trainer.stats.set_stat(IS_TRAINING, trainer.is_learning)
+        self._league.summarize(trainer.name)
         for parameter, number in self._curriculum.lesson_numbers.items():
             trainer.stats.set_stat(f"Environment/Lesson Number/{parameter}", number)
         trainer.stats.write_stats(step)

@@ -31,11 +31,16 @@ class BehaviorProgress(NamedTuple):
         max_steps: Step count at which training ends.
         returns: Returns of agents' episodes that ended since the last change of a lesson, newest
             last. At least the newest `Curriculum.n_returns` of them are included.
+        elo: Elo rating; None without self-play.
+        scores: Scores of the games of self-play that ended since the last change of a lesson, from
+            0 for a loss to 1 for a win, newest last.
     """
 
     step: int
     max_steps: int
     returns: Sequence[float]
+    elo: float | None = None
+    scores: Sequence[float] = ()
 
 
 class LessonChange(NamedTuple):
@@ -158,10 +163,14 @@ class Curriculum:
     def _is_learned(
         self, name: str, criteria: CompletionCriteria, progress: BehaviorProgress
     ) -> bool:
-        if len(progress.returns) < criteria.min_lesson_length:
+        of_games = criteria.measure in ("elo", "win_rate")
+        n_ended = len(progress.scores if of_games else progress.returns)
+        if n_ended < criteria.min_lesson_length:
             return False
         if criteria.measure == "progress":
             return progress.step / progress.max_steps > criteria.threshold
+        if of_games:
+            return self._beats_others(criteria, progress)
         if not progress.returns:
             return False
         last = list(progress.returns)[-self.n_returns(criteria.behavior) :]
@@ -170,6 +179,15 @@ class Curriculum:
             reward = (1 - NEW_SHARE) * self._smoothed[name] + NEW_SHARE * reward
             self._smoothed[name] = reward
         return reward > criteria.threshold
+
+    def _beats_others(self, criteria: CompletionCriteria, progress: BehaviorProgress) -> bool:
+        """Whether a rating or a win rate of self-play completes a lesson."""
+        if criteria.measure == "elo":
+            return progress.elo is not None and progress.elo > criteria.threshold
+        if not progress.scores:
+            return False
+        last = list(progress.scores)[-self.n_returns(criteria.behavior) :]
+        return sum(last) / len(last) > criteria.threshold
 
     def _lesson(self, name: str) -> Lesson:
         return self._lessons[name][self._numbers[name]]

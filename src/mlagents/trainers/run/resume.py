@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from mlagents.trainers.exception import UnityTrainerException
+from mlagents.trainers.learning.league import League
 from mlagents.trainers.learning.trainer import Trainer
 from mlagents.trainers.run.checkpoints import CheckpointStore, initial_checkpoint, load_checkpoint
 from mlagents.trainers.run.fitting import (
@@ -40,12 +41,16 @@ class Loader:
         options: All settings of the run.
         folder: Folder of the run.
         store: Checkpoints of the run.
+        league: Self-play of the run.
     """
 
-    def __init__(self, options: RunOptions, folder: RunFolder, store: CheckpointStore) -> None:
+    def __init__(
+        self, options: RunOptions, folder: RunFolder, store: CheckpointStore, league: League
+    ) -> None:
         self._options = options
         self._folder = folder
         self._store = store
+        self._league = league
         self._inference = options.checkpoint_settings.inference
 
     def require_own_behavior(self, behaviors: Mapping[BehaviorName, object]) -> None:
@@ -83,6 +88,7 @@ class Loader:
 
         def load(state: dict[str, Any]) -> None:
             trainer.load_state(state)
+            self._league.load_state(name, state.get("self_play"))
             # Inference is judged by its own episodes.
             if state.get("lessons") == lessons and not self._inference:
                 trainer.meter.recent_returns.extend(state["recent_returns"])

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterable, Mapping
 
+from mlagents.trainers.learning.league import League
 from mlagents.trainers.learning.meter import N_RETURNS
 from mlagents.trainers.learning.trainer import Trainer
 from mlagents.trainers.reporting.summaries import Outcome, outcomes_in_words
@@ -26,6 +27,7 @@ class Saver:
         folder: Folder of the run.
         store: Checkpoints of the run.
         curriculum: Lessons, saved with every checkpoint.
+        league: Self-play, saved with every checkpoint.
     """
 
     def __init__(
@@ -34,11 +36,13 @@ class Saver:
         folder: RunFolder,
         store: CheckpointStore,
         curriculum: Curriculum,
+        league: League,
     ) -> None:
         self._options = options
         self._folder = folder
         self._store = store
         self._curriculum = curriculum
+        self._league = league
 
     def begin(self) -> None:
         """Write the first records. From here on the folder holds a run to resume or replace."""
@@ -65,9 +69,11 @@ class Saver:
                         "settings": shaping_settings(trainer.settings),
                         "lessons": self._curriculum.lesson_numbers,
                         "recent_returns": list(trainer.meter.recent_returns),
+                        "self_play": self._league.state(trainer.name),
                     },
                     model=trainer.learner.export(),
                     reward=trainer.mean_reward,
+                    elo=self._league.elo(trainer.name),
                     keep=trainer.settings.keep_checkpoints,
                     is_final=is_final,
                 ),

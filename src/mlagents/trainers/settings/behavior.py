@@ -1,12 +1,23 @@
 """Settings of a behavior: network, reward signals, imitation and self-play."""
 
+import re
 from collections.abc import Mapping
 from typing import Any, Literal, Self
 
 from pydantic import Field, SerializeAsAny, ValidationInfo, field_validator, model_validator
 from pydantic_core import InitErrorDetails
 
-from mlagents.trainers.settings.base import Float, Int, Settings, one_of, problem, read_each, refuse
+from mlagents.trainers.settings.base import (
+    Float,
+    Int,
+    Settings,
+    did_you_mean,
+    one_of,
+    problem,
+    quoted,
+    read_each,
+    refuse,
+)
 from mlagents.trainers.settings.hyperparameters import (
     HyperparameterSettings,
     PPOSettings,
@@ -137,12 +148,36 @@ class SelfPlaySettings(Settings):
     `save_steps`."""
     swap_steps: Int = Field(2000, ge=1)
     """Number of opponent steps between changes of their snapshot."""
+    swap_at: Literal["episode", "step"] = "episode"
+    """Time at which opponents change: at the end of their episode, or at once. With `step`, the
+    environments are reset when the learning team changes."""
     window: Int = Field(10, ge=1)
     """Number of snapshots kept. Opponents are drawn from them."""
     play_against_latest_model_ratio: Float = Field(0.5, ge=0.0, le=1.0)
     """Probability of playing the current policy instead of a snapshot."""
-    initial_elo: Float = 1200.0
-    """Initial Elo rating."""
+    opponents: Literal["uniform", "pfsp", "even"] = "uniform"
+    """Choice among the snapshots: `uniform`, `pfsp` prefers those that beat the learner, `even`
+    prefers those of equal strength."""
+    learn_from_both: bool = True
+    """Whether opponents that are the current policy of the learning behavior are learned from, too.
+    Requires `swap_at: episode`."""
+    opponent: str | None = None
+    """Scripted opponent, as `module:function`. The function gets the observations and the action
+    mask of N agents and returns their actions."""
+    opponent_ratio: Float = Field(0.1, ge=0.0, le=1.0)
+    """Probability of playing the scripted opponent, if there is one."""
+    keep_results: Int = Field(2000, ge=1)
+    """Number of its last games that the rating of the current policy looks back on."""
+    initial_elo: Float = Field(1200.0, allow_inf_nan=False)
+    """Rating of the first snapshot."""
+
+    @field_validator("opponent")
+    @classmethod
+    def _is_a_function(cls, name: str | None) -> str | None:
+        if name is not None and not re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", name):
+            says = f"must be module:function, such as my_bots:chase_ball, got {quoted(name)}"
+            refuse([problem(says=says)])
+        return name
 
 
 def _extrinsic_only() -> dict[str, RewardSignalSettings]:
@@ -254,6 +289,9 @@ class BehaviorSettings(Settings):
                 f"got {self.keep_checkpoints}"
             )
             problems.append(problem("keep_checkpoints", says=says))
+        if self.trainer_type == "bc" and self.self_play is not None:
+            says = "does not apply to trainer_type bc, which learns from demonstrations alone"
+            problems.append(problem("self_play", says=says))
         refuse(problems + self._problems_of_cloning_alone())
         return self
 

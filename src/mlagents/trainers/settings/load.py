@@ -414,7 +414,6 @@ def _resume_or_initialize(options: RunOptions, command_line: CommandLine) -> Run
 
 _UNBUILT_OF_BEHAVIORS: dict[str, Callable[[BehaviorSettings], object]] = {
     "trainer_type: poca": lambda behavior: behavior.trainer_type == "poca",
-    "self_play": lambda behavior: behavior.self_play,
 }
 
 

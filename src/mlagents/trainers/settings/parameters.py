@@ -154,22 +154,25 @@ class CompletionCriteria(Settings):
 
     behavior: str
     """Name of the behavior whose progress is measured."""
-    measure: Literal["reward", "progress"] = "reward"
-    """Quantity to compare with `threshold`: mean episode reward, or completed share of
-    `max_steps`."""
+    measure: Literal["reward", "progress", "elo", "win_rate"] = "reward"
+    """Quantity to compare with `threshold`: mean episode reward, or completed share of `max_steps`.
+    With self-play also the Elo rating, or the mean score against other policies, where a draw is
+    half a win."""
     min_lesson_length: Int = Field(0, ge=0)
-    """Number of episodes to finish before the lesson can be completed."""
+    """Number of episodes to finish before the lesson can be completed; with `elo` and `win_rate`,
+    number of games against other policies."""
     signal_smoothing: bool = True
     """Whether the reward is averaged with the previous check: 0.75 new, 0.25 old."""
     threshold: Float = 0.0
-    """Value that the measure must exceed to complete the lesson; from 0 to 1 for `progress`."""
+    """Value that the measure must exceed to complete the lesson; from 0 to 1 for `progress` and
+    `win_rate`."""
     require_reset: bool = False
     """Whether the environment is reset when the next lesson begins."""
 
     @model_validator(mode="after")
     def _progress_is_a_share(self) -> Self:
-        if self.measure == "progress" and not 0.0 <= self.threshold <= 1.0:
-            says = f"must be from 0 to 1 when measure is 'progress', got {self.threshold}"
+        if self.measure in ("progress", "win_rate") and not 0.0 <= self.threshold <= 1.0:
+            says = f"must be from 0 to 1 when measure is {self.measure!r}, got {self.threshold}"
             refuse([problem("threshold", says=says)])
         return self
 

@@ -1,0 +1,67 @@
+"""`ScriptedPolicy`: a function of the user that acts in place of a network."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlagents.trainers.data.decision import Decision
+from mlagents.trainers.exception import UnityTrainerException
+from mlagents_envs.base_env import ActionSpec, ActionTuple
+
+FloatArray = NDArray[np.float32]
+
+Script = Callable[[Sequence[NDArray[Any]], NDArray[np.bool_]], ActionTuple]
+"""A function from observations, (N, *shape) each, and the action mask (N, sum of branches), True
+where an action is not allowed, to the actions of N agents."""
+
+
+class ScriptedPolicy:
+    """Decides for agents with a function.
+
+    Args:
+        name: Name of the function, for messages.
+        script: The function.
+        spec: Actions to decide on.
+    """
+
+    def __init__(self, name: str, script: Script, spec: ActionSpec) -> None:
+        self.spec = spec
+        self._name = name
+        self._script = script
+
+    def act(
+        self,
+        obs: Sequence[NDArray[Any]],
+        action_mask: NDArray[np.bool_],
+        memory: FloatArray | None = None,
+    ) -> Decision:
+        """Decide for N agents; see `ActingPolicy.act`.
+
+        Raises:
+            UnityTrainerException: The function returned something else than their actions.
+        """
+        action: object = self._script(obs, action_mask)
+        n_agents, spec = len(obs[0]), self.spec
+        expected = [(n_agents, spec.continuous_size), (n_agents, spec.discrete_size)]
+        if not isinstance(action, ActionTuple):
+            came = f"a {type(action).__name__}"
+        else:
+            shapes = [action.continuous.shape, action.discrete.shape]
+            came = f"an ActionTuple of {shapes[0]} continuous and {shapes[1]} discrete actions"
+            if shapes == expected:
+                log_probs = np.zeros((n_agents, spec.continuous_size + spec.discrete_size))
+                return Decision(
+                    action,
+                    action.continuous,
+                    action.discrete,
+                    log_probs.astype(np.float32),
+                    0.0,
+                    np.zeros((n_agents, 0), np.float32) if memory is None else memory,
+                )
+        raise UnityTrainerException(
+            f"the scripted opponent {self._name} returned {came}; expected an "
+            f"mlagents_envs.base_env.ActionTuple of {expected[0]} continuous and {expected[1]} "
+            "discrete actions: one row for each agent."
+        )
