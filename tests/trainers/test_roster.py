@@ -24,7 +24,7 @@ def outputs_by_row(spec, snapshots, numbers, obs, memory):
     ]
 
 
-@pytest.mark.parametrize("network", [{}, MEMORY, {"hidden_units": 300}], ids=str)
+@pytest.mark.parametrize("network", [{}, MEMORY, {"hidden_units": 300}, {"normalize": True}], ids=str)
 @pytest.mark.parametrize("squashed", [False, True])
 @pytest.mark.parametrize("numbers", [[5, 0, LATEST, 0, 5, 5, 0], [2] * 7, [0, 1, 2, 3, 4, 5, 6]])
 def test_each_agent_acts_by_its_own_snapshot(network, squashed, numbers) -> None:

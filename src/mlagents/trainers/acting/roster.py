@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlagents.trainers.acting.collector import Lanes, Memories
-from mlagents.trainers.data.snapshot import Outputs, Snapshot
+from mlagents.trainers.data.snapshot import DenseSnapshot, Outputs, Snapshot
 from mlagents_envs.base_env import AgentId, DecisionSteps, TerminalSteps
 
 FloatArray = NDArray[np.float32]
@@ -34,6 +34,10 @@ class Roster:
     def __init__(self, latest: Callable[[], Snapshot]) -> None:
         self.snapshots: dict[int, Snapshot] = {}
         self._latest = latest
+        self._identities: tuple[int, ...] = ()
+        self._held: list[Snapshot] = []
+        """Snapshots of `_identities`, so that no other takes the place of one in memory."""
+        self._stack: DenseSnapshot | None = None
 
     @property
     def squashed(self) -> bool:
@@ -48,25 +52,46 @@ class Roster:
     def forward(self, obs: Sequence[NDArray[Any]], memory: FloatArray) -> Outputs:
         """Map one (N, *shape) per observation and (N, memory size) to outputs of the heads."""
         numbers = memory[:, -1].astype(np.int64)
-        present = np.unique(numbers).tolist()
+        present = sorted(set(numbers.tolist()))
+        acting = [self._latest() if n == LATEST else self.snapshots[n] for n in present]
         if len(present) == 1:
-            outputs = self._of(present[0]).forward(obs, memory[:, :-1])
-            return outputs._replace(memory=np.column_stack([outputs.memory, memory[:, -1]]))
-        after = memory.copy()
-        mean = log_std = logits = None
-        for number in present:
-            rows = np.flatnonzero(numbers == number)
-            part = self._of(number).forward([batch[rows] for batch in obs], memory[rows, :-1])
-            mean = _scattered(mean, part.mean, rows, len(memory))
-            logits = _scattered(logits, part.logits, rows, len(memory))
-            if part.log_std is not None:
-                of_rows = np.broadcast_to(part.log_std, (len(rows), part.log_std.shape[-1]))
-                log_std = _scattered(log_std, of_rows, rows, len(memory))
-            after[rows, :-1] = part.memory
-        return Outputs(mean, log_std, logits, after)
+            outputs = acting[0].forward(obs, memory[:, :-1])
+            after = memory if memory.shape[1] == 1 else memory.copy()
+            after[:, :-1] = outputs.memory
+            return outputs._replace(memory=after)
+        place = np.searchsorted(present, numbers)
+        if len(numbers) <= _MOST_STACKED and (stack := self._stack_for(acting)) is not None:
+            return _together(stack, obs, place, memory)
+        return _one_by_one(acting, obs, place, memory)
 
-    def _of(self, number: int) -> Snapshot:
-        return self._latest() if number == LATEST else self.snapshots[number]
+    def _stack_for(self, acting: list[Snapshot]) -> DenseSnapshot | None:
+        """Return small snapshots as a stack, which is kept until others act."""
+        identities = tuple(map(id, acting))
+        if identities != self._identities:
+            self._identities, self._held = identities, acting
+            self._stack = _stack_of(acting)
+        return self._stack
+
+
+def _one_by_one(
+    acting: Sequence[Snapshot],
+    obs: Sequence[NDArray[Any]],
+    place: NDArray[np.int64],
+    memory: FloatArray,
+) -> Outputs:
+    """Forward the rows of each snapshot."""
+    after = memory.copy()
+    mean = log_std = logits = None
+    for k, snapshot in enumerate(acting):
+        rows = np.flatnonzero(place == k)
+        part = snapshot.forward([batch[rows] for batch in obs], memory[rows, :-1])
+        mean = _scattered(mean, part.mean, rows, len(memory))
+        logits = _scattered(logits, part.logits, rows, len(memory))
+        if part.log_std is not None:
+            of_rows = np.broadcast_to(part.log_std, (len(rows), part.log_std.shape[-1]))
+            log_std = _scattered(log_std, of_rows, rows, len(memory))
+        after[rows, :-1] = part.memory
+    return Outputs(mean, log_std, logits, after)
 
 
 def _scattered(
@@ -79,6 +104,66 @@ def _scattered(
         whole = np.empty((n_rows, *part.shape[1:]), np.float32)
     whole[rows] = part
     return whole
+
+
+_MOST_STACKED = 256
+"""Largest number of agents for which stacked snapshots are faster than one after the other."""
+
+_WIDEST_STACKED = 256
+"""Largest number of inputs or units of a layer for which they are."""
+
+
+def _stack_of(acting: Sequence[Snapshot]) -> DenseSnapshot | None:
+    """Return a snapshot whose arrays are those of several snapshots, stacked; None for large ones.
+
+    It maps (K, rows, size) to outputs of K snapshots, so a layer is one product of stacked
+    matrices. For small networks, this takes less time than the calls of K forward passes.
+    """
+    dense = [each for each in acting if isinstance(each, DenseSnapshot)]
+    if len(dense) < len(acting):
+        return None
+    if any(max(weights.shape) > _WIDEST_STACKED for weights, _ in dense[0].layers):
+        return None
+    stack: DenseSnapshot = _stacked(dense)
+    return stack
+
+
+def _stacked(parts: Sequence[Any]) -> Any:
+    """Stack the arrays of nested tuples and lists, with a new first axis."""
+    first = parts[0]
+    if isinstance(first, np.ndarray):
+        return np.stack(parts)[:, None] if first.ndim == 1 else np.stack(parts)
+    if not isinstance(first, tuple | list):
+        return first
+    inner = [_stacked(of_all) for of_all in zip(*parts, strict=True)]
+    return DenseSnapshot(*inner) if isinstance(first, DenseSnapshot) else type(first)(inner)
+
+
+def _together(
+    stack: DenseSnapshot, obs: Sequence[NDArray[Any]], place: NDArray[np.int64], memory: FloatArray
+) -> Outputs:
+    """Forward the rows of all snapshots of a stack, padded to the same number.
+
+    Args:
+        stack: Stack of K snapshots.
+        obs: One (N, size) per observation.
+        place: (N,) number of each row's snapshot in the stack.
+        memory: (N, memory size) memory, which dense layers do not change.
+    """
+    n_rows = np.bincount(place)
+    order = np.argsort(place, kind="stable")
+    row = np.empty_like(place)
+    row[order] = np.arange(len(place)) - np.repeat(np.cumsum(n_rows) - n_rows, n_rows)
+    padded = [np.zeros((len(n_rows), n_rows.max(), each.shape[1]), np.float32) for each in obs]
+    for batch, rows in zip(padded, obs, strict=True):
+        batch[place, row] = rows
+    mean, log_std, logits, _ = stack.forward(padded, memory)
+    return Outputs(
+        None if mean is None else mean[place, row],
+        None if log_std is None else log_std[place, row if stack.squashed else 0],
+        None if logits is None else logits[place, row],
+        memory,
+    )
 
 
 class RosterMemories(Memories):

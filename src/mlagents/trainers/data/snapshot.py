@@ -87,7 +87,7 @@ class DenseSnapshot(NamedTuple):
             else np.clip((batch - normalizer[0]) * normalizer[1], -normalizer[2], normalizer[2])
             for batch, normalizer in zip(obs, self.normalizers, strict=True)
         ]
-        hidden = encoded[0] if len(encoded) == 1 else np.concatenate(encoded, axis=1)
+        hidden = encoded[0] if len(encoded) == 1 else np.concatenate(encoded, axis=-1)
         with np.errstate(over="ignore"):  # far below 0, exp overflows and swish is 0
             for weights, bias in self.layers:
                 hidden = hidden @ weights

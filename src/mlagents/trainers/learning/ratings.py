@@ -60,8 +60,9 @@ def bradley_terry(scores: FloatArray, known: FloatArray) -> tuple[FloatArray, Fl
     """Return the most likely ratings (n,) and the covariance (n, n) of their errors.
 
     Ratings are in Elo points. Newton's method maximizes the log-likelihood, which is concave; the
-    covariance is the inverse of its negative Hessian, and 0 for known ratings. Each contestant must be connected to a known rating by games with wins on both sides.
-    A drawn game as a prior ensures that.
+    covariance is the inverse of its negative Hessian, and 0 for known ratings. Each contestant must
+    be connected to a known rating by games with wins on both sides. A drawn game as a prior ensures
+    that.
 
     Args:
         scores: (n, n) points that i scored against j. A draw gives half a point to each.
