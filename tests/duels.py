@@ -182,3 +182,12 @@ def chase(obs: Sequence[NDArray[Any]], action_mask: NDArray[np.bool_]) -> Action
     away = obs[0][:, 1] - obs[0][:, 4]
     move = 1 + np.sign(away) * (np.abs(away) > 0.05)
     return ActionTuple(np.zeros((len(away), 0), np.float32), move[:, None].astype(np.int32))
+
+
+def always_paper(obs: Sequence[NDArray[Any]], action_mask: NDArray[np.bool_]) -> ActionTuple:
+    """Play `RockPaperScissors` in the simplest way."""
+    return ActionTuple(np.zeros((len(obs[0]), 0)), np.ones((len(obs[0]), 1)))
+
+
+def nothing(obs: Sequence[NDArray[Any]], action_mask: NDArray[np.bool_]) -> None:
+    """Return no actions: a mistake."""

@@ -14,6 +14,7 @@ from mlagents_envs.base_env import (
 
 DENSE = BehaviorSpec([ObservationSpec.vector(4, "x")], ActionSpec.create_hybrid(2, (3, 2)))
 MEMORY = {"memory": {"memory_size": 8, "sequence_length": 4}}
+NETWORKS = [{}, MEMORY, {"hidden_units": 300}, {"normalize": True}]
 
 
 def outputs_by_row(spec, snapshots, numbers, obs, memory):
@@ -24,7 +25,9 @@ def outputs_by_row(spec, snapshots, numbers, obs, memory):
     ]
 
 
-@pytest.mark.parametrize("network", [{}, MEMORY, {"hidden_units": 300}, {"normalize": True}], ids=str)
+@pytest.mark.parametrize(
+    "network", [{}, MEMORY, {"hidden_units": 300}, {"normalize": True}], ids=str
+)
 @pytest.mark.parametrize("squashed", [False, True])
 @pytest.mark.parametrize("numbers", [[5, 0, LATEST, 0, 5, 5, 0], [2] * 7, [0, 1, 2, 3, 4, 5, 6]])
 def test_each_agent_acts_by_its_own_snapshot(network, squashed, numbers) -> None:

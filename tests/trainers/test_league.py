@@ -1,0 +1,519 @@
+"""Self-play of whole runs: real trainers, small games, a real folder."""
+
+import json
+import logging
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from duels import Duel, LinePong, RockPaperScissors, chase
+from mlagents.trainers.acting.roster import LATEST
+from mlagents.trainers.acting.teams import LEARNER, SCRIPT, Game, TeamSeat
+from mlagents.trainers.exception import UnityTrainerException
+from mlagents.trainers.learning.league import League
+from mlagents.trainers.networks.snapshots import weights_of
+from mlagents.trainers.players.in_process import SimpleEnvManager
+from mlagents.trainers.reporting.stats import StatsSummary, StatsWriter
+from mlagents.trainers.run.checkpoints import RunFolder, load_checkpoint
+from mlagents.trainers.run.controller import Controller
+from mlagents.trainers.run.interrupt import Interrupt
+from mlagents.trainers.settings.behavior import SelfPlaySettings
+from mlagents.trainers.settings.run_options import RunOptions
+from mlagents_envs.base_env import ActionTuple, BehaviorId
+from mlagents_envs.exception import UnityCommunicatorStoppedException
+
+SETTINGS: dict[str, Any] = {
+    "trainer_type": "ppo",
+    "hyperparameters": {"batch_size": 32, "buffer_size": 64},
+    "network_settings": {"hidden_units": 8, "num_layers": 1},
+    "time_horizon": 16,
+    "summary_freq": 128,
+    "checkpoint_interval": 256,
+    "max_steps": 512,
+}
+SAC = {
+    "trainer_type": "sac",
+    "hyperparameters": {"batch_size": 16, "buffer_size": 256, "buffer_init_steps": 32},
+}
+SELF_PLAY = {"save_steps": 64, "team_change": 192, "swap_steps": 32, "window": 3}
+ASYMMETRIC = ("Even?team=0", "Odd?team=1")
+
+
+class Summaries(StatsWriter):
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, int, dict[str, StatsSummary]]] = []
+
+    def write_stats(self, category: str, values: Any, step: int) -> None:
+        self.seen.append((category, step, dict(values)))
+
+
+def options(self_play: dict[str, Any] | None = None, **written: Any) -> RunOptions:
+    of_behavior = SETTINGS | {"self_play": SELF_PLAY | (self_play or {})}
+    of_behavior |= written.pop("settings", {})
+    return RunOptions.model_validate(
+        {"default_settings": of_behavior, "env_settings": {"seed": 1}, **written}
+    ).with_seed(1)
+
+
+def make_run(
+    folder: Path, env: Duel, run_options: RunOptions | None = None, **arguments: Any
+) -> Controller:
+    (folder / "run_logs").mkdir(parents=True, exist_ok=True)
+    return Controller(
+        run_options or options(),
+        SimpleEnvManager(env),
+        RunFolder(folder),
+        writers=arguments.pop("writers", []),
+        device=torch.device("cpu"),
+        interrupt=Interrupt(),
+        **arguments,
+    )
+
+
+def step_until(run: Controller, condition: Callable[[], bool]) -> None:
+    """Begin a run and step it while it neither saves nor ends by itself."""
+    run._rollout.reset()
+    while not condition():
+        run._advance()
+
+
+@pytest.mark.parametrize("settings", [{}, SAC], ids=["ppo", "sac"])
+def test_a_symmetric_game_is_learned_by_self_play(tmp_path: Path, settings: Any) -> None:
+    summaries = Summaries()
+    run = make_run(tmp_path, RockPaperScissors(), options(settings=settings), writers=[summaries])
+    run.run()
+    (trainer,) = run.trainers.values()
+    assert trainer.step >= 512
+    tags = set().union(*(values for _, _, values in summaries.seen))
+    assert tags >= {
+        "Self-play/ELO",
+        "Self-play/Rating",
+        "Self-play/Rating Deviation",
+        "Self-play/Win Rate",
+        "Self-play/Win Rate vs Oldest",
+    }
+    assert run._league.learning_team == 0  # after 192 and 384 of 512 steps, the turn was passed on
+    status = json.loads((tmp_path / "run_logs" / "training_status.json").read_text())
+    assert status["Duel"]["elo"] == run._league.elo("Duel")
+
+
+def test_what_the_learner_exports_is_the_learner(tmp_path: Path) -> None:
+    run = make_run(tmp_path, RockPaperScissors())
+    run.run()
+    (trainer,) = run.trainers.values()
+    assert (tmp_path / "Duel.onnx").read_bytes() == trainer.learner.export()
+
+
+def test_only_the_learning_team_learns_unless_the_opponent_is_the_learner(tmp_path: Path) -> None:
+    env = RockPaperScissors(num_areas=5)
+    for ratio, both, n_rows in ((0.0, True, 5), (1.0, False, 5), (1.0, True, 10)):
+        written = {"play_against_latest_model_ratio": ratio, "learn_from_both": both}
+        run = make_run(tmp_path, env, options(written))
+        step_until(run, lambda run=run: bool(run.trainers and run.trainers["Duel"].step))
+        assert run.trainers["Duel"].step == n_rows, (ratio, both)
+
+
+def test_in_an_asymmetric_game_the_behaviors_take_turns(tmp_path: Path) -> None:
+    run = make_run(tmp_path, RockPaperScissors(names=ASYMMETRIC, num_areas=4))
+    steps = []
+    step_until(
+        run,
+        lambda: steps.append(tuple(t.step for t in run.trainers.values())) or len(steps) > 130,
+    )
+    turns = [(even - e, odd - o) for (e, o), (even, odd) in pairwise(steps[1:])]
+    assert set(turns) == {(4, 0), (0, 4)}
+    assert turns.index((0, 4)) == 49, "192 steps, and those of the episodes that began before"
+    ratings = [run._league.rating(name) for name in ("Even", "Odd")]
+    assert all(np.isfinite(rating.mean) and rating.deviation > 0 for rating in ratings)
+    elos = [run._league.elo(name) for name in ("Even", "Odd")]
+    assert None not in elos
+
+
+def test_snapshots_are_kept_in_a_window_and_are_of_their_step(tmp_path: Path) -> None:
+    run = make_run(tmp_path, RockPaperScissors())
+    seen: dict[int, Any] = {}
+
+    def until() -> bool:
+        if run.trainers:
+            trainer = run.trainers["Duel"]
+            for kept in run._league._members["Duel"].window:
+                seen.setdefault(kept.step, (kept.snapshot, trainer.policy.snapshot))
+            return trainer.step >= 400
+        return False
+
+    step_until(run, until)
+    member = run._league._members["Duel"]
+    assert [kept.number for kept in member.window] == [4, 5, 6]
+    assert [step // 64 for step in seen] == [0, 1, 2, 3, 4, 5, 6]
+    assert all(kept is then for kept, then in seen.values())
+    # The roster may keep others that still act.
+    assert set(member.roster.snapshots) >= {4, 5, 6}
+    assert len(member.roster.snapshots) <= 5
+
+
+def test_opponents_play_by_what_was_drawn_and_change_when_an_episode_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = {"play_against_latest_model_ratio": 0.0, "swap_steps": 1}
+    run = make_run(tmp_path, LinePong(num_areas=3), options(written))
+    played: dict[tuple[int, int], set[int]] = {}  # by agent and episode
+    episode = dict.fromkeys(range(6), 0)
+    shares = TeamSeat.shares
+
+    def noted(seat: TeamSeat, player: int, decisions: Any, terminals: Any) -> Any:
+        for agent in terminals:
+            episode[agent] += 1
+        divided = shares(seat, player, decisions, terminals)
+        for agent in decisions:
+            who = seat._players[player].agents[agent].who
+            played.setdefault((agent, episode[agent]), set()).add(who)
+        return divided
+
+    monkeypatch.setattr(TeamSeat, "shares", noted)
+    step_until(run, lambda: bool(run.trainers) and run.trainers["Duel"].step > 500)
+    assert all(len(who) == 1 for who in played.values())
+    assert len(set().union(*played.values()) - {LEARNER}) > 2
+
+
+def test_with_swap_at_step_opponents_change_at_once_and_a_new_team_resets(tmp_path: Path) -> None:
+    run = make_run(
+        tmp_path,
+        LinePong(num_areas=3),
+        options({"swap_at": "step", "swap_steps": 12, "play_against_latest_model_ratio": 0.5}),
+    )
+    resets: list[int] = []
+    reset = run._rollout.reset
+    run._rollout.reset = lambda: (resets.append(run._league.learning_team), reset())  # type: ignore[method-assign]
+    seat_changes = 0
+    numbers: dict[int, int] = {}
+
+    def until() -> bool:
+        nonlocal seat_changes
+        if not run.trainers:
+            return False
+        seat = run._league._seats[BehaviorId("Duel", 1)]
+        now = {a: p.who for a, p in seat._players[0].agents.items()} if seat._players else {}
+        assert LEARNER not in now.values() or run._league.learning_team == 1
+        assert len(set(now.values())) <= 1, "all at once"
+        seat_changes += now != numbers
+        numbers.update(now)
+        return run.trainers["Duel"].step > 250
+
+    step_until(run, until)
+    assert resets == [None, 1]
+    assert seat_changes > 3
+
+
+def test_players_have_opponents_of_their_own() -> None:
+    league = League(seed=0)
+    league._self_play.learning_team = 0
+    drawn = iter(range(10))
+    league._draw = lambda name: next(drawn)  # type: ignore[method-assign]
+    who = BehaviorId("Duel", 1)
+    assert [league._who_begins(who, player) for player in (0, 1, 0, 2, 1)] == [0, 1, 0, 2, 1]
+    assert league._who_begins(BehaviorId("Duel", 0), 0) == LEARNER
+
+
+def test_a_run_that_is_killed_and_resumed_keeps_everything(tmp_path: Path) -> None:
+    names = ASYMMETRIC
+    run_options = options(settings={"max_steps": 4000, "checkpoint_interval": 128})
+
+    class Killed(RockPaperScissors):
+        n_left = 190
+
+        def advance(self) -> Any:
+            self.n_left -= 1
+            if not self.n_left:
+                raise KeyboardInterrupt
+            return super().advance()
+
+    run = make_run(tmp_path, Killed(names=names, num_areas=4), run_options)
+    with pytest.raises(KeyboardInterrupt):
+        run.run()
+    saved = {
+        name: load_checkpoint(tmp_path / name / "checkpoint.pt")["self_play"]
+        for name in ("Even", "Odd")
+    }
+    newest = max(saved.values(), key=lambda state: state["league"]["version"])
+    assert len(newest["league"]["turns"]["teams"]) == 2
+    resumed = make_run(
+        tmp_path,
+        RockPaperScissors(names=names, num_areas=4),
+        run_options.model_copy(
+            update={
+                "checkpoint_settings": run_options.checkpoint_settings.model_copy(
+                    update={"resume": True}
+                )
+            }
+        ),
+    )
+    resumed._rollout.reset()
+    for name in names:
+        resumed._trainer_of(name)
+    league = resumed._league
+    assert league._self_play.state() == newest["league"]["turns"]
+    assert league._results.state() == newest["league"]["results"]
+    assert league._elo == dict(newest["league"]["elo"])
+    for name, state in saved.items():
+        window = league._members[name].window
+        assert [kept.number for kept in window] == [kept["number"] for kept in state["window"]]
+        assert [kept.beaten for kept in window] == [kept["beaten"] for kept in state["window"]]
+        for kept, of_kept in zip(window, state["window"], strict=True):
+            for key, tensor in weights_of(kept.snapshot).items():
+                torch.testing.assert_close(tensor, of_kept["weights"][key], rtol=0, atol=0)
+        assert np.isfinite(league.rating(name).mean)
+    resumed._rollout.reset()
+    for _ in range(60):
+        resumed._advance()
+
+
+def test_a_run_may_begin_self_play_when_it_is_resumed(tmp_path: Path) -> None:
+    without = options(settings={"self_play": None})
+    make_run(tmp_path, RockPaperScissors(), without).run()
+    resume = {"checkpoint_settings": {"resume": True}}
+    run = make_run(tmp_path, RockPaperScissors(), options(settings={"max_steps": 800}, **resume))
+    run.run()
+    steps = [kept.step for kept in run._league._members["Duel"].window]
+    assert steps[0] >= 512
+    ended = make_run(
+        tmp_path,
+        RockPaperScissors(),
+        options(settings={"max_steps": 1000, "self_play": None}, **resume),
+    )
+    ended.run()
+    assert ended.trainers["Duel"].step >= 1000
+
+
+def test_snapshots_of_another_network_are_named(tmp_path: Path) -> None:
+    make_run(tmp_path, RockPaperScissors()).run()
+    path = tmp_path / "Duel" / "checkpoint.pt"
+    state = load_checkpoint(path)
+    state["self_play"]["window"][1]["weights"]["layers.0.0"] = torch.zeros(2, 8)
+    torch.save(state, path)
+    run = make_run(tmp_path, RockPaperScissors(), options(checkpoint_settings={"resume": True}))
+    step = state["self_play"]["window"][1]["step"]
+    with pytest.raises(
+        UnityTrainerException,
+        match=rf"snapshot of step {step} is of another network: layers.0.0 is \(2, 8\); expected "
+        r"\(1, 8\)",
+    ):
+        run.run()
+
+
+def test_inference_plays_without_a_league(tmp_path: Path) -> None:
+    make_run(tmp_path, RockPaperScissors()).run()
+
+    class Ends(RockPaperScissors):
+        n_left = 20
+
+        def advance(self) -> Any:
+            self.n_left -= 1
+            if not self.n_left:
+                raise UnityCommunicatorStoppedException("enough")
+            return super().advance()
+
+    written = {"checkpoint_settings": {"resume": True, "inference": True}}
+    run = make_run(tmp_path, Ends(), options(**written))
+    run.run()
+    assert not run._league
+
+
+def test_a_scripted_opponent_is_met_rated_and_not_learned_from(tmp_path: Path) -> None:
+    summaries = Summaries()
+    written = {"opponent": "duels:always_paper", "opponent_ratio": 1.0}
+    run = make_run(tmp_path, RockPaperScissors(num_areas=4), options(written), writers=[summaries])
+    run.run()
+    member = run._league._members["Duel"]
+    assert {opponent for opponent, _ in member.games} <= {("Duel", SCRIPT)}
+    assert any("Self-play/Win Rate vs Script" in values for _, _, values in summaries.seen)
+    assert run.trainers["Duel"].step == 512
+
+
+@pytest.mark.parametrize(
+    ("opponent", "message"),
+    [
+        ("duels:always_papre", "always_papre. Did you mean always_paper?"),
+        ("no_such_module:f", "No module named 'no_such_module'"),
+    ],
+)
+def test_a_scripted_opponent_that_is_missing_is_named(
+    tmp_path: Path, opponent: str, message: str
+) -> None:
+    run = make_run(tmp_path, RockPaperScissors(), options({"opponent": opponent}))
+    with pytest.raises(UnityTrainerException, match=r"behaviors.Duel: self_play.opponent: ") as e:
+        run.run()
+    assert message in str(e.value)
+
+
+def test_a_scripted_opponent_that_returns_something_else_is_named(tmp_path: Path) -> None:
+    written = {"opponent": "duels:nothing", "opponent_ratio": 1.0}
+    run = make_run(tmp_path, RockPaperScissors(num_areas=4), options(written))
+    with pytest.raises(
+        UnityTrainerException,
+        match=r"duels:nothing returned a NoneType; expected an .*ActionTuple of \(4, 0\) "
+        r"continuous and \(4, 1\) discrete",
+    ):
+        run.run()
+
+
+class OneSided(RockPaperScissors):
+    """The second team is announced and never acts."""
+
+    def _reports(self, *arguments: Any) -> Any:
+        reports = super()._reports(*arguments)
+        return {self.names[0]: reports[self.names[0]]}
+
+    def play(self, one: ActionTuple, other: ActionTuple) -> Any:
+        return super().play(one, one)
+
+
+def with_clock(run: Controller) -> list[float]:
+    """Replace the time of a run's self-play; return a list with the time in s."""
+    now = [0.0]
+    run._league._clock = lambda: now[0]
+    return now
+
+
+def test_a_team_that_never_acts_is_named_after_a_minute_and_the_other_learns(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = make_run(tmp_path, OneSided(names=ASYMMETRIC, num_areas=4))
+    now = with_clock(run)
+    with caplog.at_level(logging.WARNING):
+        step_until(run, lambda: run._league.learning_team == 1)
+        run._advance()
+        assert not caplog.records
+        # It is the turn of the team that does not act; nothing is learned meanwhile.
+        stuck_at = run.trainers["Even"].step
+        run._advance()
+        assert run.trainers["Even"].step == stuck_at
+        now[0] = 61.0
+        for _ in range(9):
+            run._advance()
+    assert run.trainers["Even"].step > stuck_at
+    text = caplog.text
+    assert "no agent of team 1 of Odd has requested a decision in the first 60 s" in text
+    assert "it was the turn of team 1 to learn" in text
+    assert "Team 0 learns instead" in text
+    assert "only team 0 has acted" in text
+
+
+def test_a_behavior_that_never_appears_is_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    behaviors = {"Duel": SETTINGS | {"self_play": SELF_PLAY}, "Goalie": {"self_play": {}}}
+    run = make_run(
+        tmp_path, RockPaperScissors(names=("Duel?team=0",) * 2), options(behaviors=behaviors)
+    )
+    now = with_clock(run)
+    with caplog.at_level(logging.WARNING):
+        step_until(run, lambda: bool(run.trainers) and run.trainers["Duel"].step > 20)
+        now[0] = 61.0
+        run._advance()
+        n_warnings = len(caplog.records)
+        now[0] = 300.0
+        run._advance()
+    assert "behaviors.Goalie has self_play, but no agent of Goalie has appeared" in caplog.text
+    assert "Give the agents of the other side another Team Id" in caplog.text
+    assert len(caplog.records) == n_warnings, "once"
+
+
+def test_groups_play_one_game_each(tmp_path: Path) -> None:
+    run = make_run(
+        tmp_path,
+        RockPaperScissors(num_areas=4, groups=True),
+        options({"play_against_latest_model_ratio": 0.0}),
+    )
+    scores: list[float] = []
+    league = run._league
+    record = league._record_game
+
+    def noted(*arguments: Any) -> None:
+        scores.append(arguments[-1])
+        record(*arguments)
+
+    league._record_game = noted  # type: ignore[method-assign]
+    step_until(run, lambda: len(scores) >= 40)
+    assert len(scores) == 40
+    assert set(scores) == {0.0, 0.5, 1.0}
+
+
+def test_old_games_of_the_present_policy_are_forgotten(tmp_path: Path) -> None:
+    written = {"keep_results": 10, "play_against_latest_model_ratio": 0.0, "save_steps": 10000}
+    run = make_run(tmp_path, RockPaperScissors(num_areas=4), options(written))
+    step_until(run, lambda: bool(run.trainers) and run.trainers["Duel"].step > 60)
+    member = run._league._members["Duel"]
+    assert len(member.games) == 10
+    scores = run._league._results._scores[member.present]
+    mean = sum(score for _, score in member.games)
+    assert scores == {("Duel", 0): pytest.approx(0.5 + mean)}
+
+
+def test_lessons_follow_the_win_rate_and_the_rating(tmp_path: Path) -> None:
+    for measure, threshold in (("win_rate", 0.01), ("elo", 1.0)):
+        lesson = {
+            "behavior": "Duel",
+            "measure": measure,
+            "threshold": threshold,
+            "min_lesson_length": 20,
+        }
+        curriculum = [
+            {"name": "a", "value": 1.0, "completion_criteria": lesson},
+            {"name": "b", "value": 2.0},
+        ]
+        run = make_run(
+            tmp_path / measure,
+            RockPaperScissors(),
+            options(environment_parameters={"size": {"curriculum": curriculum}}),
+        )
+        run.run()
+        assert run._curriculum.lesson_numbers == {"size": 1}
+
+
+def test_the_present_policy_meets_itself_without_a_result(tmp_path: Path) -> None:
+    run = make_run(tmp_path, RockPaperScissors(), options({"play_against_latest_model_ratio": 1.0}))
+    step_until(run, lambda: bool(run.trainers) and run.trainers["Duel"].step > 60)
+    assert not run._league._members["Duel"].games
+    assert run._league.rating("Duel").mean == 1200.0
+
+
+def test_three_teams_are_ranked_pairwise() -> None:
+    league = League(seed=0)
+    for team in range(3):
+        league._self_play.enter(BehaviorId("A", team), SelfPlaySettings(), step=0)
+    noted = []
+    league._record_game = lambda *arguments: noted.append(arguments[1:])  # type: ignore[method-assign]
+    league._record_games(
+        BehaviorId("A", 0), [Game(LEARNER, 1.0)], BehaviorId("A", 1), [Game(2, 0.0)]
+    )
+    league._record_games(
+        BehaviorId("A", 1), [Game(2, 0.0)], BehaviorId("A", 2), [Game(LATEST, 0.0)]
+    )
+    assert noted == [(LEARNER, "A", 2, 1.0), (2, "A", LATEST, 0.5)]
+
+
+def test_games_that_end_together_are_paired_in_order() -> None:
+    league = League(seed=0)
+    noted = []
+    league._record_game = lambda *arguments: noted.append(arguments[1:])  # type: ignore[method-assign]
+    one, other = BehaviorId("A", 0), BehaviorId("B", 1)
+    # Two agents without a group against one; the learner's reward tells who has won.
+    league._record_games(
+        one,
+        [Game(3, 0.5), Game(3, 0.5), Game(4, 0.5), Game(4, None)],
+        other,
+        [Game(LEARNER, 1.0), Game(LEARNER, 0.0)],
+    )
+    assert noted == [(3, "B", LEARNER, 0.0), (3, "B", LEARNER, 0.0), (4, "B", LEARNER, 1.0)]
+
+
+def test_the_script_of_the_toy_plays_well() -> None:
+    env = LinePong(num_areas=1)
+    env.reset()
+    action = chase(env.get_steps(env.names[0])[0].obs, np.zeros((1, 3), np.bool_))
+    assert action.discrete.shape == (1, 1)
