@@ -31,7 +31,8 @@ LAYERS = {
         "factories",
     ],
     "mlagents": [
-        "torch_utils trainers.exception trainers.buffer playing",
+        "torch_utils trainers.exception trainers.buffer games ratings",
+        "playing",
         "trainers.settings trainers.reporting.stats policy",
         "trainers.cli_args trainers.stats trainers.data",
         "trainers.demo_loader trainers.fast.torch_internals",
@@ -78,7 +79,7 @@ SEES_ONLY = {
     "mlagents_envs.testing": {"mlagents_envs.base_env", "mlagents_envs.exception"},
     "mlagents.playing": set(),
     "mlagents.trainers.acting": {"mlagents.trainers.data", "mlagents.trainers.exception"}
-    | {"mlagents.trainers.players"},
+    | {"mlagents.trainers.players", "mlagents.games"},
     "mlagents.trainers.players": {
         "mlagents.trainers.data",
         "mlagents.trainers.exception",

@@ -12,8 +12,9 @@ import pytest
 import torch
 
 from duels import Duel, LinePong, RockPaperScissors, chase
+from mlagents.games import GameResult
 from mlagents.trainers.acting.roster import LATEST
-from mlagents.trainers.acting.teams import LEARNER, SCRIPT, Game, TeamSeat
+from mlagents.trainers.acting.teams import LEARNER, SCRIPT, TeamSeat
 from mlagents.trainers.exception import UnityTrainerException
 from mlagents.trainers.learning.league import League
 from mlagents.trainers.networks.snapshots import weights_of
@@ -170,7 +171,7 @@ def test_opponents_play_by_what_was_drawn_and_change_when_an_episode_ends(
             episode[agent] += 1
         divided = shares(seat, player, decisions, terminals)
         for agent in decisions:
-            who = seat._players[player].agents[agent].who
+            who = seat._sides[player]._agents[agent].who
             played.setdefault((agent, episode[agent]), set()).add(who)
         return divided
 
@@ -197,7 +198,7 @@ def test_with_swap_at_step_opponents_change_at_once_and_a_new_team_resets(tmp_pa
         if not run.trainers:
             return False
         seat = run._league._seats[BehaviorId("Duel", 1)]
-        now = {a: p.who for a, p in seat._players[0].agents.items()} if seat._players else {}
+        now = {a: p.who for a, p in seat._sides[0]._agents.items()} if seat._sides else {}
         assert LEARNER not in now.values() or run._league.learning_team == 1
         assert len(set(now.values())) <= 1, "all at once"
         seat_changes += now != numbers
@@ -489,10 +490,10 @@ def test_three_teams_are_ranked_pairwise() -> None:
     noted = []
     league._record_game = lambda *arguments: noted.append(arguments[1:])  # type: ignore[method-assign]
     league._record_games(
-        BehaviorId("A", 0), [Game(LEARNER, 1.0)], BehaviorId("A", 1), [Game(2, 0.0)]
+        BehaviorId("A", 0), [GameResult(LEARNER, 1.0)], BehaviorId("A", 1), [GameResult(2, 0.0)]
     )
     league._record_games(
-        BehaviorId("A", 1), [Game(2, 0.0)], BehaviorId("A", 2), [Game(LATEST, 0.0)]
+        BehaviorId("A", 1), [GameResult(2, 0.0)], BehaviorId("A", 2), [GameResult(LATEST, 0.0)]
     )
     assert noted == [(LEARNER, "A", 2, 1.0), (2, "A", LATEST, 0.5)]
 
@@ -505,9 +506,9 @@ def test_games_that_end_together_are_paired_in_order() -> None:
     # Two agents without a group against one; the learner's reward tells who has won.
     league._record_games(
         one,
-        [Game(3, 0.5), Game(3, 0.5), Game(4, 0.5), Game(4, None)],
+        [GameResult(3, 0.5), GameResult(3, 0.5), GameResult(4, 0.5), GameResult(4, None)],
         other,
-        [Game(LEARNER, 1.0), Game(LEARNER, 0.0)],
+        [GameResult(LEARNER, 1.0), GameResult(LEARNER, 0.0)],
     )
     assert noted == [(3, "B", LEARNER, 0.0), (3, "B", LEARNER, 0.0), (4, "B", LEARNER, 1.0)]
 

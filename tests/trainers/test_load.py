@@ -614,7 +614,7 @@ MISTAKES: dict[str, list[tuple[str, str]]] = {
         ),
         (
             "environment_parameters: {p: {curriculum: [{name: a, value: 1, completion_criteria: "
-            "{behavior: B, measure: elo}}]}}",
+            "{behavior: B, measure: speed}}]}}",
             "environment_parameters.p.curriculum[0].completion_criteria.measure: must be 'reward'",
         ),
     ],

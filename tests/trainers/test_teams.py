@@ -5,10 +5,11 @@ from typing import Any
 
 import numpy as np
 
+from mlagents.games import GameResult
 from mlagents.trainers.acting.collector import Memories
 from mlagents.trainers.acting.rollout import Seat, Share
 from mlagents.trainers.acting.roster import LATEST
-from mlagents.trainers.acting.teams import LEARNER, SCRIPT, Game, TeamSeat
+from mlagents.trainers.acting.teams import LEARNER, SCRIPT, TeamSeat
 from mlagents_envs.base_env import DecisionSteps, TerminalSteps
 
 LEARNERS, SNAPSHOTS, SCRIPTS = (Seat(object(), Memories()) for _ in range(3))  # type: ignore[arg-type]
@@ -54,8 +55,8 @@ class Team:
         terminals = TerminalSteps.of(**columns(ended), interrupted=[interrupted] * len(ended))
         return list(self.seat.shares(player, decisions, terminals))
 
-    def games(self, player: int = 0) -> list[Game]:
-        return self.seat.take_games(player)
+    def games(self, player: int = 0) -> list[GameResult]:
+        return self.seat.take_results(player)
 
 
 def shared(shares: list[Share]) -> dict[Seat, tuple[list[int], list[int]]]:
@@ -95,9 +96,9 @@ def test_an_episode_keeps_its_policy_until_it_ends() -> None:
     rows = [share.rows.tolist() for share in shares if share.rows is not None]
     assert sorted(rows) == [[0], [1, 2]]
     assert team.numbers_of(0, [1]) == [3]
-    assert team.seat.present() == {3, LEARNER}
+    assert team.seat.present == {3, LEARNER}
     assert shared(team.report([], [1, 2, 5])) == {LEARNERS: ([], [2, 5]), SNAPSHOTS: ([], [1])}
-    assert team.seat.present() == set()
+    assert team.seat.present == set()
 
 
 def test_every_player_has_its_own_agents() -> None:
@@ -128,7 +129,7 @@ def test_the_score_is_the_sign_of_the_last_reward() -> None:
         team = Team(2)
         team.report([1])
         team.report([1], [1], reward=reward)
-        assert team.games() == [Game(2, score)]
+        assert team.games() == [GameResult(2, score)]
         assert team.games() == [], "each game is returned once"
 
 
@@ -136,7 +137,7 @@ def test_interrupted_games_have_no_score() -> None:
     team = Team()
     team.report([1])
     team.report([1], [1], reward=1.0, interrupted=True)
-    assert team.games() == [Game(LEARNER, None)]
+    assert team.games() == [GameResult(LEARNER, None)]
 
 
 def test_a_group_plays_one_game_with_one_policy() -> None:
@@ -149,7 +150,7 @@ def test_a_group_plays_one_game_with_one_policy() -> None:
     assert team.games() == []
     assert team.numbers_of(0, [2, 3, 5]) == [3, 3, 3]
     team.report([3], [2, 5], groups=groups | {5: 7}, group_reward=1.0, reward=-0.25)
-    assert team.games() == [Game(3, 1.0)]
+    assert team.games() == [GameResult(3, 1.0)]
     # The group's id comes back with new members.
     team.report([3, 9], groups={3: 8, 9: 7})
     assert team.numbers_of(0, [9]) == [4]
@@ -161,7 +162,7 @@ def test_an_agent_may_join_and_change_groups_later() -> None:
     team.report([1, 2], groups={1: 5, 2: 5})
     team.report([1, 2], groups={1: 5, 2: 6})
     team.report([2], [1], groups={1: 5, 2: 6}, group_reward=1.0)
-    assert team.games() == [Game(LEARNER, 1.0)]
+    assert team.games() == [GameResult(LEARNER, 1.0)]
 
 
 def test_agents_that_end_without_having_acted_play_no_game() -> None:
@@ -177,6 +178,6 @@ def test_vanished_agents_are_forgotten() -> None:
     for _ in range(201):
         team.report([200])
     team.report(range(200, 400))
-    assert len(team.seat._players[0].agents) == 200
-    assert not team.seat._players[0].groups
-    assert team.seat.present() == {4}
+    assert len(team.seat._sides[0]._agents) == 200
+    assert not team.seat._sides[0]._groups
+    assert team.seat.present == {4}

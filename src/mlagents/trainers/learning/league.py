@@ -13,16 +13,17 @@ from typing import Any
 
 import numpy as np
 
+from mlagents.games import GameResult, paired
+from mlagents.ratings import DRAW, Rating, Results, elo_change
 from mlagents.trainers.acting.collector import Memories
 from mlagents.trainers.acting.policy import ActingPolicy
 from mlagents.trainers.acting.rollout import Seat
 from mlagents.trainers.acting.roster import LATEST, Roster, RosterMemories
 from mlagents.trainers.acting.script import ScriptedPolicy
-from mlagents.trainers.acting.teams import LEARNER, SCRIPT, Game, TeamSeat
+from mlagents.trainers.acting.teams import LEARNER, SCRIPT, TeamSeat
 from mlagents.trainers.data.snapshot import Snapshot
 from mlagents.trainers.exception import UnityTrainerException
 from mlagents.trainers.learning.matchmaking import PROBABILITIES
-from mlagents.trainers.learning.ratings import DRAW, Rating, Results, elo_change
 from mlagents.trainers.learning.self_play import SelfPlay
 from mlagents.trainers.learning.trainer import Trainer
 from mlagents.trainers.networks.snapshots import weights_of, with_weights
@@ -224,7 +225,7 @@ class League:
         """Record the games that ended in the last report of a player."""
         sides = []
         for who, seat in self._seats.items():
-            if games := seat.take_games(player):
+            if games := seat.take_results(player):
                 sides.append((who, games))
         for i, (one, ours) in enumerate(sides):
             for other, theirs in sides[i + 1 :]:
@@ -397,7 +398,7 @@ class League:
         acting = {number for (who, _), number in self._opponents.items() if who.name == name}
         for who, seat in self._seats.items():
             if who.name == name:
-                acting |= set(seat.present())
+                acting |= seat.present
         snapshots = member.roster.snapshots
         for number in snapshots.keys() - acting:
             del snapshots[number]
@@ -439,25 +440,23 @@ class League:
         return one.name == other.name or not have_same
 
     def _record_games(
-        self, one: BehaviorId, ours: Sequence[Game], other: BehaviorId, theirs: Sequence[Game]
+        self,
+        one: BehaviorId,
+        ours: Sequence[GameResult],
+        other: BehaviorId,
+        theirs: Sequence[GameResult],
     ) -> None:
-        """Record games of two teams that ended in the same report of a player.
-
-        Reports do not say who played whom. Areas report in the same order for both teams, so games
-        are paired in order.
-        """
-        n_games = max(len(ours), len(theirs))
-        for k in range(n_games):
-            game, counterpart = ours[k * len(ours) // n_games], theirs[k * len(theirs) // n_games]
-            if game.score is None or counterpart.score is None:
+        """Record games of two teams that ended in the same report of a player."""
+        for result, counterpart in paired(ours, theirs):
+            if result.score is None or counterpart.score is None:
                 continue
             if len(self._self_play.teams) > 2:
-                score = 0.5 * (1.0 + np.sign(game.score - counterpart.score))
-            elif counterpart.who == LEARNER != game.who:
+                score = 0.5 * (1.0 + float(np.sign(result.score - counterpart.score)))
+            elif counterpart.who == LEARNER != result.who:
                 score = 1.0 - counterpart.score  # the learner's reward tells who has won
             else:
-                score = game.score
-            self._record_game(one.name, game.who, other.name, counterpart.who, float(score))
+                score = result.score
+            self._record_game(one.name, result.who, other.name, counterpart.who, score)
 
     def _record_game(self, name: str, who: int, other: str, counterpart: int, score: float) -> None:
         member, opponent = self._members[name], self._members[other]

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from mlagents.trainers.learning.ratings import (
+from mlagents.ratings import (
     Results,
     bradley_terry,
     elo_change,
