@@ -85,7 +85,10 @@ class Duel(LocalEnv):
             continuing = paid.copy()
             continuing[ended] = 0.0
             decisions = DecisionSteps.of(
-                [self.observe(side)], **self._paid(continuing, ids), agent_id=ids
+                [self.observe(side)],
+                **self._paid(continuing, ids),
+                agent_id=ids,
+                masks=[np.zeros((self.n, 3), np.bool_)],
             )
             terminals = None
             if len(ended) and last is not None:

@@ -150,13 +150,11 @@ def paired(
 
     Reports do not say who played whom. Areas report in the same order for both sides, so games are
     paired in order. If one side has more agents without a group, several share an opponent.
-    Interrupted games are left out.
     """
     n_games = max(len(ours), len(theirs)) if ours and theirs else 0
-    pairs = [
+    return [
         (ours[k * len(ours) // n_games], theirs[k * len(theirs) // n_games]) for k in range(n_games)
     ]
-    return [(a, b) for a, b in pairs if a.score is not None and b.score is not None]
 
 
 def _score(terminals: TerminalSteps, rows: list[int]) -> float | None:

@@ -16,7 +16,14 @@ with ends_quietly():
     from mlagents.playing.game import Actor, Game, RandomActor
     from mlagents.playing.play_args import make_parser
     from mlagents.playing.policy import Policy, find_model
-    from mlagents_envs.base_env import BaseEnv, BehaviorId, BehaviorName, BehaviorSpec, is_named
+    from mlagents.playing.tournament import Tournament, names_of
+    from mlagents_envs.base_env import (
+        BaseEnv,
+        BehaviorId,
+        BehaviorName,
+        BehaviorSpec,
+        is_named,
+    )
     from mlagents_envs.checked_env import checked, unwrapped
     from mlagents_envs.demonstration_recorder import DemonstrationRecorder
     from mlagents_envs.environment import UnityEnvironment
@@ -61,7 +68,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error("--model is given twice for the same behavior; name others with NAME=PATH")
     if len(dict(options.parameter)) < len(options.parameter):
         parser.error("--parameter is given twice for the same name")
+    if options.tournament is None and options.picture is not None:
+        parser.error("--picture needs --tournament")
+    if options.tournament is not None:
+        others = {"--model": options.model, "--record": options.record}
+        others |= {"--render": options.render, "--behavior": options.behavior}
+        if given := [flag for flag, value in others.items() if value]:
+            parser.error(f"--tournament cannot be combined with {', '.join(given)}")
+        if len(set(options.tournament)) < max(2, len(options.tournament)):
+            parser.error("--tournament needs at least two models, all of them different")
     try:
+        if options.tournament is not None:
+            _play_tournament(options)
+            return 0
         return 0 if _play(options, models) else 1
     except KeyboardInterrupt:
         return 130
@@ -103,7 +122,7 @@ def _play(options: argparse.Namespace, models: dict[str | None, str]) -> bool:
             for n_asking in game.play():
                 if n_asking:
                     camera.shoot()
-                progress.show(game)
+                progress.show(_counts(game))
         finally:
             progress.clear()
             if game.n_decisions:
@@ -113,6 +132,34 @@ def _play(options: argparse.Namespace, models: dict[str | None, str]) -> bool:
         with reader_may_leave():
             print(f"{env.metadata.number_steps} records in {options.record}")
     return not camera.has_failed
+
+
+def _play_tournament(options: argparse.Namespace) -> None:
+    """Let models play against each other; print and draw the results."""
+    seeds = itertools.count(options.seed)
+
+    def load(contestant: int, name: BehaviorName) -> Policy:
+        where = options.tournament[contestant]
+        return Policy.load(
+            find_model(where, BehaviorId.parse(name).name, results_dir=options.results_dir),
+            deterministic=options.deterministic,
+            seed=next(seeds),
+        )
+
+    with _open_environment(options) as env:
+        tournament = Tournament(env, names_of(options.tournament), load, n_games=options.episodes)
+        progress = _Progress()
+        try:
+            for _ in tournament.play():
+                n_games = tournament.n_games.sum() / 2
+                progress.show(f"{n_games:.0f} games, {tournament.n_decisions} decisions")
+        finally:
+            progress.clear()
+            if tournament.n_games.any():
+                with reader_may_leave():
+                    print(tournament.table())
+                if options.picture is not None:
+                    tournament.draw(options.picture)
 
 
 def _open_environment(options: argparse.Namespace) -> BaseEnv:
@@ -247,19 +294,22 @@ class _Progress:
         """Seconds of play so far."""
         return time.perf_counter() - self._started_s
 
-    def show(self, game: Game) -> None:
+    def show(self, line: str) -> None:
         """Update the line, unless the last update was very recent."""
         if self.seconds < self._next_s or not sys.stderr.isatty():
             return
         self._next_s = self.seconds + _PROGRESS_PERIOD_S
-        counts = [f"{name}: {len(tally.episodes)} episodes" for name, tally in game.tallies.items()]
-        line = ", ".join([*counts, f"{game.n_decisions} decisions"])
         print(f"\r{line}\x1b[K", end="", file=sys.stderr, flush=True)
 
     def clear(self) -> None:
         """Remove the line."""
         if self._next_s:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+def _counts(game: Game) -> str:
+    counts = [f"{name}: {len(tally.episodes)} episodes" for name, tally in game.tallies.items()]
+    return ", ".join([*counts, f"{game.n_decisions} decisions"])
 
 
 def _print_results(game: Game, n_wanted: int, seconds: float) -> None:

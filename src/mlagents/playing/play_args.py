@@ -63,6 +63,7 @@ def make_parser() -> argparse.ArgumentParser:
             "behaviors, that of --behavior"
         ),
     )
+    _add_tournament(parser.add_argument_group("tournament"))
     _add_film(parser.add_argument_group("film"))
     _add_build(parser.add_argument_group("Unity builds and the Editor"))
     return parser
@@ -98,6 +99,24 @@ def _add_environment(group: argparse._ArgumentGroup) -> None:
         default=[],
         metavar="NAME=NUMBER",
         help="an environment parameter; may be given several times",
+    )
+
+
+def _add_tournament(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--tournament",
+        nargs="+",
+        metavar="PATH",
+        help=(
+            "let these models, or runs, play against each other in a game of two teams: --episodes "
+            "games for each pair, half of them with exchanged sides"
+        ),
+    )
+    group.add_argument(
+        "--picture",
+        type=_picture,
+        metavar="FILE",
+        help="draw the results of the tournament: .png",
     )
 
 
@@ -176,6 +195,13 @@ def _film(text: str) -> Path:
     path = Path(text)
     if path.suffix.lower() not in SUFFIXES:
         raise argparse.ArgumentTypeError(f"{text!r} does not end in {', '.join(SUFFIXES)}")
+    return path
+
+
+def _picture(text: str) -> Path:
+    path = Path(text)
+    if path.suffix.lower() != ".png":
+        raise argparse.ArgumentTypeError(f"{text!r} does not end in .png")
     return path
 
 
