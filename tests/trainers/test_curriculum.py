@@ -44,6 +44,29 @@ def test_the_progress_must_exceed_the_threshold() -> None:
     assert wall.lesson_numbers == {"wall": 1}
 
 
+def played(*scores: float, elo: float | None = None) -> dict[str, BehaviorProgress]:
+    return {"Jump": BehaviorProgress(0, 100, (), elo, scores)}
+
+
+def test_the_win_rate_is_the_mean_score_of_the_last_games() -> None:
+    written = {"wall": lessons(1, 2, measure="win_rate", threshold=0.5, min_lesson_length=4)}
+    assert curriculum(written).advance(played(1, 1, 1)) == [], "too few games"
+    assert curriculum(written).advance(played(1, 1, 0.5, 0, 0.5)) == [], "0.5 is not above 0.5"
+    (change,) = curriculum(written).advance(played(0, 0.5, 0.5, 0.5, 1))
+    assert change.number == 1
+    unlimited = {"wall": lessons(1, 2, measure="win_rate", threshold=0.5)}
+    assert curriculum(unlimited).advance(played()) == []
+
+
+def test_the_elo_must_exceed_the_threshold_after_enough_games() -> None:
+    written = {"wall": lessons(1, 2, measure="elo", threshold=1300, min_lesson_length=2)}
+    assert curriculum(written).advance(played(1, elo=1400.0)) == []
+    assert curriculum(written).advance(played(1, 1, elo=1300.0)) == []
+    assert curriculum(written).advance(played(1, 1)) == [], "without self-play there is no rating"
+    (change,) = curriculum(written).advance(played(1, 0, elo=1301.0))
+    assert change.number == 1
+
+
 def test_the_reward_is_the_mean_of_the_last_episodes_and_exceeds_the_threshold() -> None:
     # The longest min_lesson_length that names the behavior is 2, although wall's own is 1.
     written = {

@@ -508,6 +508,14 @@ MISTAKES: dict[str, list[tuple[str, str]]] = {
         ),
         ("behaviors: {A: {self_play: {windows: 2}}}", "behaviors.A.self_play.windows: unknown key"),
         (
+            "behaviors: {A: {self_play: {opponent: chase}}}",
+            "behaviors.A.self_play.opponent: must be module:function, such as my_bots:chase_ball",
+        ),
+        (
+            "behaviors: {A: {trainer_type: bc, behavioral_cloning: {demo_path: a}, self_play: {}}}",
+            "behaviors.A.self_play: does not apply to trainer_type bc",
+        ),
+        (
             "behaviors: {A: {behavioral_cloning: {demo_path: a, step: 2}}}",
             "behaviors.A.behavioral_cloning.step: unknown key; did you mean 'steps'?",
         ),
