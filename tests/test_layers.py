@@ -77,7 +77,7 @@ NEIGHBOURS = {
 SEES_ONLY = {
     "mlagents_envs.http2": {"mlagents_envs.hpack"},
     "mlagents_envs.testing": {"mlagents_envs.base_env", "mlagents_envs.exception"},
-    "mlagents.playing": set(),
+    "mlagents.playing": {"mlagents.games", "mlagents.ratings"},
     "mlagents.trainers.acting": {"mlagents.trainers.data", "mlagents.trainers.exception"}
     | {"mlagents.trainers.players", "mlagents.games"},
     "mlagents.trainers.players": {
