@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from mlagents.games import Side, paired
 from mlagents.playing.extras import needed_to_play
 from mlagents.playing.policy import Policy
-from mlagents.ratings import Rating, rate_all
+from mlagents.ratings import DRAW, Rating, rate_all
 from mlagents_envs.base_env import BaseEnv, BehaviorId, BehaviorName
 from mlagents_envs.exception import UnityEnvironmentException
 
@@ -152,8 +152,9 @@ class Tournament:
                 if len(decisions):
                     env.set_actions(name, action)
             for one, other in paired(*ended):
-                draw = one.score is None or other.score is None
-                score = 0.5 if draw else 0.5 * (1.0 + np.sign(one.score - other.score))
+                score = DRAW
+                if one.score is not None and other.score is not None:
+                    score *= 1.0 + float(np.sign(one.score - other.score))
                 self.scores[contestants[0], contestants[1]] += score
                 self.scores[contestants[1], contestants[0]] += 1.0 - score
             has_begun = any(side.present for side in sides.values())
