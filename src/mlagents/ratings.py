@@ -119,7 +119,7 @@ def _ratings(means: FloatArray, covariance: FloatArray) -> list[Rating]:
 class Results(Generic[Contestant]):
     """Results of the games between contestants, and their ratings.
 
-    The first contestant is the anchor; its rating is 0. Each later one enters with a drawn game
+    The first contestant is the anchor; its rating is 0. Each later one enters with drawn games
     against a predecessor, so that its rating is finite and begins near the predecessor's.
     """
 
@@ -135,18 +135,23 @@ class Results(Generic[Contestant]):
         """Yield the contestants in the order in which they entered."""
         return iter(self._scores)
 
-    def enter(self, contestant: Contestant, predecessor: Contestant | None = None) -> None:
+    def enter(
+        self, contestant: Contestant, predecessor: Contestant | None = None, *, draws: int = 1
+    ) -> None:
         """Add a contestant.
 
         Args:
             contestant: The new contestant.
             predecessor: Contestant of about the same strength; by default the anchor.
+            draws: Number of drawn games against the predecessor. The expected difference of their
+                strengths is about 350 points, divided by the root of this number.
         """
         if not self._scores:
             self._known[contestant] = 0.0
         self._scores[contestant] = {}
         if len(self._scores) > 1:
-            self.add(contestant, predecessor or next(iter(self._scores)), DRAW)
+            opponent = predecessor or next(iter(self._scores))
+            self.add(contestant, opponent, draws * DRAW, games=draws)
 
     def add(
         self, contestant: Contestant, opponent: Contestant, score: float, *, games: int = 1

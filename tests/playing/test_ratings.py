@@ -95,6 +95,17 @@ def test_the_first_contestant_is_the_anchor_and_others_begin_near_their_predeces
     assert ratings["third"].deviation > ratings["second"].deviation > 0
 
 
+def test_more_drawn_games_hold_a_contestant_nearer_to_its_predecessor() -> None:
+    deviations = []
+    for draws in (1, 4):
+        results: Results[str] = Results()
+        results.enter("first")
+        results.enter("second", draws=draws)
+        deviations.append(results.ratings()["second"].deviation)
+    # The information of n drawn games is n / 4.
+    np.testing.assert_allclose(deviations, [800 / np.log(10), 400 / np.log(10)])
+
+
 def test_games_are_taken_back() -> None:
     results: Results[str] = Results()
     results.enter("a")

@@ -290,6 +290,16 @@ def test_a_run_may_begin_self_play_when_it_is_resumed(tmp_path: Path) -> None:
     assert ended.trainers["Duel"].step >= 1000
 
 
+def test_a_resumed_run_may_have_a_smaller_window(tmp_path: Path) -> None:
+    make_run(tmp_path, RockPaperScissors()).run()
+    resume = {"checkpoint_settings": {"resume": True}}
+    run = make_run(
+        tmp_path, RockPaperScissors(), options({"window": 1}, settings={"max_steps": 640}, **resume)
+    )
+    run.run()
+    assert len(run._league._members["Duel"].window) == 1
+
+
 def test_snapshots_of_another_network_are_named(tmp_path: Path) -> None:
     make_run(tmp_path, RockPaperScissors()).run()
     path = tmp_path / "Duel" / "checkpoint.pt"
@@ -452,7 +462,7 @@ def test_old_games_of_the_present_policy_are_forgotten(tmp_path: Path) -> None:
     assert len(member.games) == 10
     scores = run._league._results._scores[member.present]
     mean = sum(score for _, score in member.games)
-    assert scores == {("Duel", 0): pytest.approx(0.5 + mean)}
+    assert scores == {("Duel", 0): pytest.approx(5.0 + mean)}, "with ten drawn games at first"
 
 
 def test_lessons_follow_the_win_rate_and_the_rating(tmp_path: Path) -> None:

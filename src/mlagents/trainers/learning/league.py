@@ -48,6 +48,10 @@ PATIENCE_S = 60.0
 _N_GAMES_OF_WIN_RATE = 50
 """Number of games after which a game counts little in the win rate against a snapshot."""
 
+_N_DRAWS_OF_SUCCESSOR = 10
+"""Number of drawn games with which a policy enters against its predecessor, from which it learned
+for a short time: their strengths are expected to differ by about 110 points."""
+
 Contestant = tuple[str, int]
 """A policy with a rating: the name of its behavior, and the number of the snapshot. The present
 policy has the number of the next snapshot. A script has the number `SCRIPT`."""
@@ -370,7 +374,10 @@ class League:
             for contestant in (*((name, kept.number) for kept in member.window), member.present):
                 if contestant not in self._results:
                     before = (name, contestant[1] - 1)
-                    self._results.enter(contestant, before if before in self._results else None)
+                    if before in self._results:
+                        self._results.enter(contestant, before, draws=_N_DRAWS_OF_SUCCESSOR)
+                    else:
+                        self._results.enter(contestant)
                 self._elo.setdefault(contestant, member.settings.initial_elo)
             if member.script is not None and (name, SCRIPT) not in self._results:
                 self._results.enter((name, SCRIPT))
@@ -386,7 +393,7 @@ class League:
         member.games.clear()
         self._reconcile()
         self._elo[member.present] = elo
-        if len(member.window) > member.settings.window:
+        while len(member.window) > member.settings.window:  # several, if a resumed run has fewer
             self._results.settle((name, member.window.pop(0).number))
         self._update_roster(member)
         self._self_play.has_saved(name, step)
