@@ -11,7 +11,6 @@ from mlagents.trainers.settings.base import (
     Float,
     Int,
     Settings,
-    did_you_mean,
     one_of,
     problem,
     quoted,
