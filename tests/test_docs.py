@@ -54,7 +54,7 @@ def test_training_commands_are_understood(page: Path) -> None:
 
 def test_the_files_of_the_page_about_training_are_loaded() -> None:
     texts = re.findall(r"```yaml\n(.*?)```", text_of(ROOT / "docs" / "training.md"), re.DOTALL)
-    lessons, behaviors, game, against_script = (
+    lessons, behaviors, cooperative, game, against_script = (
         check_run_options(yaml.safe_load(text), CommandLine(Path("page.yaml"), {}))
         for text in texts
     )
@@ -62,6 +62,7 @@ def test_the_files_of_the_page_about_training_are_loaded() -> None:
     assert behaviors.behaviors["Striker"].max_steps == 1_000_000
     assert behaviors.behaviors["Goalie"].network_settings.hidden_units == 128
     assert all(each.behaviors["SoccerTwos"].self_play for each in (game, against_script))
+    assert cooperative.behaviors["PushBlockCollab"].trainer_type == "poca"
 
 
 def test_the_page_of_worlds_is_current() -> None:

@@ -79,6 +79,17 @@ def test_the_reward_is_the_mean_of_the_last_episodes_and_exceeds_the_threshold()
     assert change.parameter == "wall"
 
 
+def test_the_reward_of_groups_is_that_of_their_own_episodes() -> None:
+    written = {
+        "wall": lessons(
+            1, 2, measure="group_reward", threshold=3, signal_smoothing=False, min_lesson_length=2
+        )
+    }
+    for returns, n_changes in (((4.0,), 0), ((2.0, 4.0), 0), ((3.0, 4.0), 1)):
+        progress = BehaviorProgress(0, 100, (100.0,) * 5, group_returns=returns)
+        assert len(curriculum(written).advance({"Jump": progress})) == n_changes
+
+
 def test_smoothing_by_hand() -> None:
     # m1 = 0.25 * 0 + 0.75 * 4 = 3; m2 = 0.25 * 3 + 0.75 * 4 = 3.75.
     wall = curriculum({"wall": lessons(1, 2, threshold=3.5)})

@@ -386,6 +386,7 @@ BIAS = "Policy/body.dense.0.bias"
         (put("global_step", 10**30), "its global_step is 1000000"),
         (put("recent_returns", ["a"]), "its recent_returns are not all finite numbers"),
         (put("recent_returns", [float("nan")]), "its recent_returns are not all finite"),
+        (put("recent_group_returns", ["a"]), "its recent_group_returns are not all finite numbers"),
         (put("recent_returns", 5), "its recent_returns is of type int; expected list"),
         (put("random_states", [1]), "its random_states is of type list; expected dict"),
         (put("random_states/samples", "x"), "another part of the file is damaged or was changed"),

@@ -19,7 +19,7 @@ from mlagents.trainers.settings.hyperparameters import (
     SACSettings,
     with_trainer_types,
 )
-from mlagents.trainers.settings.load import dump_configuration, load_run_options, refuse_unbuilt
+from mlagents.trainers.settings.load import dump_configuration, load_run_options
 from mlagents.trainers.settings.reading import read_configuration
 from mlagents.trainers.settings.run_options import RunOptions
 from mlagents.trainers.settings.typed import CommandLine
@@ -1055,27 +1055,20 @@ def test_a_dump_loads_as_what_was_dumped(file: Path, written: dict[str, Any]) ->
     assert load_run_options(CommandLine(file, {})) == options.with_seed(3)
 
 
-# What is not built yet
-
-
-@pytest.mark.parametrize(
-    ("text", "key"),
-    [
-        ("behaviors: {A: {trainer_type: poca}}", "behaviors.A.trainer_type: poca"),
-    ],
-)
-def test_what_is_not_built_yet_is_refused_by_name(file: Path, text: str, key: str) -> None:
-    options = load(file, text)
-    with pytest.raises(TrainerConfigError, match="is not supported in this version yet") as caught:
-        refuse_unbuilt(options)
-    assert str(caught.value).startswith(key)
-
-
-def test_what_is_built_is_not_refused(file: Path) -> None:
-    curriculum = "[{name: a, value: 1, completion_criteria: {behavior: A}}, {name: b, value: 2}]"
-    parameters = f"environment_parameters: {{p: {{curriculum: {curriculum}}}}}"
-    text = f"behaviors: {{A: {{self_play: {{}}}}}}\n{parameters}\n"
-    refuse_unbuilt(load(file, text))
+def test_rewards_of_groups_end_lessons_only_where_they_are_counted(file: Path) -> None:
+    criteria = "{behavior: A, measure: group_reward}"
+    curriculum = f"[{{name: a, value: 1, completion_criteria: {criteria}}}, {{name: b, value: 2}}]"
+    text = (
+        "behaviors: {{A: {{trainer_type: {}}}}}\n"
+        "environment_parameters: {{p: {{curriculum: {}}}}}\n"
+    )
+    assert load(file, text.format("poca", curriculum)).environment_parameters
+    with pytest.raises(TrainerConfigError) as caught:
+        load(file, text.format("ppo", curriculum))
+    assert (
+        "environment_parameters.p.curriculum[0].completion_criteria.measure: group_reward needs "
+        "trainer_type: poca of behavior 'A', got ppo" in str(caught.value)
+    )
 
 
 CODE = ["my_env:make", "gym:my_env:Env-v0", "./player", "builds/player", "/bin/sh", "C:\\player"]

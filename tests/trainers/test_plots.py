@@ -14,7 +14,11 @@ from PIL import Image
 
 from mlagents.trainers.reporting import plots
 from mlagents.trainers.reporting.plots import CurveWriter, Point, draw_curves, steps_in_short, ticks
-from mlagents.trainers.reporting.stats import CUMULATIVE_REWARD, StatsReporter
+from mlagents.trainers.reporting.stats import (
+    CUMULATIVE_REWARD,
+    GROUP_CUMULATIVE_REWARD,
+    StatsReporter,
+)
 from mlagents.trainers.run.folder import RunFolder
 
 LINE = (0x1F, 0x6F, 0xB4)
@@ -53,6 +57,20 @@ def test_the_points_of_all_behaviors_are_kept(folder: RunFolder) -> None:
         ["Ball", "20", "3.5", "1.0"],
         ['Wall, "big"', "10", "-1.0", "1.0"],
     ]
+
+
+def test_groups_have_a_curve_of_their_own(folder: RunFolder) -> None:
+    writer = CurveWriter(folder)
+    stats = StatsReporter("Ball", [writer])
+    stats.add_stats(CUMULATIVE_REWARD, [0.0])
+    stats.add_stats(GROUP_CUMULATIVE_REWARD, [4.0, 6.0])
+    stats.write_stats(10)
+    writer.close()
+    assert rows(folder)[1:] == [
+        ["Ball", "10", "0.0", "0.0"],
+        ["Ball, groups", "10", "5.0", "1.0"],
+    ]
+    assert picture(folder).width == 2 * plots.WIDTH
 
 
 def test_it_draws_at_once_and_at_the_end_but_seldom_between(

@@ -85,12 +85,21 @@ def test_what_only_acts_has_no_end(clock: SimpleNamespace) -> None:
     assert "no end" in drawn(console)
 
 
+def test_the_reward_of_groups_has_a_column_if_there_are_groups() -> None:
+    alone, together = Row("A", 1, 10, reward=0.5), Row("B", 1, 10, reward=0.0, group_reward=7.25)
+    assert "group reward" not in "".join(lines(alone, width=120))
+    found = lines(together, width=120)
+    assert "group reward" in found[0]
+    assert "7.250" in found[1]
+
+
 class Trainer:
     """What the table reads of a trainer."""
 
     name = "Ball"
     settings = BehaviorSettings(max_steps=1000)
     mean_reward = 3.25
+    mean_group_reward = None
     has_learned = False
 
     def __init__(self) -> None:

@@ -118,6 +118,13 @@ def test_outcomes_in_words() -> None:
     )
 
 
+def test_the_outcome_of_groups_is_told_beside_that_of_agents() -> None:
+    outcome = Outcome("Box", 10, 10, 0.5, 4, Path("Box.onnx"), mean_group_reward=7.25)
+    lines = outcomes_in_words([outcome], elapsed_s=1.0).splitlines()
+    assert "    reward        0.500, mean of the last 4 episodes" in lines
+    assert "    group reward  7.250" in lines
+
+
 def test_what_a_player_wrote_comes_before_the_error() -> None:
     text = "player 0 failed. It exited with code 3. The last lines it wrote:\n    noise\n    more"
     assert failure_in_words(OSError(text)) == [

@@ -21,7 +21,7 @@ from mlagents_envs.logging_util import get_logger
 
 class Trainer:
     name, step, settings = "A" * 20, 1_250_000, BehaviorSettings(max_steps=5_000_000)
-    mean_reward, has_learned = 3.25, False
+    mean_reward, mean_group_reward, has_learned = 3.25, None, False
 
 logger = get_logger("mlagents.terminal")
 woken, waker = socket.socketpair()

@@ -51,7 +51,8 @@ def n_bytes(arrays: Iterable[Any]) -> int:
 
 
 def of_segments(segments: Segments) -> int:
-    return n_bytes(getattr(segments, field.name) for field in fields(Segments))
+    arrays = (getattr(segments, field.name) for field in fields(Segments))
+    return n_bytes(each for each in arrays if each is not None)  # there are no open steps
 
 
 def of_replay(replay: Replay) -> int:

@@ -24,7 +24,7 @@ with ends_quietly():
     )
     from mlagents.trainers.run.interrupt import Interrupt, Interrupted
     from mlagents.trainers.settings.hyperparameters import with_trainer_types
-    from mlagents.trainers.settings.load import load_run_options, refuse_unbuilt
+    from mlagents.trainers.settings.load import load_run_options
     from mlagents.trainers.settings.run_options import RunOptions
     from mlagents.trainers.settings.typed import CommandLine
     from mlagents_envs.exception import UnityCommunicatorStoppedException, UnityException
@@ -78,7 +78,6 @@ def run_cli(options: RunOptions | CommandLine) -> None:
     trainer_types = plugins.trainer_types()  # before they are named in a file
     if isinstance(options, CommandLine):
         options = load_run_options(options)
-    refuse_unbuilt(options)
     run_training(options, trainer_types=trainer_types)
 
 
@@ -89,7 +88,6 @@ def _status_of(command_line: CommandLine) -> int:
         with with_trainer_types({name: each.settings for name, each in trainer_types.items()}):
             options = load_run_options(command_line)
             debug = options.debug
-            refuse_unbuilt(options)
             has_learned = run_training(options, trainer_types=trainer_types)
         if not options.checkpoint_settings.inference:
             logger.info(next_commands(command_line, options, has_learned=has_learned))

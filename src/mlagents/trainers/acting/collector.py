@@ -15,11 +15,20 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from mlagents.trainers.acting.groups import Groups
 from mlagents.trainers.data.decision import Decision
-from mlagents.trainers.data.segments import Segments
-from mlagents_envs.base_env import AgentId, BehaviorSpec, DecisionSteps, TerminalSteps
+from mlagents.trainers.data.segments import OpenSteps, Segments
+from mlagents_envs.base_env import (
+    AgentId,
+    BehaviorName,
+    BehaviorSpec,
+    DecisionSteps,
+    TerminalSteps,
+)
 
 Lanes = NDArray[np.int64]
+
+_NONE = np.zeros(0, np.int64)
 
 _VANISHED_AFTER = 200
 """Number of its player's reports that an agent may miss before its lane may be reused."""
@@ -34,6 +43,8 @@ class Activity(NamedTuple):
         episode_group_return: (E,) sum of the group rewards in each ended episode.
         episode_length: (E,) number of steps of each ended episode.
         has_group_reward: Whether any group reward was not 0.
+        group_return: (G,) sum of the rewards of each group whose last member's episode ended. Empty
+            if groups are not collected.
     """
 
     n_steps: int
@@ -41,6 +52,7 @@ class Activity(NamedTuple):
     episode_group_return: NDArray[np.float64]
     episode_length: NDArray[np.int64]
     has_group_reward: bool
+    group_return: NDArray[np.float64]
 
 
 class Memories:
@@ -66,13 +78,21 @@ class Memories:
         self._free: list[int] = []
         self.n_vanished = 0
 
-    def observe(self, player: int, decisions: DecisionSteps, terminals: TerminalSteps) -> Lanes:
+    def observe(
+        self,
+        player: int,
+        decisions: DecisionSteps,
+        terminals: TerminalSteps,
+        *,
+        behavior: BehaviorName = "",
+    ) -> Lanes:
         """Process the report of a player.
 
         Args:
             player: Number of the player; agent ids are unique within a player.
             decisions: Agents whose episodes continue or begin.
             terminals: Agents whose episodes ended; an id may be in both.
+            behavior: Behavior of the agents with its team; group ids are unique within it.
 
         Returns:
             (N,) lane of every agent of `decisions`, for `record`.
@@ -162,6 +182,8 @@ class _Columns:
     action_mask: NDArray[np.bool_]
     memory: NDArray[np.float32]
     """(lanes, sequences, memory size) memory before the first step of each sequence."""
+    tick: NDArray[np.int64]
+    """(lanes, time horizon) number of the report that opened the step; (lanes, 0) if unused."""
     reward: NDArray[np.float32]
     group_reward: NDArray[np.float32]
 
@@ -177,7 +199,15 @@ class _Columns:
     episode_length: NDArray[np.int64]
 
     @classmethod
-    def empty(cls, spec: BehaviorSpec, horizon: int, n_sequences: int, memory_size: int) -> Self:
+    def empty(
+        cls,
+        spec: BehaviorSpec,
+        horizon: int,
+        n_sequences: int,
+        memory_size: int,
+        *,
+        with_ticks: bool = False,
+    ) -> Self:
         """Return columns without lanes."""
         actions, shape = spec.action_spec, (0, horizon)
         n_actions, n_branches = actions.continuous_size, actions.discrete_size
@@ -188,6 +218,7 @@ class _Columns:
             log_probs=np.zeros((*shape, n_actions + n_branches), np.float32),
             action_mask=np.zeros((*shape, sum(actions.discrete_branches)), np.bool_),
             memory=np.zeros((0, n_sequences, memory_size), np.float32),
+            tick=np.zeros((0, horizon if with_ticks else 0), np.int64),
             reward=np.zeros(shape, np.float32),
             group_reward=np.zeros(shape, np.float32),
             length=np.zeros(0, np.int64),
@@ -202,12 +233,12 @@ class _Columns:
     def before_reward(self) -> list[NDArray[Any]]:
         """Return the columns that are written before a step's reward is known."""
         decided = [self.continuous, self.discrete, self.log_probs, self.action_mask]
-        return [*self.obs, *decided]
+        ticks = [self.tick] if self.tick.shape[1] else []
+        return [*self.obs, *decided, *ticks]
 
     def per_step(self) -> list[NDArray[Any]]:
         """Return all columns of steps, in the order of the fields."""
-        decided = [self.continuous, self.discrete, self.log_probs, self.action_mask]
-        return [*self.obs, *decided, self.reward, self.group_reward]
+        return [*self.before_reward(), self.reward, self.group_reward]
 
     def extend(self, n_lanes: int) -> None:
         """Make room for more lanes."""
@@ -279,6 +310,8 @@ class _Ends(NamedTuple):
     terminated: NDArray[np.bool_]
     interrupted: NDArray[np.bool_]
     episode: NDArray[np.int64]
+    last_tick: NDArray[np.int64]
+    group: NDArray[np.int64]
 
 
 class Collector(Memories):
@@ -297,6 +330,11 @@ class Collector(Memories):
         sequence_length: Steps of the sequences that segments are divided into. Memory is stored at
             the start of each. By default a segment is one sequence.
         n_expected: Expected number of steps in `take`, for which arrays are allocated.
+        with_groups: Whether segments contain `tick`, `last_tick`, `group` and `open_steps`, and
+            activity contains the returns of groups.
+
+    Attributes:
+        groups: Groups of the agents, if they are collected.
     """
 
     def __init__(
@@ -307,12 +345,17 @@ class Collector(Memories):
         memory_size: int = 0,
         sequence_length: int | None = None,
         n_expected: int = 0,
+        with_groups: bool = False,
     ) -> None:
         super().__init__(memory_size)
         self._horizon = time_horizon
         self._sequence = sequence_length or time_horizon
         n_sequences = -(-time_horizon // self._sequence)
-        self._columns = _Columns.empty(spec, time_horizon, n_sequences, memory_size)
+        self._columns = _Columns.empty(
+            spec, time_horizon, n_sequences, memory_size, with_ticks=with_groups
+        )
+        self.groups = Groups() if with_groups else None
+        self._group_returns: list[float] = []
         # A sixteenth more, because many episodes may end together. Unwritten rows use no memory.
         self._n_expected = n_expected + n_expected // 16
         self._episodes = 0
@@ -321,19 +364,41 @@ class Collector(Memories):
         self._ends: list[_Ends] = []
         self._activities: list[Activity] = []
 
-    def observe(self, player: int, decisions: DecisionSteps, terminals: TerminalSteps) -> Lanes:
+    def observe(
+        self,
+        player: int,
+        decisions: DecisionSteps,
+        terminals: TerminalSteps,
+        *,
+        behavior: BehaviorName = "",
+    ) -> Lanes:
         """Close the open steps of a player's agents and open the next; see `Memories.observe`."""
         lane_of = self._lane_of.setdefault(player, {})
+        tick = self._reports.get(player, 0) + 1
         if len(terminals):
-            self._end(lane_of, terminals)
+            if self.groups is not None:
+                self.groups.inspect(lane_of, decisions, terminals)
+            self._end(lane_of, terminals, tick)
         lanes = self._lanes(player, decisions)
         columns = self._columns
         rows = np.flatnonzero(columns.is_open[lanes])
+        joining = _NONE
+        if self.groups is not None:
+            joining = self.groups.changed(lanes, decisions.group_id)
         if len(rows):
             full = self._close(lanes[rows], decisions, rows)
+            if len(joining):  # a segment belongs to one group
+                full = np.union1d(full, np.flatnonzero(np.isin(rows, joining)))
             if len(full):
                 rows, full = rows[full], lanes[rows[full]]
-                self._cut(full, [batch[rows] for batch in decisions.obs], self.memory(full))
+                last_obs = [batch[rows] for batch in decisions.obs]
+                self._cut(full, last_obs, self.memory(full), np.full(len(full), tick))
+        if self.groups is not None:
+            if len(joining):
+                ids = decisions.group_id[joining]
+                earned = columns.episode_group_return
+                self.groups.join(player, behavior, lanes[joining], ids, earned)
+            columns.tick[lanes, columns.length[lanes]] = tick
         at = lanes, columns.length[lanes]
         for column, batch in zip(columns.obs, decisions.obs, strict=True):
             column[at] = batch
@@ -380,7 +445,9 @@ class Collector(Memories):
         (memory,) = self._memory_rows
         self._rows, self._ends = _Rows(self._n_expected, self._columns.per_step()), []
         self._memory_rows = _Rows(0, [self._columns.memory])
-        *obs, continuous, discrete, log_probs, action_mask, reward, group_reward = rows
+        *before_reward, reward, group_reward = rows
+        tick = _NONE if self.groups is None else before_reward.pop()
+        *obs, continuous, discrete, log_probs, action_mask = before_reward
         return Segments(
             obs=obs,
             continuous=continuous,
@@ -390,18 +457,37 @@ class Collector(Memories):
             memory=memory,
             reward=reward,
             group_reward=group_reward,
+            tick=tick,
+            open_steps=self._open_steps(),
             **ends._asdict(),
+        )
+
+    def _open_steps(self) -> OpenSteps | None:
+        if self.groups is None:
+            return None
+        columns = self._columns
+        lanes = np.flatnonzero(columns.is_open)
+        at = lanes, columns.length[lanes]
+        return OpenSteps(
+            [column[at] for column in columns.obs],
+            columns.continuous[at],
+            columns.discrete[at],
+            columns.tick[at],
+            self.groups.number[lanes],
+            columns.episode[lanes],
         )
 
     def activity(self) -> Activity:
         """Return the activity of agents since the last call, whether segments are taken or not."""
         held, self._activities = self._activities, []
+        group_returns, self._group_returns = self._group_returns, []
         return Activity(
             sum(each.n_steps for each in held),
             np.concatenate([np.zeros(0), *(each.episode_return for each in held)]),
             np.concatenate([np.zeros(0), *(each.episode_group_return for each in held)]),
             np.concatenate([np.zeros(0, np.int64), *(each.episode_length for each in held)]),
             any(each.has_group_reward for each in held),
+            np.array(group_returns, np.float64),
         )
 
     def cut(self) -> None:
@@ -420,7 +506,8 @@ class Collector(Memories):
         at = lanes, columns.length[lanes]
         if len(lanes):
             last_obs = [column[at] for column in columns.obs]
-            self._cut(lanes, last_obs, columns.remembered_before[lanes])
+            last_tick = _NONE if self.groups is None else columns.tick[at]
+            self._cut(lanes, last_obs, columns.remembered_before[lanes], last_tick)
         for column in columns.before_reward():
             column[lanes, 0] = column[at]
         self._keep_memory(lanes)
@@ -448,10 +535,14 @@ class Collector(Memories):
     def _extend(self, n_lanes: int) -> None:
         super()._extend(n_lanes)
         self._columns.extend(n_lanes)
+        if self.groups is not None:
+            self.groups.extend(n_lanes)
 
     def _release(self, lane: int) -> None:
         super()._release(lane)
         columns = self._columns
+        if self.groups is not None:
+            self.groups.leave(lane, columns.episode_group_return)
         columns.length[lane] = columns.episode_length[lane] = 0
         columns.episode_return[lane] = columns.episode_group_return[lane] = 0.0
         columns.is_open[lane] = False
@@ -473,7 +564,7 @@ class Collector(Memories):
         columns.is_open[lanes] = False
         return np.flatnonzero(length == self._horizon)
 
-    def _end(self, lane_of: dict[AgentId, int], terminals: TerminalSteps) -> None:
+    def _end(self, lane_of: dict[AgentId, int], terminals: TerminalSteps, tick: int) -> None:
         """Finish the segments of agents whose episode ended, if they ever acted."""
         ended = [
             (row, lane)
@@ -486,16 +577,24 @@ class Collector(Memories):
         self._close(lanes, terminals, rows)
         interrupted = terminals.interrupted[rows]
         last_obs = [batch[rows] for batch in terminals.obs]
-        self._finish(lanes, last_obs, self.memory(lanes), ~interrupted, interrupted)
+        last_tick = np.full(len(lanes), tick)
+        self._finish(lanes, last_obs, self.memory(lanes), ~interrupted, interrupted, last_tick)
         for lane in lanes.tolist():
+            if self.groups is not None:
+                of_group = self.groups.leave(lane, self._columns.episode_group_return)
+                self._group_returns += [] if of_group is None else [of_group]
             self._release(lane)
 
     def _cut(
-        self, lanes: Lanes, last_obs: list[NDArray[Any]], last_memory: NDArray[np.float32]
+        self,
+        lanes: Lanes,
+        last_obs: list[NDArray[Any]],
+        last_memory: NDArray[np.float32],
+        last_tick: NDArray[np.int64],
     ) -> None:
         """Finish the segments of full lanes; their episodes continue."""
         continues = np.zeros(len(lanes), np.bool_)
-        self._finish(lanes, last_obs, last_memory, continues, continues)
+        self._finish(lanes, last_obs, last_memory, continues, continues, last_tick)
         self._columns.length[lanes] = 0
 
     def _finish(
@@ -505,6 +604,7 @@ class Collector(Memories):
         last_memory: NDArray[np.float32],
         terminated: NDArray[np.bool_],
         interrupted: NDArray[np.bool_],
+        last_tick: NDArray[np.int64],
     ) -> None:
         columns = self._columns
         length = columns.length[lanes]
@@ -515,8 +615,18 @@ class Collector(Memories):
         self._memory_rows.append(
             list(zip(lanes.tolist(), n_sequences.tolist(), strict=True)), [columns.memory]
         )
+        in_groups = self.groups is not None
         self._ends.append(
-            _Ends(length, last_obs, last_memory, terminated, interrupted, columns.episode[lanes])
+            _Ends(
+                length,
+                last_obs,
+                last_memory,
+                terminated,
+                interrupted,
+                columns.episode[lanes],
+                last_tick if in_groups else _NONE,
+                _NONE if self.groups is None else self.groups.number[lanes],
+            )
         )
         *_, group_reward = self._rows
         ended = lanes[terminated | interrupted]
@@ -527,6 +637,7 @@ class Collector(Memories):
                 columns.episode_group_return[ended],
                 columns.episode_length[ended],
                 bool(group_reward[first:].any()),
+                np.zeros(0),
             )
         )
 

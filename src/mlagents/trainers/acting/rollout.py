@@ -7,7 +7,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from mlagents.trainers.acting.collector import Lanes, Memories
+from mlagents.trainers.acting.collector import Collector, Lanes, Memories
+from mlagents.trainers.acting.groups import SplitGroups
 from mlagents.trainers.data.decision import Decision
 from mlagents.trainers.players.env_manager import EnvManager, PlayerSteps
 from mlagents_envs.base_env import (
@@ -17,7 +18,10 @@ from mlagents_envs.base_env import (
     DecisionSteps,
     TerminalSteps,
 )
+from mlagents_envs.logging_util import get_logger
 from mlagents_envs.timers import hierarchical_timer
+
+logger = get_logger(__name__)
 
 
 class Policy(Protocol):
@@ -118,6 +122,7 @@ class Rollout:
         self._asking: list[int] = []
         """Players whose reports are not answered yet."""
         self._requests: dict[Policy, list[_Request]] = {}
+        self._split_groups = SplitGroups()
 
     def reset(self) -> None:
         """Begin all episodes of all players again; unanswered reports are dropped."""
@@ -136,15 +141,22 @@ class Rollout:
             if report.is_new:
                 self._forget(report.player)
             self._asking.append(report.player)
+            in_groups: list[tuple[BehaviorName, DecisionSteps]] = []
             for behavior, (decisions, terminals) in report.steps.items():
                 for share in self._shares(report.player, behavior, decisions, terminals):
                     policy, memories = share.seat
                     self._memories.add(memories)
-                    lanes = memories.observe(report.player, share.decisions, share.terminals)
+                    if isinstance(memories, Collector) and memories.groups is not None:
+                        in_groups.append((behavior, share.decisions))
+                    lanes = memories.observe(
+                        report.player, share.decisions, share.terminals, behavior=behavior
+                    )
                     request = _Request(
                         report.player, behavior, memories, lanes, share.decisions, share.rows
                     )
                     self._requests.setdefault(policy, []).append(request)
+            if problem := self._split_groups.find(in_groups):
+                logger.warning(problem)
         return reports
 
     def answer(self) -> dict[Policy, float]:

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -60,6 +61,8 @@ class Algorithm(ABC):
         UnityTrainerException: A demonstration cannot be read or does not fit the behavior.
     """
 
+    learns_in_groups: ClassVar[bool] = False
+    """Whether `update` uses `Segments.tick`, `last_tick` and `group`."""
     settings: HyperparameterSettings
     optimizer: Optimizer
 

@@ -5,14 +5,39 @@ fits the time horizon. The steps of S segments are stored one after the other in
 without padding. `to_columns` pads numbers (not images) to (S, T) for sums over time.
 """
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mlagents_envs.base_env import FloatArray
+
+
+def _none() -> NDArray[np.int64]:
+    return np.zeros(0, np.int64)
+
+
+class OpenSteps(NamedTuple):
+    """Steps of L agents that wait for their reward, and that belong to later segments.
+
+    Attributes:
+        obs: One array per observation, (L, *shape).
+        continuous: (L, A) actions as sampled; arbitrary for agents that have not decided yet.
+        discrete: (L, K) int32 discrete actions; arbitrary for the same agents.
+        tick: (L,) int, number of the player's report that contained the observation.
+        group: (L,) int, number of the agent's group.
+        episode: (L,) int, number of the episode.
+    """
+
+    obs: list[NDArray[Any]]
+    continuous: FloatArray
+    discrete: NDArray[np.int32]
+    tick: NDArray[np.int64]
+    group: NDArray[np.int64]
+    episode: NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +60,12 @@ class Segments:
         terminated: (S,) bool, True where the task ended the episode after the last step.
         interrupted: (S,) bool, True where a time limit ended the episode after the last step.
         episode: (S,) int, number of the episode; its segments share it.
+        tick: (N,) int, number of the player's report that contained the observation. This and the
+            next two fields are empty unless the algorithm learns in groups.
+        last_tick: (S,) int, number of the player's report that contained `last_obs`.
+        group: (S,) int, number of the agent's group; negative and its own if it has none.
+        open_steps: Steps of agents whose episodes continue; None unless the algorithm learns in
+            groups.
     """
 
     obs: list[NDArray[Any]]
@@ -51,6 +82,10 @@ class Segments:
     terminated: NDArray[np.bool_]
     interrupted: NDArray[np.bool_]
     episode: NDArray[np.int64]
+    tick: NDArray[np.int64] = dataclasses.field(default_factory=_none)
+    last_tick: NDArray[np.int64] = dataclasses.field(default_factory=_none)
+    group: NDArray[np.int64] = dataclasses.field(default_factory=_none)
+    open_steps: OpenSteps | None = None
 
     @property
     def n_steps(self) -> int:
@@ -70,6 +105,9 @@ class Segments:
         joined: dict[str, Any] = {}
         for field in fields(Segments):
             values = [getattr(part, field.name) for part in parts]
+            if field.name == "open_steps":
+                joined[field.name] = values[-1]  # those of earlier parts have become segments
+                continue
             if field.name in ("obs", "last_obs"):
                 joined[field.name] = [
                     np.concatenate(arrays) for arrays in zip(*values, strict=True)

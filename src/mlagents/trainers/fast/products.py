@@ -105,6 +105,7 @@ class _Product(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         x, weight = ctx.saved_tensors
+        gradient = gradient.contiguous()  # oneDNN is slow if rows are apart
         by_x, by_weight, by_bias = ctx.needs_input_grad
         return (
             product(gradient, weight.t()) if by_x else None,

@@ -69,7 +69,13 @@ class Trainer:
         self.spec = spec
         self.settings = settings
         self.stats = stats
-        self.meter = Meter(name, settings, stats, n_returns=n_returns)
+        self.meter = Meter(
+            name,
+            settings,
+            stats,
+            learns_in_groups=trainer_type.algorithm.learns_in_groups,
+            n_returns=n_returns,
+        )
         algorithm = trainer_type.algorithm(
             spec,
             settings,
@@ -96,6 +102,7 @@ class Trainer:
             memory_size=snapshot.memory_size,
             sequence_length=self.learner.sequence_length,
             n_expected=self.learner.wants,
+            with_groups=algorithm.learns_in_groups,
         )
         self.seat = Seat(self.policy, self._collector)
 
@@ -108,6 +115,11 @@ class Trainer:
     def mean_reward(self) -> float | None:
         """Mean return of the last hundred episodes; None before the first one has ended."""
         return self.meter.mean_reward
+
+    @property
+    def mean_group_reward(self) -> float | None:
+        """Mean return of the last hundred groups; None before the first one has ended."""
+        return self.meter.mean_group_reward
 
     @property
     def is_learning(self) -> bool:
@@ -131,6 +143,8 @@ class Trainer:
         """Count the agents' steps, and learn from them if it is time."""
         self.take_over()
         self.meter.warn_of_vanished(self._collector.n_vanished)
+        if self._collector.groups is not None:
+            self.meter.warn_of(self._collector.groups.problems)
         counts_agents = self._inference or not self.learner.counts_own_steps
         was_learning = self.is_learning
         self._count(of_agents=counts_agents)
@@ -139,6 +153,8 @@ class Trainer:
             return
         segments = self._collector.take(at_least=self.learner.wants)
         self._count(of_agents=counts_agents)  # steps of segments that `take` has cut
+        if segments is not None:
+            self.meter.look_for_groups(segments)
         n_unfinished = self._collector.n_unfinished
         n_learned = self.learner.learn(segments, step=self.step, n_unfinished=n_unfinished)
         self.take_over()

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from mlagents.trainers.algorithms.base import Algorithm
 from mlagents.trainers.algorithms.bc import BC
+from mlagents.trainers.algorithms.poca import POCA
 from mlagents.trainers.algorithms.ppo import PPO
 from mlagents.trainers.fast.sac_by_hand import FastSAC
 from mlagents.trainers.learning.cloning import CloningLearner
@@ -14,6 +15,7 @@ from mlagents.trainers.learning.on_policy import OnPolicyLearner
 from mlagents.trainers.settings.hyperparameters import (
     BCSettings,
     HyperparameterSettings,
+    POCASettings,
     PPOSettings,
     SACSettings,
 )
@@ -35,6 +37,7 @@ class TrainerType(NamedTuple):
 
 TRAINER_TYPES: Mapping[str, TrainerType] = {
     "ppo": TrainerType(OnPolicyLearner, PPO, PPOSettings),
+    "poca": TrainerType(OnPolicyLearner, POCA, POCASettings),
     "sac": TrainerType(OffPolicyLearner, FastSAC, SACSettings),
     "bc": TrainerType(CloningLearner, BC, BCSettings),
 }

@@ -10,7 +10,12 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from mlagents.trainers.reporting.stats import CUMULATIVE_REWARD, StatsSummary, StatsWriter
+from mlagents.trainers.reporting.stats import (
+    CUMULATIVE_REWARD,
+    GROUP_CUMULATIVE_REWARD,
+    StatsSummary,
+    StatsWriter,
+)
 from mlagents.trainers.run.folder import RunFolder
 from mlagents_envs.atomic_file import write_atomically
 from mlagents_envs.logging_util import get_logger
@@ -25,6 +30,10 @@ logger = get_logger(__name__)
 DRAW_PERIOD_S = 20.0
 DRAW_SHARE = 0.01
 """Largest share of a run's time spent on drawing, for any number of behaviors."""
+
+
+OF_GROUPS = ", groups"
+"""Added to the name of a behavior, it is the name of the curve of its groups' rewards."""
 
 
 class Point(NamedTuple):
@@ -71,19 +80,21 @@ class CurveWriter(StatsWriter):
             self._read()
 
     def write_stats(self, category: str, values: Mapping[str, StatsSummary], step: int) -> None:
-        """Add a point to the behavior's curve if an episode has ended."""
-        if CUMULATIVE_REWARD not in values:
-            return
-        reward = values[CUMULATIVE_REWARD]
-        if not math.isfinite(reward.mean):
-            return
-        point = Point(step, reward.mean, reward.std)
-        self._add(category, point)
+        """Add a point to the behavior's curve if an episode has ended, and to its groups' curve."""
+        for key, curve in (
+            (CUMULATIVE_REWARD, category),
+            (GROUP_CUMULATIVE_REWARD, f"{category}{OF_GROUPS}"),
+        ):
+            if key in values and math.isfinite(values[key].mean):
+                self._write(curve, Point(step, values[key].mean, values[key].std))
+
+    def _write(self, curve: str, point: Point) -> None:
+        self._add(curve, point)
         self._has_news = True
         try:
             if self._is_whole:
                 with self._data.open("a", encoding="utf-8", newline="") as file:
-                    csv.writer(file).writerow([category, *point])
+                    csv.writer(file).writerow([curve, *point])
             else:
                 write_atomically(self._data, _table(self._curves).encode())
                 self._is_whole = True

@@ -19,6 +19,7 @@ from rich.text import Text
 from mlagents.trainers.reporting.stats import (
     CUMULATIVE_REWARD,
     EPISODE_LENGTH,
+    GROUP_CUMULATIVE_REWARD,
     StatsSummary,
     StatsWriter,
 )
@@ -49,6 +50,10 @@ class Shown(Protocol):
     def mean_reward(self) -> float | None:
         """Mean return of the last episodes, or None before the first one has ended."""
 
+    @property
+    def mean_group_reward(self) -> float | None:
+        """Mean return of the last groups, or None before the first one has ended."""
+
 
 class Row(NamedTuple):
     """Row of the table: one behavior.
@@ -59,9 +64,11 @@ class Row(NamedTuple):
         max_steps: Step count at which training ends; None if it only acts, until interrupted.
         steps_per_s: Steps per second; 0 if not yet known.
         reward: Mean return of the last 100 episodes; None before the first one has ended.
-        change: Difference of the mean rewards of the last two summaries.
+        change: Difference of the mean rewards, of groups if there are any, of the last two
+            summaries.
         episode_length: Mean number of steps of an episode, in the last summary.
         has_learned: Whether training ended before `max_steps`.
+        group_reward: Mean return of the last 100 groups; None before the first one has ended.
     """
 
     name: str
@@ -72,6 +79,7 @@ class Row(NamedTuple):
     change: float | None = None
     episode_length: float | None = None
     has_learned: bool = False
+    group_reward: float | None = None
 
 
 class Column(NamedTuple):
@@ -113,6 +121,10 @@ def _reward(row: Row) -> Text:
     return Text("" if row.reward is None else f"{row.reward:.3f}")
 
 
+def _group_reward(row: Row) -> Text:
+    return Text("" if row.group_reward is None else f"{row.group_reward:.3f}")
+
+
 def _change(row: Row) -> Text:
     if row.change is None:
         return Text()
@@ -137,6 +149,7 @@ COLUMNS = [
     Column("steps", _steps, 3),
     Column("steps/s", _speed, 4),
     Column("reward (last 100)", _reward, 1),
+    Column("group reward", _group_reward, 1),
     Column("change", _change, 5),
     Column("length", _length, 7),
     Column("left", _time_left, 2),
@@ -159,6 +172,8 @@ def progress_table(rows: Sequence[Row], *, lessons: str = "", width: int) -> Ren
         width: Width of the terminal in characters.
     """
     columns = list(COLUMNS)
+    if all(row.group_reward is None for row in rows):
+        columns = [column for column in columns if column.cell is not _group_reward]
     while len(columns) > 1 and _width(columns, rows) > width:
         columns.remove(max(columns, key=lambda column: column.rank))
     table = Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False, header_style="dim")
@@ -230,8 +245,9 @@ class ProgressTable(StatsWriter):
     def write_stats(self, category: str, values: Mapping[str, StatsSummary], step: int) -> None:
         """Store the statistics that the behavior's row shows."""
         history = self._histories.setdefault(category, _History())
-        if CUMULATIVE_REWARD in values:
-            history.rewards.append(values[CUMULATIVE_REWARD].mean)
+        key = GROUP_CUMULATIVE_REWARD if GROUP_CUMULATIVE_REWARD in values else CUMULATIVE_REWARD
+        if key in values:
+            history.rewards.append(values[key].mean)
         if EPISODE_LENGTH in values:
             history.episode_length = values[EPISODE_LENGTH].mean
 
@@ -257,6 +273,7 @@ class ProgressTable(StatsWriter):
             change=history.rewards[1] - history.rewards[0] if len(history.rewards) == 2 else None,
             episode_length=history.episode_length,
             has_learned=trainer.has_learned,
+            group_reward=trainer.mean_group_reward,
         )
 
     def __enter__(self) -> Self:

@@ -110,6 +110,7 @@ class Outcome(NamedTuple):
         n_episodes: Number of these episodes.
         model: Path of the exported policy; None if it could not be written.
         stopped_at: Value of `stop_at_reward` that ended training; None if training ended otherwise.
+        mean_group_reward: Mean reward of the last groups; None if the episode of none ended.
     """
 
     name: str
@@ -119,6 +120,7 @@ class Outcome(NamedTuple):
     n_episodes: int
     model: Path | None
     stopped_at: float | None = None
+    mean_group_reward: float | None = None
 
 
 def outcomes_in_words(outcomes: Iterable[Outcome], *, elapsed_s: float) -> str:
@@ -136,8 +138,12 @@ def _outcome_lines(outcome: Outcome) -> Lines:
     steps = f"{outcome.step:,} of {outcome.max_steps:,}"
     if outcome.stopped_at is not None:
         steps += f"; ended by stop_at_reward: {outcome.stopped_at:g}"
+    of_groups = []
+    if outcome.mean_group_reward is not None:
+        of_groups = [("group reward", f"{outcome.mean_group_reward:.3f}")]
     return [
         ("reward", reward),
+        *of_groups,
         ("steps", steps),
         ("model", str(outcome.model) if outcome.model else "could not be written"),
     ]

@@ -200,8 +200,9 @@ class Controller:
                     trainer.step,
                     trainer.settings.max_steps,
                     trainer.meter.recent_returns,
-                    self._league.elo(name),
-                    self._league.scores(name),
+                    group_returns=trainer.meter.recent_group_returns,
+                    elo=self._league.elo(name),
+                    scores=self._league.scores(name),
                 )
                 for name, trainer in self.trainers.items()
             }
@@ -211,6 +212,7 @@ class Controller:
         for trainer in self.trainers.values():
             trainer.meter.recent_returns.clear()
             self._league.scores(trainer.name).clear()
+            trainer.meter.recent_group_returns.clear()
         # Send only changed parameters: a sampler that is sent again restarts its sequence.
         parameters = self._curriculum.parameters
         self._manager.set_parameters({c.parameter: parameters[c.parameter] for c in changes})

@@ -34,6 +34,7 @@ class BehaviorProgress(NamedTuple):
         elo: Elo rating; None without self-play.
         scores: Scores of the games of self-play that ended since the last change of a lesson, from
             0 for a loss to 1 for a win, newest last.
+        group_returns: Returns of groups, like `returns`.
     """
 
     step: int
@@ -41,6 +42,7 @@ class BehaviorProgress(NamedTuple):
     returns: Sequence[float]
     elo: float | None = None
     scores: Sequence[float] = ()
+    group_returns: Sequence[float] = ()
 
 
 class LessonChange(NamedTuple):
@@ -163,17 +165,17 @@ class Curriculum:
     def _is_learned(
         self, name: str, criteria: CompletionCriteria, progress: BehaviorProgress
     ) -> bool:
-        of_games = criteria.measure in ("elo", "win_rate")
-        n_ended = len(progress.scores if of_games else progress.returns)
-        if n_ended < criteria.min_lesson_length:
+        if criteria.measure in ("elo", "win_rate"):
+            return self._beats_others(criteria, progress)
+        of_groups = criteria.measure == "group_reward"
+        returns = progress.group_returns if of_groups else progress.returns
+        if len(returns) < criteria.min_lesson_length:
             return False
         if criteria.measure == "progress":
             return progress.step / progress.max_steps > criteria.threshold
-        if of_games:
-            return self._beats_others(criteria, progress)
-        if not progress.returns:
+        if not returns:
             return False
-        last = list(progress.returns)[-self.n_returns(criteria.behavior) :]
+        last = list(returns)[-self.n_returns(criteria.behavior) :]
         reward = sum(last) / len(last)
         if criteria.signal_smoothing:
             reward = (1 - NEW_SHARE) * self._smoothed[name] + NEW_SHARE * reward

@@ -28,7 +28,10 @@ def require_sound(state: Mapping[str, Any], fresh: Mapping[str, Any]) -> None:
         raise UnityTrainerException(
             f"its global_step is {quoted(step)}; expected a whole number of steps, 0 or more"
         )
-    kinds = {"random_states": dict, "lessons": dict, "settings": dict, "recent_returns": list}
+    kinds = {
+        **dict.fromkeys(("random_states", "lessons", "settings"), dict),
+        **dict.fromkeys(_RETURNS, list),
+    }
     for name, kind in kinds.items():
         if name in state and not isinstance(state[name], kind):
             raise UnityTrainerException(
@@ -43,9 +46,10 @@ def require_sound(state: Mapping[str, Any], fresh: Mapping[str, Any]) -> None:
                 raise UnityTrainerException(
                     f"{name}.{key} is of type {theirs.dtype}; expected {tensor.dtype}"
                 )
-    returns = state.get("recent_returns", [])
-    if not all(isinstance(number, float) and math.isfinite(number) for number in returns):
-        raise UnityTrainerException("its recent_returns are not all finite numbers")
+    for name in _RETURNS:
+        returns = state.get(name, [])
+        if not all(isinstance(number, float) and math.isfinite(number) for number in returns):
+            raise UnityTrainerException(f"its {name} are not all finite numbers")
     for path, tensor in _tensors(state):
         if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
             raise UnityTrainerException(
@@ -115,6 +119,9 @@ def misfits(state: Mapping[str, Any], fresh: Mapping[str, Any]) -> list[str]:
                     found.append(f"{name} has {tensor} as {shapes}")
     return found
 
+
+_RETURNS = "recent_returns", "recent_group_returns"
+"""Parts of a checkpoint that are lists of returns."""
 
 _WITHOUT_SHAPE = re.compile(
     r".*\.(deterministic|sequence_length|gamma|strength|learning_rate|demo_path)"

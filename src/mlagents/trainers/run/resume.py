@@ -92,6 +92,7 @@ class Loader:
             # Inference is judged by its own episodes.
             if state.get("lessons") == lessons and not self._inference:
                 trainer.meter.recent_returns.extend(state["recent_returns"])
+                trainer.meter.recent_group_returns.extend(state.get("recent_group_returns", ()))
 
         self._load(trainer, path, load, asked_by="--resume", why_not=self._why_not_its_own)
         if not self._inference:

@@ -70,6 +70,7 @@ class Saver:
                         "lessons": self._curriculum.lesson_numbers,
                         "recent_returns": list(trainer.meter.recent_returns),
                         "self_play": self._league.state(trainer.name),
+                        "recent_group_returns": list(trainer.meter.recent_group_returns),
                     },
                     model=trainer.learner.export(),
                     reward=trainer.mean_reward,
@@ -117,6 +118,7 @@ class Saver:
                     min(len(trainer.meter.recent_returns), N_RETURNS),
                     self._folder.model(trainer.name) if is_saved else None,
                     trainer.settings.stop_at_reward if trainer.has_learned else None,
+                    trainer.mean_group_reward,
                 )
             )
         if outcomes:

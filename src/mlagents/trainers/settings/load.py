@@ -10,7 +10,7 @@ line), the full path of its key, the given value and the allowed values.
 import copy
 import re
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -408,28 +408,3 @@ def _resume_or_initialize(options: RunOptions, command_line: CommandLine) -> Run
         )
         settings = settings.model_copy(update={"initialize_from": None})
     return options.model_copy(update={"checkpoint_settings": settings})
-
-
-# Settings that are not supported yet
-
-_UNBUILT_OF_BEHAVIORS: dict[str, Callable[[BehaviorSettings], object]] = {
-    "trainer_type: poca": lambda behavior: behavior.trainer_type == "poca",
-}
-
-
-def refuse_unbuilt(options: RunOptions) -> None:
-    """Refuse settings that are part of the schema but not supported yet.
-
-    Raises:
-        TrainerConfigError: There are such settings. The message names each on its own line.
-    """
-    keys = [
-        f"{path}.{key}"
-        for path, behavior in _behavior_settings(options).items()
-        for key, is_used in _UNBUILT_OF_BEHAVIORS.items()
-        if is_used(behavior)
-    ]
-    if keys:
-        raise TrainerConfigError(
-            "\n".join(f"{key}: is not supported in this version yet" for key in keys)
-        )

@@ -154,13 +154,13 @@ class CompletionCriteria(Settings):
 
     behavior: str
     """Name of the behavior whose progress is measured."""
-    measure: Literal["reward", "progress", "elo", "win_rate"] = "reward"
-    """Quantity to compare with `threshold`: mean episode reward, or completed share of `max_steps`.
-    With self-play also the Elo rating, or the mean score against other policies, where a draw is
-    half a win."""
+    measure: Literal["reward", "group_reward", "progress", "elo", "win_rate"] = "reward"
+    """Quantity to compare with `threshold`: mean episode reward, mean reward of groups (with
+    `trainer_type: poca`), or completed share of `max_steps`. With self-play also the Elo rating, or
+    the mean score against other policies, where a draw is half a win."""
     min_lesson_length: Int = Field(0, ge=0)
-    """Number of episodes to finish before the lesson can be completed; with `elo` and `win_rate`,
-    number of games against other policies."""
+    """Number of episodes, of agents or of groups, to finish before the lesson can be completed;
+    with `elo` and `win_rate`, number of games against other policies."""
     signal_smoothing: bool = True
     """Whether the reward is averaged with the previous check: 0.75 new, 0.25 old."""
     threshold: Float = 0.0

@@ -166,6 +166,8 @@ class TorchSettings(Settings):
 
 
 _MOST_BEHAVIORS = 1000
+_WITHOUT_GROUPS = {"ppo", "sac", "bc"}
+"""Trainer types that do not count the rewards of groups."""
 
 
 class RunOptions(Settings):
@@ -238,6 +240,26 @@ class RunOptions(Settings):
                 for i, lesson in enumerate(parameter.curriculum)
                 if (criteria := lesson.completion_criteria)
                 and criteria.behavior not in self.behaviors
+            ]
+        )
+        return self
+
+    @model_validator(mode="after")
+    def _rewards_of_groups_are_counted(self) -> Self:
+        refuse(
+            [
+                problem(
+                    *("environment_parameters", name, "curriculum", i),
+                    *("completion_criteria", "measure"),
+                    says="group_reward needs trainer_type: poca of behavior "
+                    f"{criteria.behavior!r}, got {self.behaviors[criteria.behavior].trainer_type}",
+                )
+                for name, parameter in (self.environment_parameters or {}).items()
+                for i, lesson in enumerate(parameter.curriculum)
+                if (criteria := lesson.completion_criteria)
+                and criteria.measure == "group_reward"
+                and criteria.behavior in self.behaviors
+                and self.behaviors[criteria.behavior].trainer_type in _WITHOUT_GROUPS
             ]
         )
         return self

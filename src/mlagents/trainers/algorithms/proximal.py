@@ -1,0 +1,218 @@
+"""`Proximal`: the update that PPO and MA-POCA share."""
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from functools import partial
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from mlagents.trainers.algorithms.base import Algorithm
+from mlagents.trainers.algorithms.losses import (
+    clipped_policy_loss,
+    clipped_value_loss,
+    mean_entropy,
+)
+from mlagents.trainers.algorithms.plotting import means
+from mlagents.trainers.algorithms.returns import joined_advantages
+from mlagents.trainers.algorithms.reward_signals import steps_for
+from mlagents.trainers.algorithms.schedules import scheduled
+from mlagents.trainers.data.segments import Segments
+from mlagents.trainers.networks.actor_critic import ActorCritic
+from mlagents.trainers.networks.group_critic import GroupActorCritic
+from mlagents.trainers.settings.hyperparameters import OnPolicySettings
+from mlagents_envs.base_env import FloatArray
+
+VALUE_LOSS = "Losses/Value Loss"
+
+
+class Batch(NamedTuple):
+    """Everything one update learns from, on the device; N rows.
+
+    Attributes:
+        obs: One array (N, *shape) per observation.
+        continuous: (N, A) continuous actions.
+        discrete: (N, K) int64 discrete actions.
+        action_mask: (N, sum of branches) bool, True where an action is not allowed.
+        old_log_probs: (N, A + K) log-probabilities under the policy that acted.
+        old_values: (N, signals) values before the update.
+        advantages: (N, 1) normalized advantages.
+        returns: (N, signals) returns.
+    """
+
+    obs: list[Tensor]
+    continuous: Tensor
+    discrete: Tensor
+    action_mask: Tensor
+    old_log_probs: Tensor
+    old_values: Tensor
+    advantages: Tensor
+    returns: Tensor
+
+    def take(self, rows: Tensor) -> "Batch":
+        """Return a batch of the given rows."""
+        others = [field.index_select(0, rows) for field in self[1:]]
+        return Batch([batch.index_select(0, rows) for batch in self.obs], *others)
+
+    @staticmethod
+    def of(
+        segments: Segments,
+        obs: list[Tensor],
+        *,
+        values: FloatArray,
+        advantages: FloatArray,
+        returns: FloatArray,
+    ) -> "Batch":
+        """Move experience to the device of its observations, with the results of the critic."""
+        to_device = partial(torch.as_tensor, device=obs[0].device)
+        return Batch(
+            obs=obs,
+            continuous=to_device(segments.continuous),
+            discrete=to_device(segments.discrete).long(),
+            action_mask=to_device(segments.action_mask),
+            old_log_probs=to_device(segments.log_probs),
+            old_values=to_device(values),
+            advantages=to_device(advantages),
+            returns=to_device(returns),
+        )
+
+
+class Terms(NamedTuple):
+    """Terms of the loss of a minibatch, all scalars.
+
+    Attributes:
+        policy: Loss of the policy.
+        critic: Loss of the critic.
+        entropy: Mean entropy.
+        plotted: Losses to plot besides that of the policy, by tag.
+    """
+
+    policy: Tensor
+    critic: Tensor
+    entropy: Tensor
+    plotted: dict[str, Tensor]
+
+
+class HasBatch(Protocol):
+    """What an update learns from."""
+
+    @property
+    def batch(self) -> Batch:
+        """The rows of all minibatches."""
+
+
+Experience = TypeVar("Experience", bound=HasBatch)
+Minibatch = TypeVar("Minibatch")
+
+
+class Proximal(Algorithm, Generic[Experience, Minibatch]):
+    """Learns a policy and a critic from recent experience of that policy.
+
+    A subclass makes `network`, an actor and a critic that are trained together. It provides the
+    experience, its minibatches and the terms of their loss.
+    """
+
+    settings: OnPolicySettings
+    network: ActorCritic | GroupActorCritic
+
+    @abstractmethod
+    def prepare(
+        self, segments: Segments, rewards: FloatArray
+    ) -> tuple[Experience, dict[str, float]]:
+        """Return what the update learns from, and statistics to plot, by tag.
+
+        Args:
+            segments: Experience of the current policy.
+            rewards: (N, signals) rewards from `score`.
+        """
+
+    @abstractmethod
+    def minibatches(self, experience: Experience) -> Iterator[tuple[Tensor, Minibatch]]:
+        """Yield the rows of a random minibatch, and the minibatch, for one pass."""
+
+    @abstractmethod
+    def terms(self, minibatch: Minibatch, epsilon: float) -> Terms:
+        """Return the terms of the loss of a minibatch."""
+
+    def update(self, segments: Segments, rewards: FloatArray, *, step: int) -> dict[str, float]:
+        """Learn from experience of the current policy; return the statistics to plot, by tag.
+
+        Args:
+            segments: Experience of the current policy.
+            rewards: (N, signals) rewards from `score`.
+            step: Step count of the behavior, for the schedules.
+        """
+        s = self.settings
+        experience, estimates = self.prepare(segments, rewards)
+        now = partial(scheduled, step=step, max_steps=self.max_steps)
+        learning_rate = self.set_learning_rate(step)
+        epsilon = now(s.epsilon, s.epsilon_schedule, floor=s.epsilon_floor)
+        beta = now(s.beta, s.beta_schedule, floor=s.beta_floor)
+
+        plots: list[dict[str, Tensor]] = []
+        steps = steps_for(self.signals, segments, self.device)
+        for _ in range(s.num_epoch):
+            for rows, minibatch in self.minibatches(experience):
+                policy_loss, critic_loss, entropy, plotted = self.terms(minibatch, epsilon)
+                loss = policy_loss + 0.5 * critic_loss - beta * entropy
+                self.descend(loss, self.network.parameters())
+                plots.append({"Losses/Policy Loss": policy_loss.detach().abs()} | plotted)
+                if steps is not None:
+                    of_signals = steps.take(rows)
+                    plots += [signal.update(of_signals) for signal in self.signals]
+        if self.cloning is not None:
+            plots.append(self.cloning.update(step=step))
+
+        # Normalization comes last, so the acting and the learning policy see the same observations.
+        self.network.update_normalization(experience.batch.obs)
+        return (
+            estimates
+            | means(plots)
+            | {
+                "Policy/Learning Rate": learning_rate,
+                "Policy/Epsilon": epsilon,
+                "Policy/Beta": beta,
+            }
+        )
+
+    def policy_loss(
+        self, log_probs: Tensor, entropies: Tensor, batch: Batch, epsilon: float
+    ) -> tuple[Tensor, Tensor]:
+        """Return the loss of the policy and its mean entropy, both scalars.
+
+        Args:
+            log_probs: (B, A + K) log-probabilities of the components under the current policy.
+            entropies: (B, A + K) entropies of the components.
+            batch: Rows of the minibatch.
+            epsilon: Largest relative change of a probability that is rewarded.
+        """
+        s = self.settings
+        policy_loss = clipped_policy_loss(
+            log_probs, batch.old_log_probs, batch.advantages, epsilon=epsilon, joint=s.joint_ratio
+        )
+        n_continuous = batch.continuous.shape[1]
+        return policy_loss, mean_entropy(
+            entropies, n_continuous=n_continuous, joint=s.joint_entropy
+        )
+
+    def value_loss(
+        self, values: Tensor, old_values: Tensor, returns: Tensor, epsilon: float
+    ) -> Tensor:
+        """Return the loss of values or baselines (B, signals), a scalar."""
+        if self.settings.clip_values:
+            return clipped_value_loss(values, old_values, returns, epsilon=epsilon)
+        return nn.functional.mse_loss(values, returns)
+
+    def joined(self, advantages: FloatArray) -> FloatArray:
+        """Return normalized advantages (N, 1) from those of all reward signals (N, signals)."""
+        each = self.settings.normalize_each_signal
+        strengths = [signal.strength for signal in self.signals] if each else None
+        return joined_advantages(advantages, strengths)
+
+    def estimates(self, of_signals: FloatArray, what: str) -> dict[str, float]:
+        """Return the mean estimate of each reward signal, by tag, from (N, signals)."""
+        return {
+            f"Policy/{signal.name.capitalize()} {what} Estimate": float(of_signals[:, i].mean())
+            for i, signal in enumerate(self.signals)
+        }
