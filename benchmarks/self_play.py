@@ -187,7 +187,7 @@ def _scissors(bias: int, written: dict[str, Any], n_steps: int) -> tuple[float, 
     }
     hyperparameters = {
         "batch_size": 128,
-        "buffer_size": 512,
+        "buffer_size": 256,
         "learning_rate": LEARNING_RATE,
         "learning_rate_schedule": "constant",
         "beta": BETA,
@@ -224,7 +224,7 @@ def _scissors(bias: int, written: dict[str, Any], n_steps: int) -> tuple[float, 
     )
 
 
-LEARNING_RATE, BETA = 5e-3, 0.05
+LEARNING_RATE, BETA = 2e-3, 0.3
 
 
 def score_against(run: Controller, script: Any, *, n_games: int = 400) -> float:
