@@ -45,6 +45,14 @@ SELF_PLAY = {"save_steps": 64, "team_change": 192, "swap_steps": 32, "window": 3
 ASYMMETRIC = ("Even?team=0", "Odd?team=1")
 
 
+@pytest.fixture
+def tmp_path(tmp_path: Path) -> Path:
+    """A run's folder; no module is imported from the folder around it, that of all results."""
+    folder = tmp_path / "results" / "run"
+    folder.mkdir(parents=True)
+    return folder
+
+
 class Summaries(StatsWriter):
     def __init__(self) -> None:
         self.seen: list[tuple[str, int, dict[str, StatsSummary]]] = []
