@@ -39,7 +39,7 @@ def draw(creatures: Creatures, target: Array, target_edge_m: float) -> NDArray[n
     position, rotation = creatures.position[0], creatures.rotation[0]
     ground = model.creature.ground_height
     middle = np.array([position[0, 0], ground, position[0, 2]])
-    size = np.ptp(model.start[:, :3], axis=0).max() / 2.0 + 0.5
+    size = np.ptp(model.start[:, :3], axis=0).max() / 2.0
     camera = _camera(middle, size)
     image = np.empty((1, 3, HEIGHT, WIDTH), np.uint8)
     image[:] = SKY[:, None, None]

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -839,8 +840,14 @@ NATIVE_EXPORT void articulated_step(const int32_t *integers, const double *numbe
     };
     threads = int(std::max<int64_t>(1, std::min<int64_t>(threads, groups)));
     std::vector<std::thread> others;
-    for (int k = 1; k < threads; ++k)
-        others.emplace_back(work, groups * k / threads, groups * (k + 1) / threads);
+    for (int k = 1; k < threads; ++k) {
+        const int64_t first = groups * k / threads, last = groups * (k + 1) / threads;
+        try {
+            others.emplace_back(work, first, last);
+        } catch (const std::system_error &) {  // no more threads: compute here
+            work(first, last);
+        }
+    }
     work(0, groups / threads);
     for (std::thread &other : others) other.join();
 }

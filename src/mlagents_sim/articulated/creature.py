@@ -162,7 +162,7 @@ class Model:
         inverse_mass: (B + 1,) inverse masses.
         inverse_inertia: (B + 1, 3) inverse moments of inertia about the bodies' own axes.
         centre_of_mass: (B + 1, 3) centres of mass in the bodies.
-        kept, angular_kept: (B + 1,) drag of the velocity and of the angular velocity, per second.
+        drag, angular_drag: (B + 1,) parts of the velocities that are lost in a second.
         start: (B, 7) positions, relative to the first body, and quaternions of the start pose.
         order: (J,) indices into the creature's joints, in the order of the solver.
         child, parent: (J,) bodies of the joints, in this order.

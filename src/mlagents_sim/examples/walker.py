@@ -142,7 +142,8 @@ class Walker(CreatureWorld):
     Interrupts: after 5000 steps, that is 1000 decisions.
     Start: upright with arms spread, at a random turn; the requested speed is 0.1 to 10 m/s. A
         target that is touched appears elsewhere within 9 m of the centre.
-    Parameters: `gravity` 14.715 m/s2.
+    Parameters: `gravity` 14.715 m/s2; `hip_mass` 15, `chest_mass` 8 and `spine_mass` 10 kg, which
+        change nothing, as in Unity's scene.
     A good policy reaches 2500.
 
     Source: example environments, section 2, task 15. Bodies move as in Unity's physics engine,
@@ -164,7 +165,12 @@ class Walker(CreatureWorld):
     target_radius_m = 9.0
     target_edge_m = 0.25
     speeds_m_s = (0.1, 10.0)
-    default_parameters: ClassVar[Mapping[str, float]] = CreatureWorld.default_parameters
+    default_parameters: ClassVar[Mapping[str, float]] = {
+        **CreatureWorld.default_parameters,
+        "hip_mass": 15.0,
+        "chest_mass": 8.0,
+        "spine_mass": 10.0,
+    }
 
     def observe(self, agents: Agents) -> list[FloatArray]:
         """Return the observation that the class describes."""

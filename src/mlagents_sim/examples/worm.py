@@ -18,9 +18,9 @@ LARGEST_ANGLE_DEGREES = 30.0
 DEEPEST_FALL_M = 2.0
 
 
-def _segment(number: int, radius: float, length: float, z: float) -> Body:
-    shape, turn = (Capsule(radius, length), (90.0, 0.0, 0.0))
-    return Body(f"segment{number}", 10.0, shape, (0.0, 0.0, z), turn, drag=0.0)
+def _segment(number: int, radius: float, length: float, z: float, y: float = 0.0) -> Body:
+    shape, turn = Capsule(radius, length), (89.97866, 0.0, 0.0)  # as precise as the prefab
+    return Body(f"segment{number}", 10.0, shape, (0.0, y, z), turn, drag=0.0)
 
 
 def _eye(name: str, place: Vector) -> Body:
@@ -41,7 +41,7 @@ def _socket(eye: str) -> Joint:
 WORM = Creature(
     bodies=[
         Body("segment0", 10.0, Capsule(0.37, 2.0, ALONG_Z), drag=0.0),
-        _segment(1, 0.33, 1.50, -1.3163),
+        _segment(1, 0.33, 1.50, -1.3163, 0.0001),
         _segment(2, 0.28, 1.48, -2.4410),
         _segment(3, 0.26, 1.46, -3.5570),
         _eye("eyeR", (0.289, 0.04, 0.648)),
