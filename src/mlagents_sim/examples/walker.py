@@ -108,12 +108,8 @@ STRENGTHS = (
     *("armL", "forearmL", "armR", "forearmR"),
 )
 DRIVEN = np.array([i for i, name in enumerate(NAMES) if name in STRENGTHS])
-PARENTS = np.array(
-    [
-        NAMES.index(next(joint.parent for joint in WALKER.joints if joint.child == NAMES[i]))
-        for i in DRIVEN
-    ]
-)
+PARENT_OF = {joint.child: joint.parent for joint in WALKER.joints}
+PARENTS = np.array([NAMES.index(PARENT_OF[NAMES[i]]) for i in DRIVEN])
 STRENGTH_OF = np.array([STRENGTHS.index(NAMES[i]) for i in DRIVEN])
 COLUMNS = np.cumsum([0, *(15 if i in DRIVEN else 10 for i in range(len(NAMES)))])[:-1]
 """First number of each body in the last part of the observation."""
