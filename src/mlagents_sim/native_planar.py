@@ -87,7 +87,7 @@ def address(array: NDArray[Any] | None) -> int | None:
 
 
 class Pool:
-    """Arrays that are used again when no one else knows them any more.
+    """Arrays that are used again once no other object refers to them.
 
     New memory costs more time than filling it: the system hands it out page by page.
     """

@@ -159,7 +159,7 @@ def test_arrays_of_another_type_are_not_handed_over():
         _ = bodies.shared
 
 
-def test_a_pool_gives_out_no_array_that_somebody_knows():
+def test_a_pool_never_gives_out_an_array_in_use():
     pool = Pool()
     first = pool.empty((2, 3), np.float32)
     view = first[1]
