@@ -18,7 +18,7 @@ X86 = ("x86_64", "amd64", "universal2")
 """Endings of the names of platforms with x86-64 processors."""
 
 # Floating-point arithmetic keeps its order and its roundings, so that results can be repeated.
-GNU = "-std=c++17 -O3 -fno-math-errno -fno-trapping-math -ffp-contract=off -fvisibility=hidden"
+GNU = "-std=c++17 -O3 -g0 -fno-math-errno -fno-trapping-math -ffp-contract=off -fvisibility=hidden"
 MICROSOFT = "/std:c++17 /O2 /fp:precise /EHsc"
 GNU_FLAGS = {
     "baseline": "",

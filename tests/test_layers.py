@@ -68,7 +68,7 @@ LAYERS = {
 NEIGHBOURS = {
     "mlagents_native": set(),
     "mlagents_envs": set(),
-    "mlagents": {"mlagents_envs"},
+    "mlagents": {"mlagents_envs", "mlagents_native"},
     "mlagents_sim": {"mlagents_envs", "mlagents_native"},
     "gym_unity": {"mlagents_envs"},
 }

@@ -24,6 +24,7 @@ VERSIONS = {"torch": "2.13", "numpy": "2.4"}
 """The numbers of other versions may be rounded otherwise."""
 
 PINNED = {
+    "MLAGENTS_NATIVE": "off",
     "OMP_NUM_THREADS": "1",
     "ATEN_CPU_CAPABILITY": "avx2",
     "MKL_CBWR": "COMPATIBLE",

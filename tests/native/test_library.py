@@ -187,7 +187,7 @@ def run_without_path(arguments, **options):
     kept = {
         name: value
         for name, value in os.environ.items()
-        if name not in ("PATH", "CC", "CXX", "LDSHARED", "LDCXXSHARED", VARIABLE)
+        if name not in ("PATH", "CC", "CXX", "LDSHARED", "LDCXXSHARED")
     }
     return subprocess.run(
         [sys.executable, *arguments],

@@ -226,7 +226,7 @@ def test_every_row_is_learned_from_once_per_pass() -> None:
     ppo = PPO(SPEC, settings(batch_size=3), device=CPU, seed=1)
     batch, _ = ppo._prepare(segments, ppo.score(segments))
 
-    parts = [batch.take(rows) for rows, _ in ppo._minibatches(segments)]
+    parts = [batch.take(rows) for rows, _ in ppo.dealt(segments)]
 
     # Eight rows in batches of three: two are left over, and no row is dealt twice.
     rows = np.concatenate([part.obs[0].numpy() for part in parts])

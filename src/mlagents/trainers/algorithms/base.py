@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -56,6 +57,7 @@ class Algorithm(ABC):
         cloning: Behavioral cloning in addition to experience, or None if the settings do not enable
             it.
         optimizer: Optimizer of the networks.
+        stop_flag: (1,) number that is 1 after `close`. Native code reads it between gradient steps.
 
     Raises:
         UnityTrainerException: A demonstration cannot be read or does not fit the behavior.
@@ -84,7 +86,7 @@ class Algorithm(ABC):
         self.signals: list[RewardSignal] = []
         self.cloning: BehavioralCloning | None = None
         self.max_steps = settings.max_steps
-        self._is_closed = False
+        self.stop_flag = np.zeros(1, np.int32)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self.make_networks(settings)
@@ -156,20 +158,21 @@ class Algorithm(ABC):
         Raises:
             ClosedError: The algorithm was closed.
         """
-        self._refuse_when_closed()
+        self.refuse_when_closed()
         descend(loss, self.optimizer, *parts, max_norm=self.settings.max_grad_norm)
 
     def take_step(self, *parts: Iterable[nn.Parameter]) -> None:
         """Take one step with the gradients already computed; otherwise like `descend`."""
-        self._refuse_when_closed()
+        self.refuse_when_closed()
         take_step(self.optimizer, *parts, max_norm=self.settings.max_grad_norm)
 
     def close(self) -> None:
         """Stop an update that runs in another thread at its next gradient step."""
-        self._is_closed = True
+        self.stop_flag[0] = 1
 
-    def _refuse_when_closed(self) -> None:
-        if self._is_closed:
+    def refuse_when_closed(self) -> None:
+        """Raise `ClosedError` if the algorithm was closed."""
+        if self.stop_flag[0]:
             raise ClosedError("the algorithm was closed during an update")
 
     @property

@@ -1,13 +1,16 @@
 """The Adam optimizer and gradient step used by all algorithms."""
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
 from mlagents.trainers.fast.torch_internals import fused_adam
+
+Moments = Mapping[nn.Parameter, tuple[Tensor, Tensor]]
+"""Running mean of the gradient and of its square, for each parameter."""
 
 BETAS = 0.9, 0.999
 EPSILON = 1e-8
@@ -82,6 +85,26 @@ class Adam:
             epsilon=EPSILON,
         )
 
+    def moments(self) -> tuple[Moments, int]:
+        """Return the state of all parameters and their number of steps, for code that takes steps.
+
+        Such code changes the state in place and then calls `advance`.
+
+        Raises:
+            ValueError: Parameters have taken different numbers of steps.
+        """
+        self._gather([True] * len(self._held))
+        n_steps = set(self._steps.tolist())
+        if len(n_steps) > 1:
+            raise ValueError(f"parameters have taken different numbers of steps: {n_steps}")
+        each = zip(self._held, self._means, self._squares, strict=True)
+        state = {parameter: (mean, square) for parameter, mean, square in each}
+        return state, int(n_steps.pop())
+
+    def advance(self, n_steps: int) -> None:
+        """Count steps that other code has taken with `moments`."""
+        self._steps += n_steps
+
     def zero_grad(self) -> None:
         """Clear all gradients."""
         for parameter in self._held:
@@ -115,7 +138,9 @@ class Adam:
         self.param_groups[0]["lr"] = saved["lr"]
         self._state = {
             index: {
-                name: value.to(self._held[index].device, copy=True)
+                name: value.to(
+                    self._held[index].device, copy=True, memory_format=torch.contiguous_format
+                )
                 for name, value in of_one.items()
             }
             for index, of_one in state_dict["state"].items()

@@ -24,6 +24,9 @@ from mlagents.trainers.settings.hyperparameters import PPOSettings
 
 FloatArray = NDArray[np.float32]
 
+Rows = tuple[Tensor, Sequences | None]
+"""Rows of a minibatch (B,) and, with memory, their order."""
+
 
 class Experience(NamedTuple):
     """What an update learns from: the batch and the segments it was made from."""
@@ -90,7 +93,7 @@ class PPO(Proximal[Experience, Minibatch]):
 
     def minibatches(self, experience: Experience) -> Iterator[tuple[Tensor, Minibatch]]:
         """Yield random minibatches of single steps or, with memory, of whole sequences."""
-        for rows, sequences in self._minibatches(experience.segments):
+        for rows, sequences in self.dealt(experience.segments):
             yield rows, Minibatch(experience.batch.take(rows), sequences)
 
     def terms(self, minibatch: Minibatch, epsilon: float) -> Terms:
@@ -109,7 +112,7 @@ class PPO(Proximal[Experience, Minibatch]):
         value_loss = self.value_loss(values, batch.old_values, batch.returns, epsilon)
         return policy_loss, value_loss, entropy
 
-    def _minibatches(self, segments: Segments) -> Iterator[tuple[Tensor, Sequences | None]]:
+    def dealt(self, segments: Segments) -> Iterator[Rows]:
         """Yield random minibatches of single steps or, with memory, of whole sequences.
 
         An incomplete last minibatch is left out of this epoch.

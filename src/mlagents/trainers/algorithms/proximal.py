@@ -24,6 +24,7 @@ from mlagents.trainers.networks.group_critic import GroupActorCritic
 from mlagents.trainers.settings.hyperparameters import OnPolicySettings
 from mlagents_envs.base_env import FloatArray
 
+POLICY_LOSS = "Losses/Policy Loss"
 VALUE_LOSS = "Losses/Value Loss"
 
 
@@ -152,15 +153,11 @@ class Proximal(Algorithm, Generic[Experience, Minibatch]):
 
         plots: list[dict[str, Tensor]] = []
         steps = steps_for(self.signals, segments, self.device)
-        for _ in range(s.num_epoch):
-            for rows, minibatch in self.minibatches(experience):
-                policy_loss, critic_loss, entropy, plotted = self.terms(minibatch, epsilon)
-                loss = policy_loss + 0.5 * critic_loss - beta * entropy
-                self.descend(loss, self.network.parameters())
-                plots.append({"Losses/Policy Loss": policy_loss.detach().abs()} | plotted)
-                if steps is not None:
-                    of_signals = steps.take(rows)
-                    plots += [signal.update(of_signals) for signal in self.signals]
+        for rows, losses in self.descents(experience, epsilon, beta):
+            plots.append(losses)
+            if steps is not None:
+                of_signals = steps.take(rows)
+                plots += [signal.update(of_signals) for signal in self.signals]
         if self.cloning is not None:
             plots.append(self.cloning.update(step=step))
 
@@ -175,6 +172,23 @@ class Proximal(Algorithm, Generic[Experience, Minibatch]):
                 "Policy/Beta": beta,
             }
         )
+
+    def descents(
+        self, experience: Experience, epsilon: float, beta: float
+    ) -> Iterator[tuple[Tensor, dict[str, Tensor]]]:
+        """Take the gradient steps of an update; yield the rows of each, and its losses by tag.
+
+        Args:
+            experience: What to learn from.
+            epsilon: Current `epsilon` of the settings.
+            beta: Current `beta` of the settings.
+        """
+        for _ in range(self.settings.num_epoch):
+            for rows, minibatch in self.minibatches(experience):
+                policy_loss, critic_loss, entropy, plotted = self.terms(minibatch, epsilon)
+                loss = policy_loss + 0.5 * critic_loss - beta * entropy
+                self.descend(loss, self.network.parameters())
+                yield rows, {POLICY_LOSS: policy_loss.detach().abs()} | plotted
 
     def policy_loss(
         self, log_probs: Tensor, entropies: Tensor, batch: Batch, epsilon: float

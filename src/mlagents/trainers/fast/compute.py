@@ -23,16 +23,18 @@ class Compute(NamedTuple):
         precision: Precision of matrix products and convolutions; None for the precision of the
             weights.
         compile: Whether losses are compiled.
+        dense: What computes dense layers: `auto`, `native` or `torch`, as in `torch_settings`.
     """
 
     precision: torch.dtype | None = None
     compile: bool = False
+    dense: str = "torch"
 
     @classmethod
     def of(cls, settings: TorchSettings, device: torch.device) -> Self:
         """Return what the settings request, as far as the device supports it."""
         is_low = settings.mixed_precision and _computes_in_bfloat16(device)
-        return cls(torch.bfloat16 if is_low else None, settings.compile)
+        return cls(torch.bfloat16 if is_low else None, settings.compile, settings.dense)
 
     def lowered(self, device: torch.device) -> AbstractContextManager[object]:
         """Return the context in which a network computes on `device`."""
@@ -50,7 +52,7 @@ class Compute(NamedTuple):
 
 
 PLAIN = Compute()
-"""The precision of the weights, without compilation."""
+"""The precision of the weights, without compilation and without the native library."""
 
 
 class Compiled:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from mlagents.trainers.algorithms.base import Algorithm
 from mlagents.trainers.algorithms.bc import BC
 from mlagents.trainers.algorithms.poca import POCA
-from mlagents.trainers.algorithms.ppo import PPO
+from mlagents.trainers.fast.native_ppo import FastPPO
 from mlagents.trainers.fast.sac_by_hand import FastSAC
 from mlagents.trainers.learning.cloning import CloningLearner
 from mlagents.trainers.learning.learner import Learner
@@ -36,7 +36,7 @@ class TrainerType(NamedTuple):
 
 
 TRAINER_TYPES: Mapping[str, TrainerType] = {
-    "ppo": TrainerType(OnPolicyLearner, PPO, PPOSettings),
+    "ppo": TrainerType(OnPolicyLearner, FastPPO, PPOSettings),
     "poca": TrainerType(OnPolicyLearner, POCA, POCASettings),
     "sac": TrainerType(OffPolicyLearner, FastSAC, SACSettings),
     "bc": TrainerType(CloningLearner, BC, BCSettings),

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 from pydantic_core import ErrorDetails, InitErrorDetails
@@ -163,6 +163,12 @@ class TorchSettings(Settings):
     """Compile the losses of PPO and SAC with a C++ compiler or, on a GPU, Triton. Compilation takes
     minutes and pays off in runs of hours. If it fails, a warning gives the reason and learning
     continues without it."""
+    dense: Literal["auto", "native", "torch"] = "auto"
+    """What computes the gradient steps of PPO for dense layers over vectors on the CPU. `native` is
+    the native library, several times as fast for up to 256 hidden units; if it is missing, the run
+    ends with an error. `torch` is PyTorch. `auto` is the library if it exists and is faster.
+    Networks with images, memory or attention always use PyTorch, as do `mixed_precision` and
+    `compile`."""
 
 
 _MOST_BEHAVIORS = 1000
