@@ -17,7 +17,7 @@ REAR = RaySensor(per_side=1, max_degrees=45.0, length=RAY_M, n_tags=5)
 AROUND = RaySensor(per_side=20, max_degrees=180.0, length=RAY_M, n_tags=4)
 BALL_TAG, GOAL_TAG, WALL_TAG, MATE_TAG, GOALIE_TAG = range(5)
 STRIKER_TAG = MATE_TAG
-"""Fourth tag of the goalie; those before it are the same."""
+"""Fourth tag that the goalie sees. The three before it are those of the strikers."""
 STACKED = 3
 GOALIE_X_M = 9.0
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from mlagents.trainers.acting.collector import Lanes, Memories
 from mlagents.trainers.data.snapshot import DenseSnapshot, Outputs, Snapshot
-from mlagents_envs.base_env import AgentId, DecisionSteps, TerminalSteps
+from mlagents_envs.base_env import AgentId, BehaviorName, DecisionSteps, TerminalSteps
 
 FloatArray = NDArray[np.float32]
 
@@ -181,9 +181,16 @@ class RosterMemories(Memories):
         super().__init__(memory_size)
         self._numbers_of = numbers_of
 
-    def observe(self, player: int, decisions: DecisionSteps, terminals: TerminalSteps) -> Lanes:
+    def observe(
+        self,
+        player: int,
+        decisions: DecisionSteps,
+        terminals: TerminalSteps,
+        *,
+        behavior: BehaviorName = "",
+    ) -> Lanes:
         """Process the report of a player; see `Memories.observe`."""
-        lanes = super().observe(player, decisions, terminals)
+        lanes = super().observe(player, decisions, terminals, behavior=behavior)
         numbers = np.array(self._numbers_of(player, decisions.agent_id.tolist()), np.float32)
         changed = lanes[self._remembered[lanes, -1] != numbers]
         self._remembered[changed] = 0.0

@@ -165,12 +165,13 @@ class Curriculum:
     def _is_learned(
         self, name: str, criteria: CompletionCriteria, progress: BehaviorProgress
     ) -> bool:
-        if criteria.measure in ("elo", "win_rate"):
-            return self._beats_others(criteria, progress)
+        of_games = criteria.measure in ("elo", "win_rate")
         of_groups = criteria.measure == "group_reward"
         returns = progress.group_returns if of_groups else progress.returns
-        if len(returns) < criteria.min_lesson_length:
+        if len(progress.scores if of_games else returns) < criteria.min_lesson_length:
             return False
+        if of_games:
+            return self._beats_others(criteria, progress)
         if criteria.measure == "progress":
             return progress.step / progress.max_steps > criteria.threshold
         if not returns:
