@@ -54,7 +54,7 @@ def test_training_commands_are_understood(page: Path) -> None:
 
 def test_the_files_of_the_page_about_training_are_loaded() -> None:
     texts = re.findall(r"```yaml\n(.*?)```", text_of(ROOT / "docs" / "training.md"), re.DOTALL)
-    lessons, behaviors, cooperative, game, against_script = (
+    lessons, behaviors, game, against_script, cooperative = (
         check_run_options(yaml.safe_load(text), CommandLine(Path("page.yaml"), {}))
         for text in texts
     )

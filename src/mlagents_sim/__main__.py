@@ -74,7 +74,8 @@ def _try(world: str, factory: EnvironmentFactory, parameters: Mapping[str, float
     offered: dict[str, Any] = {"worker_id": 0, "parameters": parameters, "seed": 0, "num_areas": 1}
     if world in CATALOG or world.startswith(GYMNASIUM):
         call_factory(factory, **offered).close()
-        PLANAR.announce(logger)
+        if PLANAR.load() is None:
+            PLANAR.announce(logger)
     else:
         arguments_for(factory, **offered)
 

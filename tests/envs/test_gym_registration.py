@@ -19,7 +19,7 @@ from mlagents_envs.envs.extras import needs  # noqa: E402
 from mlagents_envs.envs.spaces import UnityGymException  # noqa: E402
 from mlagents_envs.programs import install_command  # noqa: E402
 
-SEVERAL_BEHAVIORS = {"WallJump"}
+SEVERAL_BEHAVIORS = {"SoccerTwos", "StrikersVsGoalie", "Tennis", "WallJump"}
 NAMES = sorted(set(default_registry) - SEVERAL_BEHAVIORS)
 
 

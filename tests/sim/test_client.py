@@ -59,7 +59,7 @@ def test_calls_of_many_sizes():
             message = server.receive(PLENTY)
             assert message is not None
             assert len(message) == size
-            server.send(message[::-1])
+            server.send(bytes(message)[::-1])
         thread.join(PLENTY)
         assert arrived == list(sizes)
         with pytest.raises(UnityCommunicatorStoppedException):

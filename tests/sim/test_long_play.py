@@ -20,7 +20,7 @@ def test_short_episodes_at_random_break_nothing(name: str):
 
 def test_what_is_not_finite_is_found(monkeypatch: pytest.MonkeyPatch):
     world = smallest("PushBlock", seed=0)
-    monkeypatch.setattr(world, "physics", lambda: world.bodies.velocity.fill(np.nan))
+    monkeypatch.setattr(world, "judge", lambda _: world.bodies.velocity.fill(np.nan))
     with pytest.raises(AssertionError, match=r"speed is .*nan"):
         play(world, 0.01, seed=0)
 

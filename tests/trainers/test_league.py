@@ -356,7 +356,7 @@ def test_a_scripted_opponent_is_met_rated_and_not_learned_from(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("opponent", "message"),
     [
-        ("duels:always_papre", "always_papre. Did you mean always_paper?"),
+        ("duels:always_papre", "always_papre; did you mean 'always_paper'?"),
         ("no_such_module:f", "No module named 'no_such_module'"),
     ],
 )

@@ -57,9 +57,9 @@ class Creatures:
         self.gravity = np.full(n, 9.81)
         self.put(np.arange(n), np.zeros(n))
         self._threads = threads or max(1, min(n_cpus(), n // CREATURES_PER_THREAD))
-        if use_native:
-            PART.announce(logger)
         self._native = PART.load() if use_native else None
+        if use_native and self._native is None:
+            PART.announce(logger)
         if self._native is not None:
             self._integers, self._numbers = _layout(model)
 

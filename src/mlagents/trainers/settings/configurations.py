@@ -11,8 +11,8 @@ from mlagents_envs.suggestions import did_you_mean
 CONFIGURATIONS = Path(str(files("mlagents"))) / "config"
 """Folder of the files: `ppo/3DBall.yaml` and so on."""
 
-_OF_WORLDS = "ppo"
-"""The subfolder from which a world takes its file."""
+_OF_WORLDS = ("ppo", "poca")
+"""The subfolders from which a world takes its file, the first one first."""
 _TEXT_WIDTH = 90
 
 
@@ -39,10 +39,10 @@ def configuration_of(environment: str) -> Path | None:
 
     It is the file of that name, or else the first that has settings for a behavior of that name.
     """
-    folder = CONFIGURATIONS / _OF_WORLDS
-    paths = sorted(folder.glob("*.yaml"))
-    if folder / f"{environment}.yaml" in paths:
-        return folder / f"{environment}.yaml"
+    paths = [path for each in _OF_WORLDS for path in sorted((CONFIGURATIONS / each).glob("*.yaml"))]
+    for path in paths:
+        if path.stem == environment:
+            return path
     lists_it = re.compile(rf"^  {re.escape(environment)}:", re.MULTILINE)
     return next((path for path in paths if lists_it.search(path.read_text("utf-8"))), None)
 
