@@ -107,12 +107,12 @@ TASKS = {
     "PushBlock-gail": Task(
         "PushBlock",
         "ExpertPushBlock.demo",
-        ppo(600_000, reward_signals=ONLY_GAIL),
+        ppo(60_000, reward_signals=ONLY_GAIL),
     ),
     "FoodCollector-gail": Task(
         "FoodCollector",
         "ExpertFood.demo",
-        ppo(600_000, reward_signals=ONLY_GAIL),
+        ppo(60_000, reward_signals=ONLY_GAIL),
         areas=4,
         episodes=20,
     ),
