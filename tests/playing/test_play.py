@@ -338,6 +338,8 @@ def test_a_model_that_does_not_fit_costs_no_film_of_before(working_directory: Pa
         (["--env", "./nothing"], "no executable './nothing'"),
         (["--env", "guess_environment:GuesEnvironment"], "did you mean 'GuessEnvironment'"),
         (["--env", "Basic", "--model", "nowhere"], "there is no model 'nowhere'"),
+        (["--model", "nowhere"], "there is no model 'nowhere'"),  # without waiting for the Editor
+        (["--tournament", "one", "two"], "there is no model 'one'"),
         (["--env", "Basic", "--model", "junk.onnx"], "junk.onnx is not an ONNX model"),
         (["--env", ENVIRONMENT, "--model", "right.onnx"], "does not fit the behavior 'Guess"),
         (["--env", "Basic", "--model", "Basics=right.onnx"], "no behavior 'Basics' .* Basic"),

@@ -10,6 +10,9 @@ import yaml
 pytest.importorskip("optuna", reason="needs the extra `search`")
 
 from mlagents.search.command import main
+from mlagents.search.search import make_plan
+from mlagents.trainers.settings.reading import read_configuration
+from mlagents.trainers.settings.typed import CommandLine
 
 RATE = "behaviors.Basic.hyperparameters.learning_rate"
 
@@ -125,6 +128,20 @@ def test_a_file_without_a_search_says_what_to_add(tmp_path, caplog):
     file.write_text("behaviors: {Basic: {}}")
     assert main([str(file), "--env", "Basic"]) == 1
     assert "has no key `search`" in caplog.text
+
+
+def test_the_editor_cannot_be_searched_with(tmp_path, caplog):
+    assert main([str(write(tmp_path))]) == 1
+    assert "a search needs --env" in caplog.text
+
+
+def test_runs_do_not_share_a_port(tmp_path):
+    file = write(tmp_path)
+    line = CommandLine(file, {"env_settings": {"env_path": "Basic", "base_port": 6000}})
+    plan = make_plan(read_configuration(file), line, tmp_path / "s", jobs=2, trials=None)
+    options = plan.run_options({}, "0", seed=7)
+    assert "base_port" not in options.env_settings.model_fields_set
+    assert (options.env_settings.env_path, options.env_settings.seed) == ("Basic", 7)
 
 
 def test_force_removes_only_a_search(tmp_path, caplog):

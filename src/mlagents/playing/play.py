@@ -15,7 +15,7 @@ with ends_quietly():
     from mlagents.playing.film import Film, Picture, open_film
     from mlagents.playing.game import Actor, Game, RandomActor
     from mlagents.playing.play_args import make_parser
-    from mlagents.playing.policy import Policy, find_model
+    from mlagents.playing.policy import Policy, find_model, find_source
     from mlagents.playing.tournament import Tournament, names_of
     from mlagents_envs.base_env import (
         BaseEnv,
@@ -78,6 +78,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if len(set(options.tournament)) < max(2, len(options.tournament)):
             parser.error("--tournament needs at least two models, all of them different")
     try:
+        for where in (*models.values(), *(options.tournament or ())):
+            find_source(where, results_dir=options.results_dir)  # before a player is waited for
         if options.tournament is not None:
             _play_tournament(options)
             return 0

@@ -310,6 +310,28 @@ class Policy:
         return np.stack([branch.argmax(axis=1) for branch in of_branches], axis=1, dtype=np.int32)
 
 
+def find_source(where: str | Path, *, results_dir: str | Path = "results") -> Path:
+    """Return what holds a model: an `.onnx` file, or the folder of a run.
+
+    Args:
+        where: Path of the file or folder, or id of a run.
+        results_dir: Folder of all runs.
+
+    Raises:
+        UnityPolicyException: There is neither.
+    """
+    if Path(where).is_file():
+        return Path(where)
+    run = next((run for run in (Path(where), Path(results_dir, where)) if run.is_dir()), None)
+    if run is None:
+        runs = sorted(path.parent.name for path in Path(results_dir).glob("*/run_logs"))
+        raise UnityPolicyException(
+            f"there is no model {str(where)!r}: expected a file, or the folder or id of a run. "
+            f"Runs in {str(results_dir)!r}: {', '.join(runs) or 'none'}."
+        )
+    return run
+
+
 def find_model(where: str | Path, behavior: str, *, results_dir: str | Path = "results") -> Path:
     """Return the path of a model.
 
@@ -324,15 +346,9 @@ def find_model(where: str | Path, behavior: str, *, results_dir: str | Path = "r
     Raises:
         UnityPolicyException: The file does not exist, or the run has no model of the behavior.
     """
-    if Path(where).is_file():
-        return Path(where)
-    run = next((run for run in (Path(where), Path(results_dir, where)) if run.is_dir()), None)
-    if run is None:
-        runs = sorted(path.parent.name for path in Path(results_dir).glob("*/run_logs"))
-        raise UnityPolicyException(
-            f"there is no model {str(where)!r}: expected a file, or the folder or id of a run. "
-            f"Runs in {str(results_dir)!r}: {', '.join(runs) or 'none'}."
-        )
+    run = find_source(where, results_dir=results_dir)
+    if run.is_file():
+        return run
     by_step = {
         int(found[1]): path
         for path in run.joinpath(behavior).glob("*.onnx")

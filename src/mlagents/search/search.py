@@ -16,7 +16,7 @@ from mlagents.trainers.exception import TrainerConfigError, UnityTrainerExceptio
 from mlagents.trainers.settings.base import quoted
 from mlagents.trainers.settings.load import validated
 from mlagents.trainers.settings.reading import Written
-from mlagents.trainers.settings.run_options import RunOptions
+from mlagents.trainers.settings.run_options import EnvironmentSettings, RunOptions
 from mlagents.trainers.settings.search import SearchSettings
 from mlagents.trainers.settings.typed import CommandLine
 from mlagents_envs.atomic_file import write_atomically
@@ -87,11 +87,20 @@ class Plan(NamedTuple):
                 "inference": False,
             }
         )
+        environment = options.env_settings
+        if "base_port" in environment.model_fields_set:  # the runs cannot share it
+            fields = environment.model_fields_set - {"base_port"}
+            environment = EnvironmentSettings(**{k: getattr(environment, k) for k in fields})
         torch = options.torch_settings
         if torch.threads is None:  # the runs share the processors
             torch = torch.model_copy(update={"threads": 1})
         return options.model_copy(
-            update={"checkpoint_settings": checkpoints, "torch_settings": torch, "search": None}
+            update={
+                "checkpoint_settings": checkpoints,
+                "env_settings": environment,
+                "torch_settings": torch,
+                "search": None,
+            }
         ).with_seed(seed)
 
     def job(self, options: RunOptions, name: str, *, until: int | None = None) -> Job:
@@ -147,6 +156,11 @@ def make_plan(
     settings = options.search
     if trials is not None:
         settings = settings.model_copy(update={"trials": trials})
+    if options.env_settings.env_path is None and not options.is_offline:
+        raise TrainerConfigError(
+            "a search needs --env: it starts an environment for every run, but the Unity Editor "
+            "must be started by hand."
+        )
     check_space(written, settings.space, command_line)
     plan = Plan(written, settings, command_line, options, folder, jobs)
     plan.max_steps(options)

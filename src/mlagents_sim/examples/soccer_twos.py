@@ -47,7 +47,7 @@ class SoccerTwos(World):
         floor, where friction slows them.
     Start: blue agents on the left, x from -13.2 to -3.2 m, purple ones on the right, facing each
         other to 10 degrees; the ball near the middle, up to 2.5 m off in x and in z.
-    A good policy beats the others: there is no reward to reach, but a rating.
+    A good policy beats others. Its rating, not its reward, shows its strength.
 
     An agent that runs forward when it begins to touch the ball kicks it with 13.3 m/s. The ball
     bounces off walls and agents, rolls, and slides where it is fast.

@@ -50,7 +50,7 @@ class StrikersVsGoalie(World):
         slows them.
     Start: strikers on the left, x from -13.2 to -3.2 m, the goalie on the right, x from 4 to 14 m,
         facing each other to 10 degrees; the ball near the middle, up to 2.5 m off in x and in z.
-    A good policy beats the other behavior: there is no reward to reach, but a rating.
+    A good policy beats the other behavior. Its rating, not its reward, shows its strength.
 
     A striker that runs forward when it begins to touch the ball kicks it with 13.3 m/s, and the
     goalie kicks it at every touch. The goal on the left is closed.

@@ -218,7 +218,7 @@ class Tennis(_Courts):
     Interrupts: never.
     Parameters: `gravity` 9.81 m/s2 (6 to 20).
     Start: agents 6 to 8 m from the net, the ball at rest 6 to 8 m from it on either side.
-    A good policy beats the others: there is no reward to reach, but a rating.
+    A good policy beats others. Its rating, not its reward, shows its strength.
 
     An agent loses the point if it hits the ball twice in a row, or if the ball that it hit touches
     its side, a back wall before the other's floor, or the net. It loses, too, if the ball touches
