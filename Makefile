@@ -17,7 +17,7 @@ export VENV
 FORCE := $(if $(filter file,$(origin RUN)),--force)
 
 .DEFAULT_GOAL := help
-.PHONY: help train watch tensorboard test test-fast nightly check format reference audit compatibility install clean
+.PHONY: help train watch tensorboard test test-fast nightly check format reference site audit compatibility install clean
 
 help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -49,9 +49,14 @@ format: $(VENV)/.installed-dev ## Format the code and apply the linter's fixes
 	@$(VENV)/bin/ruff check --fix --quiet .
 	@$(VENV)/bin/ruff format .
 
-reference: $(VENV)/.installed-dev ## Write docs/configuration.md and docs/worlds.md from the code
+reference: $(VENV)/.installed-dev ## Write the pages and notebooks that are made from others
 	@$(VENV)/bin/python scripts/build_reference
 	@$(VENV)/bin/python scripts/build_gallery
+	@$(VENV)/bin/python scripts/build_notebooks
+
+site: $(VENV)/.installed-dev ## Build the documentation as a site: build/site/index.html
+	@$(VENV)/bin/python -m sphinx -b html --quiet --fail-on-warning --keep-going docs build/site
+	@echo "The site is build/site/index.html."
 
 audit: ## Look for known security holes in the locked versions
 	@scripts/audit

@@ -1085,6 +1085,23 @@ def test_a_downloaded_file_names_no_code(file: Path, env: str) -> None:
     assert load(inner, text, "--env", env).env_settings.env_path == env
 
 
+@pytest.mark.parametrize(
+    ("key", "behavior"),
+    [
+        ("trainer_type", "trainer_type: shutil:rmtree"),
+        ("self_play.opponent", "self_play: {opponent: 'my_bots:act'}"),
+    ],
+)
+@pytest.mark.parametrize("where", ["default_settings: {%s}", "behaviors: {A: {%s}}"])
+def test_a_downloaded_file_names_no_code_of_behaviors(
+    file: Path, where: str, key: str, behavior: str
+) -> None:
+    (file.parent / DOWNLOADED).touch()
+    (found,) = problems(file, where % behavior)
+    assert f".{key}: " in found and "names code to run" in found
+    assert "copy the file to another folder" in found
+
+
 @pytest.mark.parametrize("env", ["3DBall", "gym:CartPole-v1", "gym:ALE/Pong-v5", "null"])
 def test_a_downloaded_file_may_name_what_is_registered(file: Path, env: str) -> None:
     (file.parent / DOWNLOADED).touch()

@@ -13,10 +13,13 @@ from pydantic import ValidationError
 from document_examples import examples_of
 from mlagents import plugins
 from mlagents.trainers import learn
-from mlagents.trainers.learning.trainer_types import TrainerType
+from mlagents.trainers.exception import TrainerConfigError
+from mlagents.trainers.learning.trainer_types import TrainerType, find_trainer_type
 from mlagents.trainers.reporting.stats import StatsReporter
 from mlagents.trainers.settings.hyperparameters import with_trainer_types
+from mlagents.trainers.settings.load import check_run_options
 from mlagents.trainers.settings.run_options import RunOptions
+from mlagents.trainers.settings.typed import CommandLine
 
 Install = Callable[[str, str, str], None]
 
@@ -118,6 +121,61 @@ def test_trainers_and_their_settings_are_known_from_then_on(install: Install) ->
     assert options.behaviors["A"].hyperparameters.temperature == 3  # type: ignore[attr-defined]
     with pytest.raises(ValidationError, match="trainer_type"):  # of another run in this process
         RunOptions.model_validate(written)
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Name of a module with the trainer type `MINE`, in the working folder alone."""
+    (tmp_path / "file_with_a_trainer.py").write_text(dedent(TRAINER.format(RETURNED="{}")))
+    monkeypatch.chdir(tmp_path)
+    yield "file_with_a_trainer"
+    sys.modules.pop("file_with_a_trainer", None)
+    sys.path[:] = [folder for folder in sys.path if folder != str(tmp_path)]
+
+
+def test_a_trainer_type_is_found_in_a_file(module: str) -> None:
+    name = f"{module}:MINE"
+    behavior = {"trainer_type": name, "hyperparameters": {"temperature": 3}}
+    options = RunOptions.model_validate({"behaviors": {"A": behavior}})
+    assert options.behaviors["A"].hyperparameters.temperature == 3  # type: ignore[attr-defined]
+    assert find_trainer_type(name, {}) is sys.modules[module].MINE
+    with pytest.raises(ValidationError, match="unknown key; did you mean 'temperature'"):
+        behavior["hyperparameters"] = {"temperatur": 3}
+        RunOptions.model_validate({"behaviors": {"A": behavior}})
+
+
+def test_a_trainer_type_in_a_file_inherits_what_it_knows(module: str) -> None:
+    defaults = {"trainer_type": "ppo", "hyperparameters": {"batch_size": 77, "epsilon": 0.1}}
+    written = {
+        "default_settings": defaults,
+        "behaviors": {"A": {"trainer_type": f"{module}:MINE"}},
+    }
+    options = check_run_options(written, CommandLine(Path("run.yaml"), {}))
+    numbers = options.behaviors["A"].hyperparameters
+    assert numbers.batch_size == 77 and not hasattr(numbers, "epsilon")
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("{}:MIN", "has no MIN; did you mean 'MINE'"),
+        ("{}:MySettings", "its settings must be a class derived from"),
+        ("no_such_file:MINE", "No module named 'no_such_file'"),
+    ],
+)
+def test_a_file_without_that_trainer_type(module: str, name: str, says: str) -> None:
+    written = {"behaviors": {"A": {"trainer_type": name.format(module)}}}
+    with pytest.raises(TrainerConfigError, match=f"behaviors.A.trainer_type: .*{says}"):
+        check_run_options(written, CommandLine(Path("run.yaml"), {}))
+
+
+def test_what_only_has_settings_is_not_a_trainer_type(module: str, tmp_path: Path) -> None:
+    file = tmp_path / f"{module}.py"
+    file.write_text(file.read_text() + "\nclass LOOKS:\n    settings = MySettings\n")
+    with pytest.raises(ValueError, match=r"expected a .*TrainerType of a learner"):
+        find_trainer_type(f"{module}:LOOKS", {})
+    with pytest.raises(ValueError, match=r"there is no trainer 'p'\. Choose one of q"):
+        find_trainer_type("p", {"q": sys.modules[module].MINE})
 
 
 @pytest.mark.parametrize(

@@ -25,8 +25,8 @@ from mlagents_envs.envs.spaces import ActionLayout, ObservationLayout, UnityGymE
 class UnityVectorEnv(gymnasium.vector.VectorEnv[Any, Any, NDArray[Any]]):
     """All agents of one behavior, in one or several environments, as one vector environment.
 
-        envs = UnityVectorEnv([UnityEnvironment("build", worker_id=k, base_port=0)
-                               for k in range(4)])
+        players = [UnityEnvironment("build", worker_id=k, base_port=0) for k in range(4)]
+        envs = UnityVectorEnv(players)
         observations, infos = envs.reset()
         observations, rewards, terminations, truncations, infos = envs.step(actions)
 

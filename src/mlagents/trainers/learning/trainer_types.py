@@ -18,7 +18,9 @@ from mlagents.trainers.settings.hyperparameters import (
     POCASettings,
     PPOSettings,
     SACSettings,
+    names_code,
 )
+from mlagents_envs.factories import find_factory
 
 
 class TrainerType(NamedTuple):
@@ -42,3 +44,23 @@ TRAINER_TYPES: Mapping[str, TrainerType] = {
     "bc": TrainerType(CloningLearner, BC, BCSettings),
 }
 """Built-in trainer types, by the setting `trainer_type`."""
+
+
+def find_trainer_type(name: str, known: Mapping[str, TrainerType]) -> TrainerType:
+    """Return a trainer type by its name, or the object that `module:name` names.
+
+    Raises:
+        ValueError: There is no trainer type of this name.
+        UnityEnvironmentException: The module or the object does not exist.
+    """
+    if not names_code(name):
+        if name not in known:
+            raise ValueError(f"there is no trainer {name!r}. Choose one of {', '.join(known)}.")
+        return known[name]
+    found = find_factory(name)
+    if not isinstance(found, TrainerType):
+        raise ValueError(
+            f"{name}: expected a {TrainerType.__module__}.TrainerType of a learner, an algorithm "
+            f"and settings, got {found!r}"
+        )
+    return found

@@ -9,7 +9,11 @@ from mlagents.trainers.acting.rollout import Rollout, Seat, SharedSeat
 from mlagents.trainers.exception import UnityTrainerException
 from mlagents.trainers.learning.league import League
 from mlagents.trainers.learning.trainer import Trainer
-from mlagents.trainers.learning.trainer_types import TRAINER_TYPES, TrainerType
+from mlagents.trainers.learning.trainer_types import (
+    TRAINER_TYPES,
+    TrainerType,
+    find_trainer_type,
+)
 from mlagents.trainers.players.env_manager import EnvManager, PlayerSteps
 from mlagents.trainers.reporting.progress import ProgressTable
 from mlagents.trainers.reporting.stats import (
@@ -241,12 +245,10 @@ class Controller:
     def _make_trainer(self, name: str, behavior: BehaviorName) -> Trainer:
         self._folder.require_free(name)
         settings = self._options.behavior_settings(name)
-        trainer_type = self._trainer_types.get(settings.trainer_type)
-        if trainer_type is None:
-            raise UnityTrainerException(
-                f"behaviors.{name}.trainer_type: there is no trainer {settings.trainer_type!r}. "
-                f"Choose one of {', '.join(self._trainer_types)}."
-            )
+        try:
+            trainer_type = find_trainer_type(settings.trainer_type, self._trainer_types)
+        except ValueError as error:
+            raise UnityTrainerException(f"behaviors.{name}.trainer_type: {error}") from None
         spec = self._manager.behavior_specs[behavior]
         if not self._inference:
             require_memory(name, spec, settings)

@@ -21,7 +21,9 @@ from mlagents.trainers.settings.hyperparameters import (
     HyperparameterSettings,
     PPOSettings,
     hyperparameter_models,
+    hyperparameters_of,
 )
+from mlagents_envs.exception import UnityEnvironmentException
 from mlagents_envs.suggestions import did_you_mean
 
 
@@ -191,7 +193,8 @@ class BehaviorSettings(Settings):
     """Training of one behavior. Agents of the same behavior share one policy."""
 
     trainer_type: str = "ppo"
-    """Algorithm: `ppo`, `sac`, `poca`, `bc`, or one from a plug-in."""
+    """Algorithm: `ppo`, `sac`, `poca`, `bc`, one from a plug-in, or `module:name` of a
+    `TrainerType` in a file of yours."""
     hyperparameters: SerializeAsAny[HyperparameterSettings] = Field(
         default_factory=lambda validated: _hyperparameters_of(validated)()
     )
@@ -241,8 +244,12 @@ class BehaviorSettings(Settings):
     @field_validator("trainer_type")
     @classmethod
     def _trainer_exists(cls, name: str) -> str:
-        known = hyperparameter_models()
-        if name not in known:
+        try:
+            model = hyperparameters_of(name)
+        except (UnityEnvironmentException, TypeError) as error:
+            refuse([problem(says=str(error))])
+        if model is None:
+            known = hyperparameter_models()
             hint = did_you_mean(name, known) or "; no installed plug-in provides it"
             says = f"must be {one_of(known)}, got {name!r}{hint}"
             refuse([problem(says=says)])
@@ -327,4 +334,4 @@ class BehaviorSettings(Settings):
 
 def _hyperparameters_of(validated: Mapping[str, Any]) -> type[HyperparameterSettings]:
     """Return the model of the trainer type's hyperparameters, or of PPO if the type is unknown."""
-    return hyperparameter_models().get(validated.get("trainer_type", "ppo"), PPOSettings)
+    return hyperparameters_of(validated.get("trainer_type", "ppo")) or PPOSettings

@@ -12,6 +12,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 
 from mlagents.trainers.settings.base import Float, Int, Settings, problem, refuse
+from mlagents_envs.factories import GYMNASIUM, find_factory, is_factory_name
 
 Schedule = Literal["linear", "constant"]
 
@@ -146,6 +147,28 @@ _OF_PLUGINS: ContextVar[Mapping[str, type[HyperparameterSettings]]] = ContextVar
 def hyperparameter_models() -> dict[str, type[HyperparameterSettings]]:
     """Return the current values of `trainer_type`, with the model of their `hyperparameters`."""
     return {**BUILT_IN, **_OF_PLUGINS.get()}
+
+
+def hyperparameters_of(trainer_type: str) -> type[HyperparameterSettings] | None:
+    """Return the model of the `hyperparameters` of a trainer type; None if there is no such type.
+
+    If the trainer type is `module:name`, its module is imported.
+
+    Raises:
+        UnityEnvironmentException: The module or the name does not exist, or may not be imported.
+        TypeError: It does not name a trainer type.
+    """
+    if not names_code(trainer_type):
+        return hyperparameter_models().get(trainer_type)
+    model = getattr(find_factory(trainer_type), "settings", None)
+    check_trainer_type(trainer_type, model)
+    assert model is not None
+    return model
+
+
+def names_code(trainer_type: str) -> bool:
+    """Return whether a trainer type is `module:name`."""
+    return is_factory_name(trainer_type) and not trainer_type.startswith(GYMNASIUM)
 
 
 @contextmanager

@@ -25,10 +25,11 @@ from mlagents.trainers.settings.configurations import (
     find_configuration,
     typed_name,
 )
-from mlagents.trainers.settings.hyperparameters import hyperparameter_models
+from mlagents.trainers.settings.hyperparameters import hyperparameters_of, names_code
 from mlagents.trainers.settings.reading import Written, read_configuration
 from mlagents.trainers.settings.run_options import RunOptions, holds_run
 from mlagents.trainers.settings.typed import DEPRECATED_FLAGS, CommandLine
+from mlagents_envs.exception import UnityEnvironmentException
 from mlagents_envs.folder_names import downloaded_folder
 from mlagents_envs.logging_util import get_logger
 from mlagents_envs.programs import command, python
@@ -193,6 +194,8 @@ def _refuse_what_must_be_typed(written: Written, command_line: CommandLine) -> N
                 "working folder. To write results there, type it: --results-dir "
                 f"{shlex.quote(results)}"
             )
+    if download:
+        _refuse_code_of_behaviors(written, file, download)
     env = _mapping(written.get("env_settings")).get("env_path")
     if not download or not isinstance(env, str) or "env_path" in typed.get("env_settings", {}):
         return
@@ -201,6 +204,19 @@ def _refuse_what_must_be_typed(written: Written, command_line: CommandLine) -> N
             f"{file}: env_settings.env_path: {quoted(env)} names code to run, but {download} was "
             f"downloaded. If you trust that code, type it: --env {shlex.quote(env)}"
         )
+
+
+def _refuse_code_of_behaviors(written: Written, file: Path, download: Path) -> None:
+    """Refuse a downloaded file whose trainer types or scripted opponents name code."""
+    for path, behavior in _behaviors(written):
+        named = {"trainer_type": behavior.get("trainer_type")}
+        named["self_play.opponent"] = _mapping(behavior.get("self_play")).get("opponent")
+        for key, name in named.items():
+            if isinstance(name, str) and names_code(name):
+                raise TrainerConfigError(
+                    f"{file}: {path}.{key}: {quoted(name)} names code to run, but {download} was "
+                    "downloaded. If you trust that code, copy the file to another folder."
+                )
 
 
 def _replace_old_spellings(written: Written) -> None:
@@ -303,12 +319,17 @@ def _n_values(written: Any) -> int:
 def _defaults_for(behavior: Written, defaults: Written) -> Written:
     """Return `defaults` without hyperparameters that the behavior's trainer does not have."""
     trainer, inherited = behavior.get("trainer_type"), defaults.get("hyperparameters")
-    if trainer not in list(hyperparameter_models()) or not isinstance(inherited, dict):
+    if not isinstance(trainer, str) or not isinstance(inherited, dict):
         return defaults
     if trainer == defaults.get("trainer_type"):
         return defaults
-    keys = hyperparameter_models()[trainer].model_fields
-    shared = {key: value for key, value in inherited.items() if key in keys}
+    try:
+        model = hyperparameters_of(trainer)
+    except (UnityEnvironmentException, TypeError):
+        model = None  # is refused later, with its reason
+    if model is None:
+        return defaults
+    shared = {key: value for key, value in inherited.items() if key in model.model_fields}
     return {**defaults, "hyperparameters": shared}
 
 
