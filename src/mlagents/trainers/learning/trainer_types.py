@@ -1,7 +1,7 @@
 """`TrainerType`, a learner with an algorithm, and the built-in ones by name."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from mlagents.trainers.algorithms.base import Algorithm
 from mlagents.trainers.algorithms.bc import BC
@@ -57,7 +57,7 @@ def find_trainer_type(name: str, known: Mapping[str, TrainerType]) -> TrainerTyp
         if name not in known:
             raise ValueError(f"there is no trainer {name!r}. Choose one of {', '.join(known)}.")
         return known[name]
-    found = find_factory(name)
+    found: Any = find_factory(name)
     if not isinstance(found, TrainerType):
         raise ValueError(
             f"{name}: expected a {TrainerType.__module__}.TrainerType of a learner, an algorithm "
