@@ -60,6 +60,13 @@ def lead_links_to_pages(app: Sphinx, page: str, text: list[str]) -> None:
     text[0] = OUTSIDE.sub(lambda link: f"]({up}{PAGES_OF[link[1]]})", text[0])
 
 
+def leave_out_fields(
+    app: Sphinx, what: str, name: str, thing: object, skip: bool, options: object
+) -> bool | None:
+    """Leave out the fields of named tuples, which the docstring of the class describes."""
+    return True if type(thing).__name__ == "_tuplegetter" else None
+
+
 SECTION = re.compile(r"(Args|Attributes|Raises|Returns|Yields):")
 LIST = re.compile(r"\s*([-*]|\d+\.) ")
 
@@ -104,6 +111,7 @@ class Help(SphinxDirective):
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register what this file adds to Sphinx."""
     app.connect("source-read", lead_links_to_pages)
+    app.connect("autodoc-skip-member", leave_out_fields)
     # Before napoleon, which rewrites the sections of docstrings.
     app.connect("autodoc-process-docstring", read_docstring_as_written, priority=400)
     app.add_directive("help", Help)

@@ -90,7 +90,7 @@ class DimensionProperty(IntFlag):
     UNSPECIFIED = 0
     """The simulation says nothing."""
     NONE = 1
-    """No structure: every entry has its own meaning."""
+    """Every entry has its own meaning; there is no structure."""
     TRANSLATIONAL_EQUIVARIANCE = 2
     """Neighbours are alike, as in the rows and columns of an image."""
     VARIABLE_SIZE = 4

@@ -41,7 +41,7 @@ examples:
   mlagents-search my.yaml --env builds/MyGame --no-graphics --jobs 4
 
 The file is one of mlagents-learn with a key `search` beside `behaviors`, which
-docs/search.md explains. Every trial is an ordinary run.
+docs/tuning.md explains. Every trial is an ordinary run.
 """
 
 

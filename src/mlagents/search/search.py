@@ -148,7 +148,7 @@ def make_plan(
     if "search" not in written:
         raise TrainerConfigError(
             f"{command_line.config_path}: has no key `search`. Add one with the `space` to search, "
-            "as docs/search.md shows."
+            "as docs/tuning.md shows."
         )
     options = validated(written, command_line)
     del written["search"]
