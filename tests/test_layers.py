@@ -138,11 +138,16 @@ IN_LAYERS = [name for name, path in MODULES.items() if path.name != "__init__.py
 
 
 @cache
+def tree_of(module: str) -> ast.Module:
+    return ast.parse(MODULES[module].read_text(encoding="utf-8"))
+
+
+@cache
 def imports(module: str) -> frozenset[str]:
     """Return the full names of all modules that a module imports, wherever in its file."""
     path = MODULES[module]
     found = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(tree_of(module)):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -242,6 +247,25 @@ def test_every_permission_is_used():
         if not members_of(importer) & importers_of(name)
     ]
     assert not stale, "take these out of the table"
+
+
+def length_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Return the number of lines of a function, without its docstring."""
+    lines = (function.end_lineno or 0) - function.lineno + 1
+    documentation = function.body[0]
+    if ast.get_docstring(function) is None:
+        return lines
+    return lines - ((documentation.end_lineno or 0) - documentation.lineno + 1)
+
+
+def test_no_function_is_longer_than_60_lines():
+    offenders = [
+        f"{module}.{node.name} has {length_of(node)} lines"
+        for module in MODULES
+        for node in ast.walk(tree_of(module))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and length_of(node) > 60
+    ]
+    assert not offenders, "\n".join(offenders)
 
 
 def test_the_table_names_only_what_exists():

@@ -108,6 +108,9 @@ class UnityEnvironment(BaseEnv):
     BASE_ENVIRONMENT_PORT = 5005
     reports_are_checked = True
 
+    _was_reset = False
+    _was_finished = False  # the last step or reset, by `poll`
+
     def __init__(
         self,
         file_name: str | None = None,
@@ -133,61 +136,55 @@ class UnityEnvironment(BaseEnv):
     ) -> None:
         if file_name is not None:
             command = [str(find_executable(file_name))]
-        if command is None and communicator is None and worker_id != 0:
-            raise UnityEnvironmentException(
-                f"worker_id is {worker_id}, but there is only one Unity Editor: pass the "
-                "file_name or command of a player, or leave worker_id 0"
-            )
-        if num_areas < 1:
-            raise UnityEnvironmentException(f"num_areas must be at least 1, got {num_areas}")
+        is_editor = command is None and communicator is None
+        _check_numbers(worker_id, num_areas, is_editor=is_editor)
         self._specs: dict[BehaviorName, BehaviorSpec] = {}
         self._steps: dict[BehaviorName, Steps] = {}
         self._actions = ActionBuffer(self._specs)
-        self._was_reset = False
-        self._was_finished = False  # the last step or reset, by `poll`
         self._side_channels = SideChannelRouter(side_channels or ())
-
-        self._hello = handshake.encode_trainer_hello(
-            TrainerHello(seed, self.API_VERSION, __version__, Capabilities.all(), num_areas)
-        )
-        default_port = self.DEFAULT_EDITOR_PORT if command is None else self.BASE_ENVIRONMENT_PORT
-        first_port = default_port if base_port is None else base_port
-        port = first_port + worker_id if first_port else 0
-        if communicator is None:
-            communicator = RpcCommunicator(
-                worker_id,
-                first_port,
-                timeout_wait,
-                listen_address=listen_address,
-                max_message_bytes=max_message_bytes,
-            )
-            communicator.open()
-            port = communicator.port
-            if command is None:
-                logger.info("Listening on port %d. Press Play in the Unity Editor to begin.", port)
-        self._session = Session(communicator, timeout_s=timeout_wait)
-        self._close = weakref.finalize(self, self._session.close)
         self._simulation: SimulationHello | None = None
         self._images = ImageOptions(
             turn_channel_last_images, reorder_uncompressed_images, keep_8_bit_images
         )
+        self._hello = handshake.encode_trainer_hello(
+            TrainerHello(seed, self.API_VERSION, __version__, Capabilities.all(), num_areas)
+        )
+        if base_port is None:
+            base_port = self.DEFAULT_EDITOR_PORT if command is None else self.BASE_ENVIRONMENT_PORT
+        port = base_port + worker_id if base_port else 0
+        if communicator is None:
+            communicator = opened = _listen(
+                worker_id, base_port, timeout_wait, listen_address, max_message_bytes
+            )
+            port = opened.port
+        self._session = Session(communicator, timeout_s=timeout_wait)
+        self._close = weakref.finalize(self, self._session.close)
         try:
             if command is not None:
+                no_graphics = no_graphics or (no_graphics_monitor and worker_id != 0)
                 log_file = player_log_file(log_folder, worker_id) if log_folder else None
-                arguments = player_arguments(
-                    port,
-                    no_graphics=no_graphics or (no_graphics_monitor and worker_id != 0),
-                    log_file=log_file,
-                    additional=additional_args or (),
-                )
-                self._session.player = Player(
-                    [*command, *arguments], show_output=logger.isEnabledFor(logging.DEBUG)
-                )
+                self._start_player(command, port, no_graphics, log_file, additional_args or ())
+            elif is_editor:
+                logger.info("Listening on port %d. Press Play in the Unity Editor to begin.", port)
             if connect:
                 self.connect()
         except BaseException:
             self.close()
             raise
+
+    def _start_player(
+        self,
+        command: Sequence[str],
+        port: int,
+        no_graphics: bool,
+        log_file: str | None,
+        additional: Sequence[str],
+    ) -> None:
+        arguments = player_arguments(
+            port, no_graphics=no_graphics, log_file=log_file, additional=additional
+        )
+        is_debugged = logger.isEnabledFor(logging.DEBUG)
+        self._session.player = Player([*command, *arguments], show_output=is_debugged)
 
     def connect(self) -> None:
         """Wait until the simulation has connected; needed only after `connect=False`.
@@ -428,3 +425,33 @@ class UnityEnvironment(BaseEnv):
     def close(self) -> None:
         """End the session and the player. Calling it again does nothing."""
         self._close()
+
+
+def _listen(
+    worker_id: int, base_port: int, timeout_wait: float, address: str, max_message_bytes: int
+) -> RpcCommunicator:
+    """Return an open communicator; the arguments are those of the environment."""
+    communicator = RpcCommunicator(
+        worker_id,
+        base_port,
+        timeout_wait,
+        listen_address=address,
+        max_message_bytes=max_message_bytes,
+    )
+    communicator.open()
+    return communicator
+
+
+def _check_numbers(worker_id: int, num_areas: int, *, is_editor: bool) -> None:
+    """Check the constructor's numbers.
+
+    Raises:
+        UnityEnvironmentException: The Editor has a worker number; there are no training areas.
+    """
+    if is_editor and worker_id != 0:
+        raise UnityEnvironmentException(
+            f"worker_id is {worker_id}, but there is only one Unity Editor: pass the "
+            "file_name or command of a player, or leave worker_id 0"
+        )
+    if num_areas < 1:
+        raise UnityEnvironmentException(f"num_areas must be at least 1, got {num_areas}")

@@ -142,6 +142,7 @@ class Scene:
     ) -> None:
         self.source = source
         self.first = first
+        self.size = size
         self._end_slot = first + size
         self._behavior = behavior
         self._warns = warns

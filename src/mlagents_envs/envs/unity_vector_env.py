@@ -1,5 +1,6 @@
 """`UnityVectorEnv`: all agents of one behavior as a `gymnasium.vector.VectorEnv`."""
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -124,7 +125,7 @@ class UnityVectorEnv(gymnasium.vector.VectorEnv[Any, Any, NDArray[Any]]):
             self._actions = ActionLayout(
                 self.behavior_spec.action_spec, flatten_branched=flatten_branched
             )
-            asking = [self._first_asking(source.env) for source in self._sources]
+            self._scenes = self._scenes_of(agents_per_env)
         except BaseException:
             for source in self._sources:
                 source.close_if_made()
@@ -132,19 +133,7 @@ class UnityVectorEnv(gymnasium.vector.VectorEnv[Any, Any, NDArray[Any]]):
         self._image = next(
             (i for i, part in enumerate(self._layout.part_spaces) if len(part.shape) == 3), None
         )
-        self._scenes: list[Scene] = []
-        n_slots = 0
-        for source, n_agents in zip(self._sources, asking, strict=True):
-            self._scenes.append(
-                Scene(
-                    source,
-                    self.behavior_name,
-                    first=n_slots,
-                    size=agents_per_env or n_agents,
-                    warns=agents_per_env is None,
-                )
-            )
-            n_slots += agents_per_env or n_agents
+        n_slots = sum(scene.size for scene in self._scenes)
         self._slots = Slots(self._layout, self._actions, n_slots)
 
         # With NEXT_STEP: slots whose episode ended in the last step, and begins in the next one.
@@ -276,6 +265,17 @@ class UnityVectorEnv(gymnasium.vector.VectorEnv[Any, Any, NDArray[Any]]):
                     "another: all must be alike"
                 )
         return name, specs[name]
+
+    def _scenes_of(self, agents_per_env: int | None) -> list[Scene]:
+        """Give each environment its range of slots, as many as agents ask unless told."""
+        asking = [self._first_asking(source.env) for source in self._sources]
+        sizes = [agents_per_env or n_agents for n_agents in asking]
+        return [
+            Scene(source, self.behavior_name, first=first, size=size, warns=agents_per_env is None)
+            for source, first, size in zip(
+                self._sources, itertools.accumulate(sizes, initial=0), sizes, strict=False
+            )
+        ]
 
     def _first_asking(self, env: BaseEnv) -> int:
         """Step until an agent asks; return the number of agents that do."""

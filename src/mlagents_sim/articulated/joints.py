@@ -60,49 +60,36 @@ def joint_rows(
     motions = model.motions[joint]
     child_frame = multiply(rotation[child], model.child_frame[joint])
     parent_frame = multiply(rotation[parent], model.parent_frame[joint])
-    is_far = dot(child_frame, parent_frame) < 0.0
-    parent_frame = np.where(is_far[:, None], -parent_frame, parent_frame)
+    parent_frame = _near(child_frame, parent_frame)
     relative = multiply(conjugate(child_frame), parent_frame)
-    none = np.zeros_like(centre[child])
 
     def angular(direction: Array, error: Array) -> Row:
-        return Row(child, parent, none, direction, direction, error)
+        return Row(child, parent, np.zeros_like(direction), direction, direction, error)
 
     drives = []
     if model.is_driven[joint]:
-        is_far = dot(relative, target) < 0.0
-        target = np.where(is_far[:, None], -target, target)
-        remaining = multiply(conjugate(target), relative)
-        directions = rate_directions(multiply(child_frame, target), remaining)
-        for axis in range(3):
-            if motions[axis] != LOCKED:
-                row = angular(directions[axis], -remaining[:, axis])
-                row.respond(bodies)
-                creature = model.creature
-                row.drive(
-                    step_s, spring=creature.spring, damper=creature.damper, max_force=max_force
-                )
-                drives.append(row)
+        spring, damper = model.creature.spring, model.creature.damper
+        for axis in _drives(motions, child_frame, relative, target):
+            row = angular(*axis)
+            row.respond(bodies)
+            row.drive(step_s, spring=spring, damper=damper, max_force=max_force)
+            drives.append(row)
 
     # Locked axes and the anchor: each row is made independent of those before it, so that solving
     # one after the other solves them all.
-    locks = [angular(*lock) for lock in _locks(motions, child_frame, parent_frame, relative)]
+    locks = [
+        angular(*lock) for lock in _locks(model.motions[joint], child_frame, parent_frame, relative)
+    ]
     at_parent = rotate(rotation[parent], model.parent_anchor[joint] - model.centre_of_mass[parent])
     at_child = rotate(rotation[child], model.child_anchor[joint] - model.centre_of_mass[child])
     meeting_point = centre[parent] + at_parent
     gap = centre[child] + at_child - meeting_point
     for unit in (X, Y, Z):
         direction = np.broadcast_to(unit, gap.shape)
-        locks.append(
-            Row(
-                child,
-                parent,
-                direction,
-                cross(meeting_point - centre[child], direction),
-                cross(at_parent, direction),
-                dot(gap, direction),
-            )
-        )
+        arm_of_child = cross(meeting_point - centre[child], direction)
+        arm_of_parent = cross(at_parent, direction)
+        row = Row(child, parent, direction, arm_of_child, arm_of_parent, dot(gap, direction))
+        locks.append(row)
     for i, row in enumerate(locks):
         row.respond(bodies)
         for earlier in locks[:i]:
@@ -130,6 +117,22 @@ def rate_directions(child_frame: Array, relative: Array) -> Array:
         own = rotate(conjugate(child_frame), np.broadcast_to(axis, (len(relative), 3)))
         columns.append(0.5 * (relative[:, 3:] * own + cross(own, relative[:, :3])))
     return np.stack(columns, axis=-1).transpose(1, 0, 2)
+
+
+def _near(reference: Array, rotation: Array) -> Array:
+    """Return rotations by those of their two quaternions that are nearer to a reference."""
+    is_far = dot(reference, rotation) < 0.0
+    return np.where(is_far[:, None], -rotation, rotation)
+
+
+def _drives(
+    motions: Array, child_frame: Array, relative: Array, target: Array
+) -> list[tuple[Array, Array]]:
+    """Return the direction and the error of the drive of each axis that is not locked."""
+    target = _near(relative, target)
+    remaining = multiply(conjugate(target), relative)
+    directions = rate_directions(multiply(child_frame, target), remaining)
+    return [(directions[axis], -remaining[:, axis]) for axis in range(3) if motions[axis] != LOCKED]
 
 
 def _locks(

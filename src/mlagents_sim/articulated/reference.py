@@ -10,7 +10,8 @@ so the number of iterations and the order of the rows belong to the model.
 
 import numpy as np
 
-from mlagents_sim.articulated.contacts import ground_contact, pair_contact
+from mlagents_envs.base_env import BoolArray
+from mlagents_sim.articulated.contacts import Contact, ground_contact, pair_contact
 from mlagents_sim.articulated.creature import Model
 from mlagents_sim.articulated.joints import joint_rows
 from mlagents_sim.articulated.rotations import (
@@ -80,18 +81,7 @@ def step(
         )
         for j in range(len(model.child))
     ]
-    touching = np.zeros((n, n_bodies), np.bool_)
-    contacts = [
-        pair_contact(model, (a, b), bodies, centre=centre, rotation=rotation, step_s=step_s)
-        for a, b in model.pairs.tolist()
-    ]
-    for body in range(n_bodies):
-        contact, touching[:, body] = ground_contact(
-            model, body, bodies, centre=centre[body], rotation=rotation[body], step_s=step_s
-        )
-        if touching[:, body].any():
-            contacts.append(contact)
-    contacts = [contact for contact in contacts if any(p.gain.any() for p in contact.presses)]
+    contacts, touching = _contacts(model, bodies, centre, rotation, step_s)
 
     def iterate(*, is_steady: bool, has_friction: bool) -> None:
         for rows in joints:
@@ -116,6 +106,24 @@ def step(
     ):
         state[..., part] = values[moving].transpose(1, 0, 2)
     return touching
+
+
+def _contacts(
+    model: Model, bodies: Bodies, centre: Array, rotation: Array, step_s: float
+) -> tuple[list[Contact], BoolArray]:
+    """Return the contacts that press, and (N, B) bool: whether each body touches the ground."""
+    touching = np.zeros((centre.shape[1], len(centre) - 1), np.bool_)
+    contacts = [
+        pair_contact(model, (a, b), bodies, centre=centre, rotation=rotation, step_s=step_s)
+        for a, b in model.pairs.tolist()
+    ]
+    for body in range(touching.shape[1]):
+        contact, touching[:, body] = ground_contact(
+            model, body, bodies, centre=centre[body], rotation=rotation[body], step_s=step_s
+        )
+        if touching[:, body].any():
+            contacts.append(contact)
+    return [c for c in contacts if any(press.gain.any() for press in c.presses)], touching
 
 
 def _inverse_inertia(model: Model, rotation: Array) -> Array:

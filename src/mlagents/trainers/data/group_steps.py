@@ -182,20 +182,31 @@ def group_steps(segments: Segments) -> GroupSteps:
     kind_after[leaves] = _WITH_LEAVING
     kind_after[over] = _OVER
     step_of_row = _N_KINDS * acts_at[:n_rows] + _REMAINING
-    acts = np.flatnonzero(member < n_rows)
-    acts = acts[of_step[acts] == step_of_row[member[acts]]]
-    place_of_row = np.empty(n_rows, np.int64)
-    place_of_row[member[acts]] = acts
     return GroupSteps(
         n_rows,
         n_acting,
         np.append(start, len(member)),
         member,
         np.searchsorted(steps, step_of_row),
-        place_of_row,
+        _place_of_row(step_of_row, of_step, member),
         np.searchsorted(steps, _N_KINDS * ends_at + kind_after),
         is_over,
     )
+
+
+def _place_of_row(step_of_row: IntArray, of_step: IntArray, member: IntArray) -> IntArray:
+    """Return the place at which each row is a member of the group step in which it acts.
+
+    Args:
+        step_of_row: (N,) group step in which each row acts.
+        of_step: (P,) group step of each place.
+        member: (P,) appearance of the member in each place; those of rows are below N.
+    """
+    acts = np.flatnonzero(member < len(step_of_row))
+    acts = acts[of_step[acts] == step_of_row[member[acts]]]
+    place = np.empty(len(step_of_row), np.int64)
+    place[member[acts]] = acts
+    return place
 
 
 def reward_of_mates(segments: Segments) -> FloatArray:

@@ -167,20 +167,37 @@ def _players(
             port.
         here: Functions that make the first players, which play in this process instead.
     """
-    environment, engine = options.env_settings, options.engine_settings
+    environment = options.env_settings
     base_port = _base_port(environment, is_editor=log_folder is None)
+    make_budget = functools.partial(
+        RestartBudget,
+        max_lifetime=environment.max_lifetime_restarts,
+        rate_limit_n=environment.restarts_rate_limit_n,
+        rate_limit_period_s=environment.restarts_rate_limit_period_s,
+    )
+    return lambda: PlayerPool(
+        functools.partial(_launch, options, start, base_port, log_folder),
+        environment.num_envs - len(here),
+        timeout_s=environment.timeout_wait,
+        make_budget=make_budget,
+        here=[make_player() for make_player in here],
+    )
 
-    def make(worker: int) -> UnityEnvironment:
-        try:
-            return launch(worker)
-        except UnityWorkerInUseException as error:
-            raise TrainerConfigError(_port_in_use(error, is_editor=log_folder is None)) from error
 
-    def launch(worker: int) -> UnityEnvironment:
-        engine_channel = EngineConfigurationChannel()
-        engine_channel.set_configuration(_engine_config(engine))
-        if log_folder is not None:
-            _put_aside(Path(player_log_file(str(log_folder), worker)))
+def _launch(
+    options: RunOptions,
+    start: Callable[..., UnityEnvironment],
+    base_port: int | None,
+    log_folder: Path | None,
+    worker: int,
+) -> UnityEnvironment:
+    """Start one player, without waiting for it to connect; the arguments are as in `_players`."""
+    environment, engine = options.env_settings, options.engine_settings
+    engine_channel = EngineConfigurationChannel()
+    engine_channel.set_configuration(_engine_config(engine))
+    if log_folder is not None:
+        _put_aside(Path(player_log_file(str(log_folder), worker)))
+    try:
         return start(
             worker_id=worker,
             base_port=base_port,
@@ -195,20 +212,8 @@ def _players(
             connect=False,
             keep_8_bit_images=True,  # a quarter of the memory; networks take both
         )
-
-    make_budget = functools.partial(
-        RestartBudget,
-        max_lifetime=environment.max_lifetime_restarts,
-        rate_limit_n=environment.restarts_rate_limit_n,
-        rate_limit_period_s=environment.restarts_rate_limit_period_s,
-    )
-    return lambda: PlayerPool(
-        make,
-        environment.num_envs - len(here),
-        timeout_s=environment.timeout_wait,
-        make_budget=make_budget,
-        here=[make_player() for make_player in here],
-    )
+    except UnityWorkerInUseException as error:
+        raise TrainerConfigError(_port_in_use(error, is_editor=log_folder is None)) from error
 
 
 def _base_port(environment: EnvironmentSettings, *, is_editor: bool) -> int | None:
