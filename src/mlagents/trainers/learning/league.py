@@ -25,6 +25,7 @@ from mlagents.trainers.data.snapshot import Snapshot
 from mlagents.trainers.exception import UnityTrainerException
 from mlagents.trainers.learning.matchmaking import PROBABILITIES
 from mlagents.trainers.learning.self_play import SelfPlay
+from mlagents.trainers.learning.team_watch import TeamWatch
 from mlagents.trainers.learning.trainer import Trainer
 from mlagents.trainers.networks.snapshots import weights_of, with_weights
 from mlagents.trainers.reporting.stats import ELO, StatsPropertyType
@@ -41,9 +42,6 @@ RATING_DEVIATION = "Self-play/Rating Deviation"
 WIN_RATE = "Self-play/Win Rate"
 WIN_RATE_OF_OLDEST = "Self-play/Win Rate vs Oldest"
 WIN_RATE_OF_SCRIPT = "Self-play/Win Rate vs Script"
-
-PATIENCE_S = 60.0
-"""Time after which a team that does not act is reported."""
 
 _N_GAMES_OF_WIN_RATE = 50
 """Number of games after which a game counts little in the win rate against a snapshot."""
@@ -149,9 +147,7 @@ class League:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._rng = np.random.default_rng(seed)
-        self._expected = expected
         self._folders = results
-        self._clock = clock
         self._self_play = SelfPlay()
         self._results: Results[Contestant] = Results()
         self._elo: dict[Contestant, float] = {}
@@ -162,11 +158,7 @@ class League:
         """Number of the opponent of new episodes, by behavior and player."""
         self._version = 0
         """Number of games and snapshots so far; of two saved leagues, the larger is newer."""
-        self._counted: dict[BehaviorId, int] = {}
-        self._began_s: float | None = None
-        self._acted_s: dict[int, float] = {}
-        """Time at which each team last acted."""
-        self._has_warned = False
+        self._watch = TeamWatch(expected, clock)
 
     def __bool__(self) -> bool:
         """Whether any behavior plays against itself."""
@@ -499,63 +491,22 @@ class League:
                 kept.count(score)
 
     def _watch_teams(self, steps: Mapping[str, int], learning: Mapping[str, bool]) -> bool:
-        """Count what teams do; report teams that do nothing.
+        """Count the decisions of opponents; replace a learning team that does not act.
 
         Returns:
-            Whether another team learns now, because the learning team does not act.
+            Whether another team learns now.
         """
-        now = self._clock()
-        if self._began_s is None:
-            self._began_s = now
-        for who, seat in self._seats.items():
-            n_new = seat.n_decisions - self._counted.get(who, 0)
-            if not n_new:
-                continue
-            self._counted[who] = seat.n_decisions
-            self._acted_s[who.team] = now
+        decisions = {who: seat.n_decisions for who, seat in self._seats.items()}
+        for who, n_new in self._watch.new_decisions(decisions).items():
             if who.team != self.learning_team:
                 self._self_play.count_opponents(who.name, n_new)
-        if now - self._began_s < PATIENCE_S:
-            return False
-        if not self._has_warned:
-            self._has_warned = True
-            self._warn_of_missing()
+        self._watch.warn_of_missing(self._members, self._seats)
         team = self.learning_team
-        if team is None:
-            return False
-        since_s = now - self._acted_s.get(team, self._began_s)
-        others_act = any(now - at < PATIENCE_S for of, at in self._acted_s.items() if of != team)
-        if since_s < PATIENCE_S or not others_act:
-            return False
-        if not self._self_play.skip_team(steps, learning):
+        idle_s = None if team is None else self._watch.idle_s(team)
+        if idle_s is None or not self._self_play.skip_team(steps, learning):
             return False
         logger.warning(
             f"Self-play: it was the turn of team {team} to learn, but none of its agents has "
-            f"requested a decision for {since_s:.0f} s. Team {self.learning_team} learns instead."
+            f"requested a decision for {idle_s:.0f} s. Team {self.learning_team} learns instead."
         )
         return True
-
-    def _warn_of_missing(self) -> None:
-        """Warn of teams and behaviors that have not acted in the first minute."""
-        minute = f"in the first {PATIENCE_S:.0f} s"
-        for name in self._expected:
-            if name not in self._members:
-                logger.warning(
-                    f"behaviors.{name} has self_play, but no agent of {name} has appeared {minute}."
-                    " The other behaviors are trained. If the environment should have it, check "
-                    "its Behavior Name."
-                )
-        for who in self._seats:
-            if who.team not in self._acted_s:
-                logger.warning(
-                    f"Self-play: no agent of team {who.team} of {who.name} has requested a decision"
-                    f" {minute}. The other teams are trained."
-                )
-        if len(self._acted_s) == 1:
-            (team,) = self._acted_s
-            names = ", ".join(self._members)
-            logger.warning(
-                f"Self-play of {names}: only team {team} has acted {minute}, so it has no opponent "
-                "and is trained as without self_play. Give the agents of the other side another "
-                "Team Id."
-            )
