@@ -3,9 +3,12 @@
 The library is optional: if there is no C++ compiler, the package installs without it. Every file of
 `src/mlagents_native/source` is compiled once for each instruction set, into one library each. The
 libraries are loaded by ctypes, so they know nothing of Python and one wheel serves all versions.
+Libraries stay in `build/native`, and a later installation compiles only what has changed.
 """
 
+import hashlib
 import os
+import shutil
 import sysconfig
 from pathlib import Path
 
@@ -28,8 +31,18 @@ GNU_FLAGS = {
 MICROSOFT_FLAGS = {"baseline": "", "avx2": "/arch:AVX2", "avx512": "/arch:AVX512"}
 
 
+def fingerprint(ext: Extension, platform: str) -> str:
+    """Return a name for all that a library is made from: sources, flags and compiler."""
+    read = hashlib.sha256(f"{platform} {ext.extra_compile_args}".encode())
+    for name in ("CC", "CXX", "CPPFLAGS", "CFLAGS", "CXXFLAGS", "LDFLAGS", "ARCHFLAGS", "CL"):
+        read.update(f"{name}={os.environ.get(name)}".encode())
+    for path in (*ext.sources, *ext.depends):
+        read.update(Path(path).read_bytes())
+    return read.hexdigest()[:16]
+
+
 class BuildLibraries(build_ext):
-    """Compiles each library with the flags of its instruction set."""
+    """Compiles each library with the flags of its instruction set, unless it is there already."""
 
     def build_extension(self, ext: Extension) -> None:
         instructions = ext.name.rpartition("_")[2]
@@ -41,12 +54,20 @@ class BuildLibraries(build_ext):
                 special = GNU_FLAGS[instructions].split()
                 flags = GNU.split() + [part for flag in special for part in ("-Xarch_x86_64", flag)]
         ext.extra_compile_args = flags
+        library = Path(self.get_ext_fullpath(ext.name))
+        kept = Path("build/native", fingerprint(ext, sysconfig.get_platform()), library.name)
+        if kept.exists() and not self.force:
+            library.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(kept, library)
+            return
         shared = self.build_temp
         self.build_temp = os.path.join(shared, instructions)  # the objects' names are the same
         try:
             super().build_extension(ext)
         finally:
             self.build_temp = shared
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(library, kept)
 
     def get_ext_filename(self, fullname: str) -> str:
         """Return the path of a library, without the version of Python in its name."""

@@ -198,6 +198,8 @@ def checkout(tmp_path: Path) -> Path:
         if (ROOT / name).exists():
             (copy / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, copy / name, follow_symlinks=False)
+    if (ROOT / "build/native").exists():  # compiled when this checkout was installed
+        shutil.copytree(ROOT / "build/native", copy / "build/native")
     for page in PAGES:
         for name, text in FILE.findall((ROOT / page).read_text(encoding="utf-8")):
             (copy / name).write_text(text)

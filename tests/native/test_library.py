@@ -206,11 +206,16 @@ def test_loading_needs_no_programs():
     assert printed == type(the_library()).__name__
 
 
+# Not imported here, because that would replace distutils for all other tests.
+needs_setuptools = pytest.mark.skipif(
+    int(importlib.metadata.version("setuptools").partition(".")[0]) < 77,
+    reason="needs setuptools 77 or later",
+)
+
+
 @pytest.mark.slow
+@needs_setuptools
 def test_the_project_builds_without_a_compiler(tmp_path):
-    # Not imported here, because that would replace distutils for all other tests.
-    if int(importlib.metadata.version("setuptools").partition(".")[0]) < 77:
-        pytest.skip("needs setuptools 77 or later")
     source = FOLDER / "source"
     shutil.copytree(source, tmp_path / source.relative_to(ROOT))
     for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
@@ -226,3 +231,35 @@ def test_the_project_builds_without_a_compiler(tmp_path):
     assert "failed" in done.stderr + done.stdout
     assert (tmp_path / "out" / "mlagents_envs" / "__init__.py").exists()
     assert not list((tmp_path / "out").rglob("library_*"))
+
+
+COMPILER = """#!/bin/sh
+echo "$@" >>{log}
+while [ "$1" != -o ]; do shift; done
+echo built >"$2"
+"""
+
+
+@needs_setuptools
+@pytest.mark.skipif(os.name == "nt", reason="the compiler is a script for a shell")
+def test_a_second_build_compiles_only_what_has_changed(tmp_path):
+    source = tmp_path / (FOLDER / "source").relative_to(ROOT)
+    source.mkdir(parents=True)
+    (source / "library.cpp").write_text("int one;")
+    (source / "library.h").write_text("")
+    shutil.copy(ROOT / "setup.py", tmp_path)
+    log, compiler = tmp_path / "log", tmp_path / "c++"
+    compiler.write_text(COMPILER.format(log=log))
+    compiler.chmod(0o755)
+
+    def build(into):
+        command = [sys.executable, "-W", "ignore", "setup.py", "-q", "build_ext", "-b", into]
+        variables = dict.fromkeys(["CC", "CXX", "LDSHARED", "LDCXXSHARED"], str(compiler))
+        subprocess.run(command, cwd=tmp_path, env=os.environ | variables, check=True)
+        assert list((tmp_path / into).rglob("library_*")), "the libraries are there"
+        return len(log.read_text().splitlines())
+
+    calls = build("first")
+    assert build("second") == calls > 0
+    (source / "library.h").write_text("int two;")
+    assert build("third") == 2 * calls
