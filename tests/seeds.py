@@ -12,6 +12,10 @@ def seeds(first: int, *others: int) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("seed", [first, *nightly])
 
 
+NIGHTLY = pytest.mark.slow, pytest.mark.nightly
+"""Marks of a case that only the night runs, of a test of which some cases are quick."""
+
+
 def sizes(name: str, few: int, many: int) -> pytest.MarkDecorator:
     """Run a test of random inputs with few of them on every submission, and many every night."""
     return pytest.mark.parametrize(name, [few, pytest.param(many, marks=pytest.mark.nightly)])

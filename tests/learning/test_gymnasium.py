@@ -69,9 +69,15 @@ def test_without_gymnasium_the_error_says_what_to_install(
 
 def last_mean_reward(example: str, *arguments: str) -> float:
     """Run a program of `examples/` and return the last mean reward that it prints."""
-    command = [sys.executable, str(EXAMPLES / example), *arguments]
+    code = (
+        f"import runpy, sys, torch; sys.argv = {[example, *arguments]!r}; torch.set_num_threads(2);"
+        f"runpy.run_path({str(EXAMPLES / example)!r}, run_name='__main__');"
+        "print('threads', torch.get_num_threads())"
+    )
+    command = [sys.executable, "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, timeout=500, check=False)
     assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("threads 1\n"), "more threads make small networks slower"
     rewards = re.findall(r"mean reward[a-z0-9 ]*:? +(-?[\d.]+)", done.stdout)
     return float(rewards[-1])
 
@@ -81,27 +87,6 @@ def every_length(test: Callable[..., None]) -> Callable[..., None]:
     to_the_end = pytest.param(400_000, 80.0, marks=pytest.mark.nightly)
     lengths = pytest.mark.parametrize(("steps", "solved"), [(150_000, 40.0), to_the_end])
     return pytest.mark.slow(lengths(test))  # random play reaches 1.5
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("example", "arguments"),
-    [
-        ("stable_baselines3_ppo.py", ["--steps", "1", "--areas", "1"]),
-        ("cleanrl_style_ppo.py", ["--total-steps", "1", "--num-steps", "8"]),
-    ],
-)
-def test_examples_compute_small_networks_in_one_thread(example: str, arguments: list[str]) -> None:
-    if example.startswith("stable"):
-        pytest.importorskip("stable_baselines3")
-    code = (
-        f"import runpy, sys, torch; sys.argv = {[example, *arguments]!r}; torch.set_num_threads(2);"
-        f"runpy.run_path({str(EXAMPLES / example)!r}, run_name='__main__');"
-        "print('threads', torch.get_num_threads())"
-    )
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=500, check=True)
-    assert done.stdout.endswith("threads 1\n")
 
 
 @every_length

@@ -27,15 +27,17 @@ def published(name: str) -> BehaviorSettings:
     return load_run_options(parse_command_line([str(file)])).behavior_settings(name)
 
 
-# A submission learns 3DBall over the wire, below, to the same reward.
-NIGHTLY_3DBALL = pytest.param("3DBall", marks=pytest.mark.nightly)
-
-
+@pytest.mark.nightly
 @seeds(1, 2, 3)
-@pytest.mark.parametrize("name", [NIGHTLY_3DBALL, "3DBallHard"])
+@pytest.mark.parametrize("name", ["3DBall", "3DBallHard"])
 def test_3dball_reaches_95_in_half_of_its_steps(name: str, seed: int) -> None:
     env = default_registry[name].make(seed=seed)
     assert_reaches(95.0, env, published(name), seed=seed, max_steps=300_000)
+
+
+def test_3dballhard_is_half_learned() -> None:
+    env = default_registry["3DBallHard"].make(seed=1)
+    assert_reaches(40.0, env, published("3DBallHard"), seed=1, max_steps=150_000)
 
 
 @seeds(1, 2, 3)
@@ -44,17 +46,18 @@ def test_basic_reaches_its_optimum(seed: int) -> None:
     assert_reaches(0.92, env, published("Basic"), seed=seed, max_steps=100_000)
 
 
-def test_3dball_is_learned_over_the_wire_and_its_export_plays_as_well() -> None:
+@pytest.mark.parametrize("reward", [60.0, pytest.param(95.0, marks=pytest.mark.nightly)])
+def test_3dball_is_learned_over_the_wire_and_its_export_plays_as_well(reward: float) -> None:
     player = str(Path(sys.executable).with_name("mlagents-sim"))
     with UnityEnvironment(player, base_port=0, seed=1, additional_args=["3DBall"]) as env:
-        trainer = assert_reaches(95.0, env, published("3DBall"), seed=1, max_steps=300_000)
+        trainer = assert_reaches(reward, env, published("3DBall"), seed=1, max_steps=300_000)
 
     sampled, deterministic = play(
         export_onnx(trainer.learner.algorithm.network.actor, trainer.spec)
     )
     # The export is the newest policy, the mean is of the hundred episodes before it.
     assert sampled >= trainer.mean_reward - 5
-    assert deterministic >= 95
+    assert deterministic >= reward
 
 
 def play(model: bytes) -> tuple[float, float]:

@@ -303,13 +303,13 @@ def test_play_goes_on_without_a_film_that_cannot_be_written(
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
     try:
-        arguments = ["--env", "3DBall", "--episodes", "12", "--render", film.name]
+        arguments = ["--env", "Basic", "--episodes", "3", "--render", film.name]
         assert main([*arguments, "--size", "320x240"]) == 1
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
     told = capfd.readouterr()
-    assert "3DBall?team=0: 12 episodes" in told.out
+    assert "Basic?team=0: 3 episodes" in told.out
     [warning] = [line for line in told.out.splitlines() if line.startswith("[WARNING]")]
     assert f"play{suffix}" in warning
     assert told.err == ""

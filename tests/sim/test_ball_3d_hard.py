@@ -19,7 +19,7 @@ def hold(env: Ball3DHard) -> None:
 
 
 def test_3dballhard_keeps_the_contract():
-    check_env(lambda seed: Ball3DHard(seed=seed, num_areas=2))
+    check_env(lambda seed: Ball3DHard(seed=seed, num_areas=2), steps=30)
 
 
 def test_positions_and_turns_are_stacked_apart_by_hand():

@@ -9,6 +9,7 @@ from mlagents_sim import planar
 from mlagents_sim.catalog import CATALOG
 from mlagents_sim.native_planar import FixedArrays, Pool, Shared, indices
 from mlagents_sim.planar import PLANAR, Bodies, Body
+from seeds import NIGHTLY
 
 needs_library = pytest.mark.skipif(PLANAR.reason is not None, reason=str(PLANAR.reason))
 slow = pytest.mark.slow
@@ -62,14 +63,15 @@ def play_side_by_side(
 
 
 @needs_library
+@pytest.mark.parametrize("n_decisions", [200, pytest.param(1000, marks=NIGHTLY)])
 @pytest.mark.parametrize("name", WORLDS)
 def test_worlds_are_the_same_with_and_without_the_library(
-    name: str, monkeypatch: pytest.MonkeyPatch
+    name: str, n_decisions: int, monkeypatch: pytest.MonkeyPatch
 ):
     native = CATALOG[name].make(seed=11, keep_8_bit_images=True)
     native.reset()
     reference = without_library(monkeypatch, name, seed=11, keep_8_bit_images=True)
-    play_side_by_side(native, reference, 1000, monkeypatch)
+    play_side_by_side(native, reference, n_decisions, monkeypatch)
 
 
 @needs_library

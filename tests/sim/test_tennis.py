@@ -57,7 +57,7 @@ def won_by(env: Tennis) -> int | None:
 
 @pytest.mark.parametrize("kind", [Tennis, TennisRally])
 def test_tennis_keeps_the_contract(kind: type[Tennis] | type[TennisRally]):
-    check_env(kind, steps=80)
+    check_env(kind, steps=30)
 
 
 def test_the_scene_is_as_published():

@@ -165,7 +165,11 @@ def plotted_by(trainer_type: str, accelerated: TorchSettings, **network: Any) ->
 @pytest.mark.filterwarnings("ignore:The .grad attribute")  # the compiler's own look at an LSTM
 @pytest.mark.parametrize(
     ("trainer_type", "network"),
-    [("ppo", {}), ("sac", {}), ("sac", {"memory": {"memory_size": 4, "sequence_length": 4}})],
+    [
+        ("ppo", {}),
+        pytest.param("sac", {}, marks=pytest.mark.nightly),
+        ("sac", {"memory": {"memory_size": 4, "sequence_length": 4}}),
+    ],
 )
 def test_what_is_compiled_gives_the_same(
     trainer_type: str,

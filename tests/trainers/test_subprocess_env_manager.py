@@ -40,6 +40,7 @@ from mlagents_envs.exception import (
 from mlagents_envs.http2_socket import wait
 from mlagents_sim.examples.ball_3d import Ball3D
 from mlagents_sim.player import serve
+from seeds import NIGHTLY
 from survival import children
 from training_loop import make_trainer
 from troubled_environment import BEHAVIOR, TroubledEnvironment
@@ -169,7 +170,15 @@ def test_a_slow_player_does_not_hold_up_a_fast_one(trouble: Callable[[str], None
 
 @pytest.mark.parametrize(
     ("n_cores", "together"),
-    [(1, None), (2, None), (8, None), (1, 2), (8, 1), (8, 2), (8, 3), (8, 9)],
+    [
+        (2, None),
+        (8, None),
+        (8, 3),
+        *(
+            pytest.param(*case, marks=NIGHTLY)
+            for case in [(1, None), (1, 2), (8, 1), (8, 2), (8, 9)]
+        ),
+    ],
 )
 def test_a_world_plays_anywhere_what_it_plays_alone(
     n_cores: int, together: int | None, monkeypatch: pytest.MonkeyPatch
@@ -616,14 +625,14 @@ def test_a_stopped_process_is_found_out_by_all_who_share_it() -> None:
 @pytest.mark.parametrize(
     ("n_cores", "together", "logs"),
     [
-        (1, None, set()),
+        pytest.param(1, None, set(), marks=NIGHTLY),
         (2, None, {"Player-2-4.log"}),
         (3, None, {"Player-0-1.log", "Player-2-3.log", "Player-4.log"}),
-        (8, None, {f"Player-{player}.log" for player in range(5)}),
+        pytest.param(8, None, {f"Player-{player}.log" for player in range(5)}, marks=NIGHTLY),
         (1, 3, {"Player-2-4.log"}),
-        (2, 2, {"Player-0-1.log", "Player-2-3.log", "Player-4.log"}),
+        pytest.param(2, 2, {"Player-0-1.log", "Player-2-3.log", "Player-4.log"}, marks=NIGHTLY),
         (2, 5, {"Player-0-4.log"}),
-        (8, 3, {"Player-0-2.log", "Player-3-4.log"}),
+        pytest.param(8, 3, {"Player-0-2.log", "Player-3-4.log"}, marks=NIGHTLY),
     ],
 )
 def test_worlds_take_the_processes_that_are_set_or_one_for_each_core(
