@@ -20,11 +20,17 @@ LAYERS = {
     "mlagents_envs": [
         "argument_types atomic_file closing folder_names suggestions",
         "exception timers logging_util cpus hpack interrupts programs",
-        "base_env communicator http2 launcher",
+        "specs",
+        "steps",
+        "base_env communicator http2_frames launcher",
+        "http2_connection",
+        "http2",
         "http2_socket images local_env messages env_utils",
         "side_channel observation_codec checked_env",
         "codec handshake rpc_communicator testing",
-        "demonstration_file output_decoder rpc_utils session",
+        "demonstration_records output_decoder rpc_utils session",
+        "demonstration_codec",
+        "demonstration_file",
         "demonstration_recorder environment",
         "registry",
         "envs",
@@ -75,7 +81,13 @@ NEIGHBOURS = {
 
 # Narrower than its row: all that a name may import of its own package.
 SEES_ONLY = {
-    "mlagents_envs.http2": {"mlagents_envs.hpack"},
+    "mlagents_envs.http2_frames": set(),
+    "mlagents_envs.http2_connection": {"mlagents_envs.hpack", "mlagents_envs.http2_frames"},
+    "mlagents_envs.http2": {
+        "mlagents_envs.hpack",
+        "mlagents_envs.http2_connection",
+        "mlagents_envs.http2_frames",
+    },
     "mlagents_envs.testing": {"mlagents_envs.base_env", "mlagents_envs.exception"},
     "mlagents.playing": {"mlagents.games", "mlagents.ratings"},
     "mlagents.trainers.acting": {"mlagents.trainers.data", "mlagents.trainers.exception"}
@@ -95,7 +107,7 @@ IMPORTED_ONLY_BY = {
     "google": {
         "mlagents_envs.messages",
         "mlagents_envs.codec",
-        "mlagents_envs.demonstration_file",
+        "mlagents_envs.demonstration_codec",
     },
     "grpc": set(),
     "huggingface_hub": {"mlagents.tools.hub"},

@@ -11,522 +11,73 @@ the same policy arrive as one batch and get their actions as one batch, and agen
 Letters in shapes: N agents of this step, A continuous actions, K discrete branches.
 """
 
-import re
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from enum import Enum, IntFlag
-from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from mlagents_envs.closing import Closing
-from mlagents_envs.exception import UnityActionException, UnityEnvironmentException
-from mlagents_envs.folder_names import folder_name_problem
+from mlagents_envs.exception import UnityActionException
+from mlagents_envs.specs import (
+    ActionSpec,
+    ActionTuple,
+    AgentId,
+    BehaviorId,
+    BehaviorMapping,
+    BehaviorName,
+    BehaviorSpec,
+    BoolArray,
+    DimensionProperty,
+    FloatArray,
+    GroupId,
+    IntArray,
+    ObservationSpec,
+    ObservationType,
+    behavior_name_problem,
+    check_behavior_name,
+    is_named,
+)
+from mlagents_envs.steps import (
+    DecisionStep,
+    DecisionSteps,
+    TerminalStep,
+    TerminalSteps,
+)
 from mlagents_envs.suggestions import did_you_mean
 
-AgentId = int
-GroupId = int
-BehaviorName = str
-
-FloatArray = NDArray[np.float32]
-IntArray = NDArray[np.int32]
-BoolArray = NDArray[np.bool_]
-
-
-class BehaviorId(NamedTuple):
-    """A behavior as the simulation names it, taken apart.
-
-    Attributes:
-        name: What the settings call it, for example `3DBall`.
-        team: The team that plays it, 0 unless the simulation says otherwise.
-    """
-
-    name: str
-    team: int
-
-    @staticmethod
-    def parse(full_name: BehaviorName) -> "BehaviorId":
-        """Take `<name>?team=<id>` apart; a name without a team belongs to team 0."""
-        found = _WITH_TEAM.fullmatch(full_name)
-        return BehaviorId(found[1], int(found[2])) if found else BehaviorId(full_name, 0)
-
-
-_WITH_TEAM = re.compile(r"(.*)\?team=(-?[0-9]{1,10})", re.DOTALL)
-
-
-def behavior_name_problem(behavior: BehaviorName) -> str:
-    """Say why files cannot be saved under a behavior's name; empty if they can."""
-    name = BehaviorId.parse(behavior).name
-    if "?" in name:
-        return "a question mark may only begin `?team=` and a number of at most ten digits"
-    return folder_name_problem(name)
-
-
-def check_behavior_name(behavior: BehaviorName) -> None:
-    """Raise if files cannot be saved under a behavior's name.
-
-    Everything that takes in behaviors from outside calls this first, once for each of them.
-
-    Raises:
-        UnityEnvironmentException: The name leads to another folder, is malformed or too long.
-    """
-    if problem := behavior_name_problem(behavior):
-        raise UnityEnvironmentException(
-            f"a behavior is named {behavior[:80]!r}{' ...' if len(behavior) > 80 else ''}: "
-            f"{problem}. Files are saved under this name. Change the Behavior Name in the "
-            "simulation."
-        )
-
-
-def is_named(behavior: BehaviorName, name: str) -> bool:
-    """Whether a person who says `name`, with or without a team, means this behavior."""
-    return name in (behavior, BehaviorId.parse(behavior).name)
-
-
-class DimensionProperty(IntFlag):
-    """What may be assumed of one axis of an observation."""
-
-    UNSPECIFIED = 0
-    """The simulation says nothing."""
-    NONE = 1
-    """Every entry has its own meaning; there is no structure."""
-    TRANSLATIONAL_EQUIVARIANCE = 2
-    """Neighbours are alike, as in the rows and columns of an image."""
-    VARIABLE_SIZE = 4
-    """A number of entities that varies; unused rows are zero."""
-
-
-class ObservationType(Enum):
-    """What an observation is for."""
-
-    DEFAULT = 0
-    GOAL_SIGNAL = 1
-
-
-class ObservationSpec(NamedTuple):
-    """What one observation looks like; agreed once, before the first step.
-
-    Attributes:
-        shape: Axes for a single agent. Images are (channels, height, width).
-        dimension_property: One flag per axis of `shape`.
-        observation_type: Whether the observation is the goal to reach.
-        name: The sensor's name, unique within its behavior.
-        dtype: float32, or uint8 for images of 8 bit, whose 255 is the 1.0 of others.
-    """
-
-    shape: tuple[int, ...]
-    dimension_property: tuple[DimensionProperty, ...]
-    observation_type: ObservationType
-    name: str
-    dtype: np.dtype[Any] = np.dtype(np.float32)
-
-    @staticmethod
-    def vector(size: int, name: str) -> "ObservationSpec":
-        """Describe a plain vector of `size` numbers."""
-        return ObservationSpec((size,), (DimensionProperty.NONE,), ObservationType.DEFAULT, name)
-
-    @staticmethod
-    def image(
-        shape: tuple[int, int, int], name: str, dtype: DTypeLike = np.uint8
-    ) -> "ObservationSpec":
-        """Describe an image, or a grid of planes, of (channels, height, width)."""
-        alike = DimensionProperty.TRANSLATIONAL_EQUIVARIANCE
-        axes = (DimensionProperty.NONE, alike, alike)
-        return ObservationSpec(shape, axes, ObservationType.DEFAULT, name, np.dtype(dtype))
-
-
-class ActionTuple:
-    """Actions of N agents of one behavior: a continuous part, a discrete part, or both.
-
-    Args:
-        continuous: (N, A); cast to float32.
-        discrete: (N, K), the chosen index of every branch; cast to int32.
-
-    Setting one part alone makes the other an (N, 0) array. With neither, both are None until
-    `add_continuous` or `add_discrete` is called.
-    """
-
-    __slots__ = ("_continuous", "_discrete")
-
-    def __init__(
-        self, continuous: NDArray[Any] | None = None, discrete: NDArray[Any] | None = None
-    ) -> None:
-        self._continuous: FloatArray | None = None
-        self._discrete: IntArray | None = None
-        if continuous is not None:
-            self.add_continuous(continuous)
-        if discrete is not None:
-            self.add_discrete(discrete)
-
-    @property
-    def continuous(self) -> FloatArray:
-        """(N, A) float32."""
-        return self._continuous  # type: ignore[return-value]  # None only before either is set
-
-    @property
-    def discrete(self) -> IntArray:
-        """(N, K) int32."""
-        return self._discrete  # type: ignore[return-value]  # None only before either is set
-
-    def add_continuous(self, continuous: NDArray[Any]) -> None:
-        """Set the continuous part, (N, A)."""
-        self._continuous = np.asarray(continuous, np.float32)
-        if self._discrete is None:
-            self._discrete = np.zeros((self._continuous.shape[0], 0), np.int32)
-
-    def add_discrete(self, discrete: NDArray[Any]) -> None:
-        """Set the discrete part, (N, K)."""
-        self._discrete = np.asarray(discrete, np.int32)
-        if self._continuous is None:
-            self._continuous = np.zeros((self._discrete.shape[0], 0), np.float32)
-
-    def __repr__(self) -> str:
-        return f"ActionTuple(continuous={self._continuous!r}, discrete={self._discrete!r})"
-
-
-class ActionSpec(NamedTuple):
-    """What the agents of a behavior can do.
-
-    Attributes:
-        continuous_size: Number of continuous actions, A.
-        discrete_branches: Number of choices in each of the K discrete branches.
-    """
-
-    continuous_size: int
-    discrete_branches: tuple[int, ...]
-
-    @staticmethod
-    def create_continuous(continuous_size: int) -> "ActionSpec":
-        """Make a specification of continuous actions alone."""
-        return ActionSpec(continuous_size, ())
-
-    @staticmethod
-    def create_discrete(discrete_branches: tuple[int, ...]) -> "ActionSpec":
-        """Make a specification of discrete actions alone."""
-        return ActionSpec(0, tuple(discrete_branches))
-
-    @staticmethod
-    def create_hybrid(continuous_size: int, discrete_branches: tuple[int, ...]) -> "ActionSpec":
-        """Make a specification of both kinds at once."""
-        return ActionSpec(continuous_size, tuple(discrete_branches))
-
-    @property
-    def discrete_size(self) -> int:
-        """Number of discrete branches, K."""
-        return len(self.discrete_branches)
-
-    def is_discrete(self) -> bool:
-        """Whether every action is discrete."""
-        return self.discrete_size > 0 and self.continuous_size == 0
-
-    def is_continuous(self) -> bool:
-        """Whether every action is continuous."""
-        return self.discrete_size == 0 and self.continuous_size > 0
-
-    def empty_action(self, n_agents: int) -> ActionTuple:
-        """Make the action of all zeros for `n_agents`."""
-        return ActionTuple(
-            np.zeros((n_agents, self.continuous_size), np.float32),
-            np.zeros((n_agents, self.discrete_size), np.int32),
-        )
-
-    def random_action(self, n_agents: int, rng: np.random.Generator | None = None) -> ActionTuple:
-        """Draw actions: continuous from U[-1, 1), every branch uniformly.
-
-        Args:
-            n_agents: N.
-            rng: Source of randomness; without it, NumPy's global generator as `np.random.seed`
-                set it.
-        """
-        uniform = np.random.random if rng is None else rng.random
-        continuous = uniform((n_agents, self.continuous_size)) * 2.0 - 1.0
-        branches = np.array(self.discrete_branches, np.float64)
-        discrete = np.floor(uniform((n_agents, self.discrete_size)) * branches)
-        return ActionTuple(continuous, discrete)
-
-    def check(self, action: ActionTuple, n_agents: int, *, behavior: BehaviorName) -> None:
-        """Raise unless `action` has one row per agent and one column per action.
-
-        Raises:
-            UnityActionException: The shapes differ; the text has both.
-        """
-        wanted = (n_agents, self.continuous_size), (n_agents, self.discrete_size)
-        for kind, part, shape in zip(
-            ("continuous", "discrete"), (action.continuous, action.discrete), wanted, strict=True
-        ):
-            if part is None or part.shape != shape:
-                raise UnityActionException(
-                    f"behavior {behavior!r}: expected {kind} actions of shape {shape} (agents that "
-                    f"asked for a decision, actions), got "
-                    f"{'none' if part is None else part.shape}. Set one row per agent of "
-                    f"get_steps({behavior!r})[0], in that order."
-                )
-
-    def __str__(self) -> str:
-        return f"Continuous: {self.continuous_size}, Discrete: {self.discrete_branches}"
-
-
-class BehaviorSpec(NamedTuple):
-    """What the agents of a behavior see and do.
-
-    Attributes:
-        observation_specs: In the order of `DecisionSteps.obs`.
-        action_spec: Their actions.
-    """
-
-    observation_specs: list[ObservationSpec]
-    action_spec: ActionSpec
-
-
-class BehaviorMapping(Mapping[BehaviorName, BehaviorSpec]):
-    """Read-only view of behavior specs by name; it grows as behaviors appear."""
-
-    def __init__(self, specs: dict[BehaviorName, BehaviorSpec]) -> None:
-        self._specs = specs
-
-    def __len__(self) -> int:
-        return len(self._specs)
-
-    def __getitem__(self, behavior: BehaviorName) -> BehaviorSpec:
-        return self._specs[behavior]
-
-    def __iter__(self) -> Iterator[BehaviorName]:
-        return iter(self._specs)
-
-    def __repr__(self) -> str:
-        return f"BehaviorMapping({self._specs!r})"
-
-
-class DecisionStep(NamedTuple):
-    """What one agent reports when it asks for an action; fields as in `DecisionSteps`."""
-
-    obs: list[NDArray[Any]]
-    reward: float
-    agent_id: AgentId
-    action_mask: list[BoolArray] | None
-    group_id: GroupId
-    group_reward: float
-
-
-class TerminalStep(NamedTuple):
-    """What one agent reports when its episode ends; fields as in `TerminalSteps`."""
-
-    obs: list[NDArray[Any]]
-    reward: float
-    interrupted: bool
-    agent_id: AgentId
-    group_id: GroupId
-    group_reward: float
-
-
-class _Steps:
-    """What both kinds of steps share: most columns, and looking an agent up by its id."""
-
-    __slots__ = ("_index", "agent_id", "group_id", "group_reward", "obs", "reward")
-
-    def __init__(
-        self,
-        obs: list[NDArray[Any]],
-        reward: FloatArray,
-        agent_id: IntArray,
-        group_id: IntArray,
-        group_reward: FloatArray,
-    ) -> None:
-        self.obs = obs
-        self.reward = reward
-        self.agent_id = agent_id
-        self.group_id = group_id
-        self.group_reward = group_reward
-        self._index: dict[AgentId, int] | None = None
-
-    @property
-    def agent_id_to_index(self) -> dict[AgentId, int]:
-        """Row of every agent."""
-        if self._index is None:
-            self._index = {int(agent): row for row, agent in enumerate(self.agent_id)}
-        return self._index
-
-    def __len__(self) -> int:
-        return len(self.agent_id)
-
-    def __iter__(self) -> Iterator[AgentId]:
-        return iter(self.agent_id_to_index)
-
-    def __eq__(self, other: object) -> bool:
-        """Whether all that is reported is the same, value by value."""
-        return type(other) is type(self) and all(
-            _equal(getattr(self, name), getattr(other, name))
-            for name in ("agent_id", *type(self).__slots__)
-        )
-
-    def _row(self, agent_id: AgentId) -> int:
-        try:
-            return self.agent_id_to_index[agent_id]
-        except KeyError:
-            raise KeyError(
-                f"agent {agent_id} is not in this batch; its agents are {self.agent_id.tolist()}"
-            ) from None
-
-
-def _equal(one: Any, other: Any) -> bool:
-    """Compare two arrays, lists of arrays or None."""
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(np.array_equal, one, other))
-    return np.array_equal(one, other)
-
-
-class DecisionSteps(_Steps, Mapping[AgentId, DecisionStep]):
-    """All agents of a behavior that ask for an action now; a mapping from agent id.
-
-    Attributes:
-        obs: One array per observation, (N, *shape).
-        reward: (N,) float32, summed since the agent's previous report.
-        agent_id: (N,) int32. An id may also be in the `TerminalSteps` of the same step: the agent
-            ended an episode and began the next.
-        action_mask: One (N, size) array per discrete branch, True where an action is *not*
-            allowed; None where the behavior has no discrete actions or no agent asks.
-        group_id: (N,) int32, 0 for no group.
-        group_reward: (N,) float32.
-    """
-
-    __slots__ = ("action_mask",)
-
-    def __init__(
-        self,
-        obs: list[NDArray[Any]],
-        reward: FloatArray,
-        agent_id: IntArray,
-        action_mask: list[BoolArray] | None,
-        group_id: IntArray,
-        group_reward: FloatArray,
-    ) -> None:
-        super().__init__(obs, reward, agent_id, group_id, group_reward)
-        self.action_mask = action_mask
-
-    def __getitem__(self, agent_id: AgentId) -> DecisionStep:
-        row = self._row(agent_id)
-        masks = self.action_mask
-        return DecisionStep(
-            obs=[batch[row] for batch in self.obs],
-            reward=float(self.reward[row]),
-            agent_id=agent_id,
-            action_mask=None if masks is None else [mask[row] for mask in masks],
-            group_id=int(self.group_id[row]),
-            group_reward=float(self.group_reward[row]),
-        )
-
-    @staticmethod
-    def of(
-        obs: list[NDArray[Any]],
-        reward: ArrayLike,
-        agent_id: ArrayLike,
-        *,
-        masks: list[BoolArray] | None = None,
-        groups: tuple[ArrayLike, ArrayLike] | None = None,
-    ) -> "DecisionSteps":
-        """Make a batch of N agents. Arrays of the right type are not copied.
-
-        Args:
-            obs: One array per observation, (N, *shape).
-            reward: (N,) rewards since the agents' previous report.
-            agent_id: (N,) ids.
-            masks: One (N, size) array per discrete branch, True where an action is not allowed.
-            groups: (N,) group ids and (N,) group rewards; None if no agent is in a group.
-        """
-        ids = np.asarray(agent_id, np.int32)
-        return DecisionSteps(
-            obs, np.asarray(reward, np.float32), ids, masks, *_group_columns(groups, len(ids))
-        )
-
-    @staticmethod
-    def empty(spec: BehaviorSpec) -> "DecisionSteps":
-        """Make the batch of no agents."""
-        return DecisionSteps.of(_empty_observations(spec), (), ())
-
-
-class TerminalSteps(_Steps, Mapping[AgentId, TerminalStep]):
-    """All agents of a behavior whose episode just ended; a mapping from agent id.
-
-    Attributes:
-        obs: One array per observation, (N, *shape): the last of the episode.
-        reward: (N,) float32, summed since the agent's previous report.
-        interrupted: (N,) bool. True where a clock ran out, False where the task ended it.
-        agent_id: (N,) int32.
-        group_id: (N,) int32, 0 for no group.
-        group_reward: (N,) float32.
-    """
-
-    __slots__ = ("interrupted",)
-
-    def __init__(
-        self,
-        obs: list[NDArray[Any]],
-        reward: FloatArray,
-        interrupted: BoolArray,
-        agent_id: IntArray,
-        group_id: IntArray,
-        group_reward: FloatArray,
-    ) -> None:
-        super().__init__(obs, reward, agent_id, group_id, group_reward)
-        self.interrupted = interrupted
-
-    def __getitem__(self, agent_id: AgentId) -> TerminalStep:
-        row = self._row(agent_id)
-        return TerminalStep(
-            obs=[batch[row] for batch in self.obs],
-            reward=float(self.reward[row]),
-            interrupted=bool(self.interrupted[row]),
-            agent_id=agent_id,
-            group_id=int(self.group_id[row]),
-            group_reward=float(self.group_reward[row]),
-        )
-
-    @staticmethod
-    def of(
-        obs: list[NDArray[Any]],
-        reward: ArrayLike,
-        agent_id: ArrayLike,
-        interrupted: ArrayLike,
-        *,
-        groups: tuple[ArrayLike, ArrayLike] | None = None,
-    ) -> "TerminalSteps":
-        """Make a batch of N agents. Arrays of the right type are not copied.
-
-        Args:
-            obs: One array per observation, (N, *shape).
-            reward: (N,) rewards since the agents' previous report.
-            agent_id: (N,) ids.
-            interrupted: (N,) whether a clock ran out, or one bool for all agents.
-            groups: (N,) group ids and (N,) group rewards; None if no agent is in a group.
-        """
-        ids = np.asarray(agent_id, np.int32)
-        ends = np.full(len(ids), interrupted, np.bool_)
-        return TerminalSteps(
-            obs, np.asarray(reward, np.float32), ends, ids, *_group_columns(groups, len(ids))
-        )
-
-    @staticmethod
-    def empty(spec: BehaviorSpec) -> "TerminalSteps":
-        """Make the batch of no agents."""
-        return TerminalSteps.of(_empty_observations(spec), (), (), ())
-
-
-def _group_columns(
-    groups: tuple[ArrayLike, ArrayLike] | None, n_agents: int
-) -> tuple[IntArray, FloatArray]:
-    """Return the group of every agent and its reward."""
-    if groups is None:
-        return np.zeros(n_agents, np.int32), np.zeros(n_agents, np.float32)
-    group_id, group_reward = groups
-    return np.asarray(group_id, np.int32), np.asarray(group_reward, np.float32)
-
-
-def _empty_observations(spec: BehaviorSpec) -> list[NDArray[Any]]:
-    return [
-        np.zeros((0, *observation.shape), observation.dtype)
-        for observation in spec.observation_specs
-    ]
+__all__ = [
+    "ActionBuffer",
+    "ActionSpec",
+    "ActionTuple",
+    "AgentId",
+    "BaseEnv",
+    "BehaviorId",
+    "BehaviorMapping",
+    "BehaviorName",
+    "BehaviorSpec",
+    "BoolArray",
+    "DecisionStep",
+    "DecisionSteps",
+    "DimensionProperty",
+    "FloatArray",
+    "GroupId",
+    "HasEightBitImages",
+    "IntArray",
+    "ObservationSpec",
+    "ObservationType",
+    "TerminalStep",
+    "TerminalSteps",
+    "as_8_bit",
+    "as_floats",
+    "behavior_name_problem",
+    "check_behavior_name",
+    "is_named",
+    "scale_8_bit",
+    "unknown_behavior",
+    "with_float_images",
+]
 
 
 class BaseEnv(Closing):
