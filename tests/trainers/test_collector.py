@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from actors import image_8_bit
-from mlagents.trainers.acting.collector import Collector, Lanes
+from mlagents.trainers.acting.collector import Collector
+from mlagents.trainers.acting.memories import Lanes
 from mlagents.trainers.data.decision import Decision
 from mlagents.trainers.data.segments import Segments
 from mlagents_envs.base_env import (

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mlagents.trainers.acting.collector import Lanes, Memories
+from mlagents.trainers.acting.memories import Lanes, Memories
 from mlagents.trainers.data.decision import Decision
 from mlagents_envs.base_env import ActionTuple, DecisionSteps, TerminalSteps
 

@@ -5,7 +5,8 @@ import pytest
 
 from actors import make_actor
 from guess_environment import GuessEnvironment
-from mlagents.trainers.acting.collector import Collector, Memories
+from mlagents.trainers.acting.collector import Collector
+from mlagents.trainers.acting.memories import Memories
 from mlagents.trainers.acting.policy import ActingPolicy
 from mlagents.trainers.acting.rollout import Rollout, Seat
 from mlagents.trainers.networks.snapshots import snapshot_of

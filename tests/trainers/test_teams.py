@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from mlagents.games import GameResult
-from mlagents.trainers.acting.collector import Memories
+from mlagents.trainers.acting.memories import Memories
 from mlagents.trainers.acting.rollout import Seat, Share
 from mlagents.trainers.acting.roster import LATEST
 from mlagents.trainers.acting.teams import LEARNER, SCRIPT, TeamSeat

@@ -8,14 +8,14 @@ A step is written in three parts. `observe` opens it with the agent's observatio
 the decision, and the next `observe` closes it with the reward that followed.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, fields
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mlagents.trainers.acting.columns import Columns, Rows
 from mlagents.trainers.acting.groups import Groups
+from mlagents.trainers.acting.memories import Lanes, Memories
 from mlagents.trainers.data.decision import Decision
 from mlagents.trainers.data.segments import OpenSteps, Segments
 from mlagents_envs.base_env import (
@@ -26,12 +26,7 @@ from mlagents_envs.base_env import (
     TerminalSteps,
 )
 
-Lanes = NDArray[np.int64]
-
 _NONE = np.zeros(0, np.int64)
-
-_VANISHED_AFTER = 200
-"""Number of its player's reports that an agent may miss before its lane may be reused."""
 
 
 class Activity(NamedTuple):
@@ -53,252 +48,6 @@ class Activity(NamedTuple):
     episode_length: NDArray[np.int64]
     has_group_reward: bool
     group_return: NDArray[np.float64]
-
-
-class Memories:
-    """Lanes and memories of agents that are not learned from.
-
-    An agent may vanish without an end of its episode. If lanes run out, those of agents that have
-    missed many reports of their player are reused.
-
-    Args:
-        memory_size: Size of the memory that the policy keeps for every agent.
-
-    Attributes:
-        n_vanished: Number of agents that have vanished so far.
-    """
-
-    def __init__(self, memory_size: int = 0) -> None:
-        self._remembered = np.zeros((0, memory_size), np.float32)
-        """(lanes, memory size) memory after the last decision."""
-        self._reported = np.zeros(0, np.int64)
-        """(lanes,) number of the last report of the player that contained the agent."""
-        self._lane_of: dict[int, dict[AgentId, int]] = {}
-        self._reports: dict[int, int] = {}
-        self._free: list[int] = []
-        self.n_vanished = 0
-
-    def observe(
-        self,
-        player: int,
-        decisions: DecisionSteps,
-        terminals: TerminalSteps,
-        *,
-        behavior: BehaviorName = "",
-    ) -> Lanes:
-        """Process the report of a player.
-
-        Args:
-            player: Number of the player; agent ids are unique within a player.
-            decisions: Agents whose episodes continue or begin.
-            terminals: Agents whose episodes ended; an id may be in both.
-            behavior: Behavior of the agents with its team; group ids are unique within it.
-
-        Returns:
-            (N,) lane of every agent of `decisions`, for `record`.
-        """
-        lane_of = self._lane_of.setdefault(player, {})
-        for agent in terminals.agent_id.tolist():
-            if (lane := lane_of.pop(agent, None)) is not None:
-                self._release(lane)
-        return self._lanes(player, decisions)
-
-    def memory(self, lanes: Lanes) -> NDArray[np.float32]:
-        """Return (N, memory size), the memories of agents by their lanes."""
-        return self._remembered[lanes]
-
-    def record(self, lanes: Lanes, action_mask: NDArray[np.bool_], decision: Decision) -> None:
-        """Add action masks and decisions of N agents to the steps that `observe` opened."""
-        self._remembered[lanes] = decision.memory
-
-    def forget(self, player: int) -> None:
-        """Drop the unfinished episodes of a player."""
-        for lane in self._lane_of.pop(player, {}).values():
-            self._release(lane)
-
-    def _lanes(self, player: int, decisions: DecisionSteps) -> Lanes:
-        """Return the lanes of the agents of a report; agents that begin get new lanes."""
-        lane_of = self._lane_of[player]
-        report = self._reports[player] = self._reports.get(player, 0) + 1
-        agents = decisions.agent_id.tolist()
-        beginning = [agent for agent in agents if agent not in lane_of]
-        if len(beginning) > len(self._free):
-            present = [lane_of[agent] for agent in agents if agent in lane_of]
-            self._reported[present] = report
-            self._make_room(len(beginning))
-        for agent in beginning:
-            lane_of[agent] = self._begin()
-        lanes = np.array([lane_of[agent] for agent in agents], np.int64)
-        self._reported[lanes] = report
-        return lanes
-
-    def _begin(self) -> int:
-        """Return a lane for an agent whose episode begins."""
-        return self._free.pop()
-
-    def _make_room(self, n_lanes: int) -> None:
-        """Make at least `n_lanes` lanes free, including those of vanished agents."""
-        vanished = self._take_vanished()
-        if vanished:
-            self._give_up(np.array(vanished, np.int64))
-            self.n_vanished += len(vanished)
-        held = len(self._remembered)
-        if len(self._free) < n_lanes or len(self._free) <= held // 4:
-            n_new = max(held, n_lanes, 16)  # at least double
-            self._extend(held + n_new)
-            self._free += reversed(range(held, held + n_new))
-
-    def _take_vanished(self) -> list[int]:
-        reported = self._reported.tolist()
-        vanished: list[int] = []
-        for player, lane_of in self._lane_of.items():
-            oldest = self._reports.get(player, 0) - _VANISHED_AFTER
-            gone = [agent for agent, lane in lane_of.items() if reported[lane] < oldest]
-            vanished += [lane_of.pop(agent) for agent in gone]
-        return vanished
-
-    def _give_up(self, lanes: Lanes) -> None:
-        """Release the lanes of agents that have vanished."""
-        for lane in lanes.tolist():
-            self._release(lane)
-
-    def _extend(self, n_lanes: int) -> None:
-        self._remembered = _extended(self._remembered, n_lanes)
-        self._reported = _extended(self._reported, n_lanes)
-
-    def _release(self, lane: int) -> None:
-        self._remembered[lane] = 0.0
-        self._free.append(lane)
-
-
-@dataclass(slots=True)
-class _Columns:
-    """Content of the lanes: first columns (lanes, time horizon, ...), then columns (lanes,)."""
-
-    obs: list[NDArray[Any]]
-    continuous: NDArray[np.float32]
-    discrete: NDArray[np.int32]
-    log_probs: NDArray[np.float32]
-    action_mask: NDArray[np.bool_]
-    memory: NDArray[np.float32]
-    """(lanes, sequences, memory size) memory before the first step of each sequence."""
-    tick: NDArray[np.int64]
-    """(lanes, time horizon) number of the report that opened the step; (lanes, 0) if unused."""
-    reward: NDArray[np.float32]
-    group_reward: NDArray[np.float32]
-
-    length: NDArray[np.int64]
-    """Number of closed steps, which is also the position of the open step."""
-    is_open: NDArray[np.bool_]
-    """Whether a step waits for its reward."""
-    remembered_before: NDArray[np.float32]
-    """(lanes, memory size) memory before the open step."""
-    episode: NDArray[np.int64]
-    episode_return: NDArray[np.float64]
-    episode_group_return: NDArray[np.float64]
-    episode_length: NDArray[np.int64]
-
-    @classmethod
-    def empty(
-        cls,
-        spec: BehaviorSpec,
-        horizon: int,
-        n_sequences: int,
-        memory_size: int,
-        *,
-        with_ticks: bool = False,
-    ) -> Self:
-        """Return columns without lanes."""
-        actions, shape = spec.action_spec, (0, horizon)
-        n_actions, n_branches = actions.continuous_size, actions.discrete_size
-        return cls(
-            obs=[np.zeros(shape + o.shape, o.dtype) for o in spec.observation_specs],
-            continuous=np.zeros((*shape, n_actions), np.float32),
-            discrete=np.zeros((*shape, n_branches), np.int32),
-            log_probs=np.zeros((*shape, n_actions + n_branches), np.float32),
-            action_mask=np.zeros((*shape, sum(actions.discrete_branches)), np.bool_),
-            memory=np.zeros((0, n_sequences, memory_size), np.float32),
-            tick=np.zeros((0, horizon if with_ticks else 0), np.int64),
-            reward=np.zeros(shape, np.float32),
-            group_reward=np.zeros(shape, np.float32),
-            length=np.zeros(0, np.int64),
-            is_open=np.zeros(0, np.bool_),
-            remembered_before=np.zeros((0, memory_size), np.float32),
-            episode=np.zeros(0, np.int64),
-            episode_return=np.zeros(0, np.float64),
-            episode_group_return=np.zeros(0, np.float64),
-            episode_length=np.zeros(0, np.int64),
-        )
-
-    def before_reward(self) -> list[NDArray[Any]]:
-        """Return the columns that are written before a step's reward is known."""
-        decided = [self.continuous, self.discrete, self.log_probs, self.action_mask]
-        ticks = [self.tick] if self.tick.shape[1] else []
-        return [*self.obs, *decided, *ticks]
-
-    def per_step(self) -> list[NDArray[Any]]:
-        """Return all columns of steps, in the order of the fields."""
-        return [*self.before_reward(), self.reward, self.group_reward]
-
-    def extend(self, n_lanes: int) -> None:
-        """Make room for more lanes."""
-        for name in (field.name for field in fields(self)):
-            held = getattr(self, name)
-            if name == "obs":
-                self.obs = [_extended(column, n_lanes) for column in held]
-            else:
-                setattr(self, name, _extended(held, n_lanes))
-
-    def release(self) -> None:
-        """Free the memory of all observations except the first of each lane."""
-        for i, column in enumerate(self.obs):
-            self.obs[i] = np.zeros(column.shape, column.dtype)
-            self.obs[i][:, 0] = column[:, 0]
-
-
-def _extended(column: NDArray[Any], n_lanes: int) -> NDArray[Any]:
-    extended = np.zeros(
-        (n_lanes, *column.shape[1:]), column.dtype
-    )  # memory is allocated as it is written
-    extended[: len(column)] = column
-    return extended
-
-
-class _Rows:
-    """Rows of several arrays, appended in place.
-
-    Args:
-        n_rows: Initial capacity in rows.
-        like: Array for each column, which gives the row's shape (after two axes) and type.
-    """
-
-    def __init__(self, n_rows: int, like: list[NDArray[Any]]) -> None:
-        self.n_rows = 0
-        self._columns = [np.empty((n_rows, *one.shape[2:]), one.dtype) for one in like]
-
-    def append(self, spans: list[tuple[int, int]], lanes_of: list[NDArray[Any]]) -> None:
-        """Append the first steps of lanes.
-
-        Args:
-            spans: Pairs of a lane and its number of steps, in the order to append.
-            lanes_of: Array (lanes, time horizon, ...) for each column.
-        """
-        end = self.n_rows + sum(n_steps for _, n_steps in spans)
-        for i, source in enumerate(lanes_of):
-            column = self._columns[i]
-            if len(column) < end:
-                grown = np.empty((max(end, 2 * len(column)), *column.shape[1:]), column.dtype)
-                grown[: self.n_rows] = column[: self.n_rows]
-                self._columns[i] = column = grown
-            at = self.n_rows
-            for lane, n_steps in spans:
-                column[at : at + n_steps] = source[lane, :n_steps]
-                at += n_steps
-        self.n_rows = end
-
-    def __iter__(self) -> Iterator[NDArray[Any]]:
-        """Yield the written part of every array."""
-        return iter([column[: self.n_rows] for column in self._columns])
 
 
 class _Ends(NamedTuple):
@@ -351,7 +100,7 @@ class Collector(Memories):
         self._horizon = time_horizon
         self._sequence = sequence_length or time_horizon
         n_sequences = -(-time_horizon // self._sequence)
-        self._columns = _Columns.empty(
+        self._columns = Columns.empty(
             spec, time_horizon, n_sequences, memory_size, with_ticks=with_groups
         )
         self.groups = Groups() if with_groups else None
@@ -359,8 +108,8 @@ class Collector(Memories):
         # A sixteenth more, because many episodes may end together. Unwritten rows use no memory.
         self._n_expected = n_expected + n_expected // 16
         self._episodes = 0
-        self._rows = _Rows(self._n_expected, self._columns.per_step())
-        self._memory_rows = _Rows(0, [self._columns.memory])
+        self._rows = Rows(self._n_expected, self._columns.per_step())
+        self._memory_rows = Rows(0, [self._columns.memory])
         self._ends: list[_Ends] = []
         self._activities: list[Activity] = []
 
@@ -443,8 +192,8 @@ class Collector(Memories):
             return None
         rows, ends = self._rows, _joined(self._ends)
         (memory,) = self._memory_rows
-        self._rows, self._ends = _Rows(self._n_expected, self._columns.per_step()), []
-        self._memory_rows = _Rows(0, [self._columns.memory])
+        self._rows, self._ends = Rows(self._n_expected, self._columns.per_step()), []
+        self._memory_rows = Rows(0, [self._columns.memory])
         *before_reward, reward, group_reward = rows
         tick = _NONE if self.groups is None else before_reward.pop()
         *obs, continuous, discrete, log_probs, action_mask = before_reward

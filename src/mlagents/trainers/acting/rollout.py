@@ -7,8 +7,9 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from mlagents.trainers.acting.collector import Collector, Lanes, Memories
+from mlagents.trainers.acting.collector import Collector
 from mlagents.trainers.acting.groups import SplitGroups
+from mlagents.trainers.acting.memories import Lanes, Memories
 from mlagents.trainers.data.decision import Decision
 from mlagents.trainers.players.env_manager import EnvManager, PlayerSteps
 from mlagents_envs.base_env import (

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mlagents.trainers.acting.collector import Lanes, Memories
+from mlagents.trainers.acting.memories import Lanes, Memories
 from mlagents.trainers.data.snapshot import DenseSnapshot, Outputs, Snapshot
 from mlagents_envs.base_env import AgentId, BehaviorName, DecisionSteps, TerminalSteps
 

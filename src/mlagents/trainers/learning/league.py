@@ -15,7 +15,7 @@ import numpy as np
 
 from mlagents.games import GameResult, paired
 from mlagents.ratings import DRAW, Rating, Results, elo_change
-from mlagents.trainers.acting.collector import Memories
+from mlagents.trainers.acting.memories import Memories
 from mlagents.trainers.acting.policy import ActingPolicy
 from mlagents.trainers.acting.rollout import Seat
 from mlagents.trainers.acting.roster import LATEST, Roster, RosterMemories
