@@ -19,6 +19,7 @@ from mlagents_envs.base_env import (
 from mlagents_envs.codec import Output, Steps, decode_output, encode_output
 from mlagents_envs.exception import UnityException, UnityNonFiniteException
 from mlagents_envs.output_decoder import OutputDecoder
+from seeds import sizes
 from shared_data import load_recording
 from wire_samples import BEHAVIOR_NAMES, assert_outputs_equal, behavior_specs, steps_of
 
@@ -131,11 +132,12 @@ def test_recordings_are_read_as_the_codec_reads_them(name: str) -> None:
         specs |= decode_output(request, specs).specs
 
 
-def test_mutated_messages_are_refused_and_read_as_by_the_codec() -> None:
+@sizes("n_messages", 1000, 5000)
+def test_mutated_messages_are_refused_and_read_as_by_the_codec(n_messages: int) -> None:
     rng, choose, decoder = np.random.default_rng(0), random.Random(0), OutputDecoder()
     for _ in range(3):
         decoder.decode(step_message(rng), SPECS)
-    for _ in range(5000):
+    for _ in range(n_messages):
         message = bytearray(step_message(rng))
         for _ in range(choose.choice([1, 1, 2, 5])):
             message[choose.randrange(len(message))] = choose.randrange(256)
