@@ -79,7 +79,7 @@ def test_runs_that_fail_do_not_end_the_search_unless_all_do(tmp_path, caplog):
 
 @pytest.mark.slow
 def test_a_population_copies_its_best(tmp_path, caplog):
-    population = {"size": 2, "interval": 0.5, "resample": 0.0}
+    population = {"size": 4, "interval": 0.5, "resample": 0.0}
     file = write(tmp_path, sampler="population", population=population)
     assert main([str(file), "--env", "Basic", "--seed", "3", "--jobs", "2"]) == 0
     folder = tmp_path / "results" / "search"

@@ -394,7 +394,7 @@ class OneSided(RockPaperScissors):
 def with_clock(run: Controller) -> list[float]:
     """Replace the time of a run's self-play; return a list with the time in s."""
     now = [0.0]
-    run._league._clock = lambda: now[0]
+    run._league._watch._clock = lambda: now[0]
     return now
 
 
