@@ -374,6 +374,7 @@ def test_the_reward_of_a_step_is_what_came_with_the_next_report() -> None:
     np.testing.assert_array_equal(segments.last_obs[1], terminals.obs[1])
     assert segments.terminated.tolist() == [True]
     assert segments.interrupted.tolist() == [False]
+    assert segments.tick.size == segments.last_tick.size == segments.group.size == 0, "no groups"
     # The reward that came with the first report belongs to nothing the agent did.
     # What came for the group is kept beside it, and is no part of the agent's own return.
     activity = collector.activity()
@@ -543,6 +544,16 @@ def test_the_lanes_of_agents_that_vanish_are_taken_back() -> None:
     assert collector.n_vanished > 1000
     # One step of each that vanished, and all of agent 0 but those it has not finished.
     assert n_steps == collector.n_vanished + 1996
+
+
+def test_an_agent_that_vanishes_before_its_first_reward_leaves_nothing() -> None:
+    source, collector = Source(), Collector(SPEC, time_horizon=4, memory_size=MEMORY_SIZE)
+    collector.observe(0, source.decisions(range(16)), source.terminals({}))
+    for _ in range(300):
+        collector.observe(0, source.decisions([]), source.terminals({}))
+    collector.observe(0, source.decisions([100]), source.terminals({}))
+    assert collector.n_vanished == 16
+    assert collector.take() is None
 
 
 def test_an_agent_that_comes_back_with_new_ones_keeps_its_lane() -> None:

@@ -148,6 +148,16 @@ def test_a_vanished_agent_leaves_its_group() -> None:
     assert of_group == 1.0
 
 
+def test_a_player_that_begins_again_has_new_groups() -> None:
+    room = Room()
+    for group_reward in (0.0, 1.0):
+        room.report([(1, 7), (2, 7)], group_reward=group_reward)
+    room.collector.forget(0)
+    room.report([(5, 7)])
+    room.report([], ends=[(5, 7)], group_reward=2.0)
+    assert room.collector.activity().group_return.tolist() == [2.0]
+
+
 def test_ends_of_members_that_differ_from_their_group_are_told_once() -> None:
     room = Room()
     room.report([(1, 7), (2, 7)])
