@@ -85,3 +85,21 @@ def test_the_reports_of_another_player_make_no_agent_vanish() -> None:
         observe(memories, 1, [8])
     observe(memories, 0, range(100, 200))
     assert memories.n_vanished == 0
+
+
+def lanes_after(n_vanished: int, n_beginning: int) -> int:
+    """Return the number of lanes after some of 16 agents vanished and others began."""
+    memories = Memories(2)
+    observe(memories, 0, range(16))
+    assert len(memories._remembered) == 16
+    for _ in range(300):
+        observe(memories, 0, range(n_vanished, 16))
+    observe(memories, 0, [*range(n_vanished, 16), *range(100, 100 + n_beginning)])
+    assert memories.n_vanished == n_vanished
+    return len(memories._remembered)
+
+
+def test_lanes_are_added_when_few_are_left() -> None:
+    assert lanes_after(n_vanished=16, n_beginning=16) == 16, "all can be used again"
+    assert lanes_after(n_vanished=5, n_beginning=1) == 16, "more than a quarter is free"
+    assert lanes_after(n_vanished=4, n_beginning=1) == 32, "no more than a quarter is free"
