@@ -45,10 +45,11 @@ class Columns:
         n_sequences: int,
         memory_size: int,
         *,
-        with_ticks: bool = False,
+        with_ticks: bool,
     ) -> Self:
         """Return columns without lanes."""
-        actions, shape = spec.action_spec, (0, horizon)
+        n_lanes = 0
+        actions, shape = spec.action_spec, (n_lanes, horizon)
         n_actions, n_branches = actions.continuous_size, actions.discrete_size
         return cls(
             obs=[np.zeros(shape + o.shape, o.dtype) for o in spec.observation_specs],
@@ -56,17 +57,17 @@ class Columns:
             discrete=np.zeros((*shape, n_branches), np.int32),
             log_probs=np.zeros((*shape, n_actions + n_branches), np.float32),
             action_mask=np.zeros((*shape, sum(actions.discrete_branches)), np.bool_),
-            memory=np.zeros((0, n_sequences, memory_size), np.float32),
-            tick=np.zeros((0, horizon if with_ticks else 0), np.int64),
+            memory=np.zeros((n_lanes, n_sequences, memory_size), np.float32),
+            tick=np.zeros((n_lanes, horizon if with_ticks else 0), np.int64),
             reward=np.zeros(shape, np.float32),
             group_reward=np.zeros(shape, np.float32),
-            length=np.zeros(0, np.int64),
-            is_open=np.zeros(0, np.bool_),
-            remembered_before=np.zeros((0, memory_size), np.float32),
-            episode=np.zeros(0, np.int64),
-            episode_return=np.zeros(0, np.float64),
-            episode_group_return=np.zeros(0, np.float64),
-            episode_length=np.zeros(0, np.int64),
+            length=np.zeros(n_lanes, np.int64),
+            is_open=np.zeros(n_lanes, np.bool_),
+            remembered_before=np.zeros((n_lanes, memory_size), np.float32),
+            episode=np.zeros(n_lanes, np.int64),
+            episode_return=np.zeros(n_lanes, np.float64),
+            episode_group_return=np.zeros(n_lanes, np.float64),
+            episode_length=np.zeros(n_lanes, np.int64),
         )
 
     def before_reward(self) -> list[NDArray[Any]]:
