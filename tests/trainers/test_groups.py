@@ -122,6 +122,14 @@ def test_a_group_is_paid_once_and_when_it_is_over() -> None:
     assert not len(room.collector.activity().group_return)
 
 
+def test_a_reward_that_was_told_is_not_told_again() -> None:
+    room = Room()
+    for group_reward in (1.0, 0.0):
+        room.report([(1, 7)])
+        room.report([], ends=[(1, 7)], group_reward=group_reward)
+        assert room.collector.activity().has_group_reward == bool(group_reward)
+
+
 def test_returns_of_random_groups_are_those_that_were_paid() -> None:
     world = GroupWorld(np.random.default_rng(0))
     collector = Collector(SPEC, time_horizon=5, with_groups=True)
