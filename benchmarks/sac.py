@@ -54,7 +54,11 @@ def main() -> None:
     arguments = parser.parse_args()
     set_threads(1)
 
-    ways = {"ours": TorchSettings(), "mixed": TorchSettings(mixed_precision=True)}
+    ways = {
+        "native": TorchSettings(),
+        "torch": TorchSettings(dense="torch"),
+        "mixed": TorchSettings(mixed_precision=True),
+    }
     if arguments.compile:
         ways["compiled"] = TorchSettings(mixed_precision=True, compile=True)
     columns = [*ways, "SB3", "products", *(f"{way}/SB3" for way in (*ways, "products"))]
@@ -149,8 +153,6 @@ def experience() -> Segments:
         terminated=never,
         interrupted=never,
         episode=np.arange(n_segments),
-        episode_return=np.zeros(n_segments),
-        episode_length=np.full(n_segments, HORIZON),
     )
 
 

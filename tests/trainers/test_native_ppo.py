@@ -21,6 +21,7 @@ from mlagents.trainers.algorithms.proximal import Batch
 from mlagents.trainers.exception import UnityTrainerException
 from mlagents.trainers.fast import native_ppo
 from mlagents.trainers.fast.compute import PLAIN, Compute
+from mlagents.trainers.fast.native_dense import WIDEST
 from mlagents.trainers.fast.native_ppo import PART, FastPPO, NativePPO, by_autograd
 from mlagents.trainers.settings.behavior import BehaviorSettings
 from mlagents.trainers.settings.run_options import TorchSettings
@@ -357,7 +358,7 @@ def test_a_library_that_is_required_and_missing_is_an_error(
 @pytest.mark.parametrize(
     "of",
     [
-        settings({"hidden_units": 2 * native_ppo.WIDEST}, batch_size=512),
+        settings({"hidden_units": 2 * WIDEST}, batch_size=512),
         settings({"memory": {"memory_size": 4, "sequence_length": 2}}),
     ],
     ids=["wide", "memory"],
@@ -368,7 +369,7 @@ def test_pytorch_learns_what_the_library_does_not_or_not_as_fast(of: BehaviorSet
 
 @needs_library
 def test_the_library_can_be_required_for_wide_networks() -> None:
-    wide = settings({"hidden_units": 2 * native_ppo.WIDEST}, batch_size=512)
+    wide = settings({"hidden_units": 2 * WIDEST}, batch_size=512)
     assert fast(behavior(), wide, dense="native").native is not None
 
 

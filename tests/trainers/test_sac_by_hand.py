@@ -107,12 +107,12 @@ def gradients(sac: SAC) -> list[Tensor]:
 
 
 def by_autograd(sac: SAC, batch: Minibatch) -> tuple[Losses, list[Tensor]]:
-    return SAC.differentiate(sac, batch, sac._rewards(batch)), gradients(sac)
+    return SAC.differentiate(sac, batch, sac.rewards(batch)), gradients(sac)
 
 
 def by_hand(sac: FastSAC, batch: Minibatch) -> tuple[Losses, list[Tensor]]:
     assert sac.is_by_hand
-    return sac.differentiate(batch, sac._rewards(batch)), gradients(sac)
+    return sac.differentiate(batch, sac.rewards(batch)), gradients(sac)
 
 
 def assert_same(sac: FastSAC, batch: Minibatch) -> None:
@@ -220,7 +220,7 @@ def test_only_steps_of_dense_networks_that_nobody_compiles_are_taken_by_hand(
     monkeypatch.setattr(torch, "compile", lambda function, **_options: function)
     for compute in (PLAIN, LOW, Compute(compile=True)):
         sac = make(actions, compute=compute)
-        sac.differentiate(batch, sac._rewards(batch))
+        sac.differentiate(batch, sac.rewards(batch))
     assert taken_by_hand == [16, 16]
 
 

@@ -37,6 +37,30 @@ def test_fused_adam_is_adam() -> None:
         torch.testing.assert_close(found, wanted)
 
 
+def test_versions_grow_with_changes_in_place() -> None:
+    weights = [nn.Parameter(torch.zeros(2)), nn.Parameter(torch.zeros(2))]
+    before = torch_internals.versions(weights)
+    assert torch_internals.versions(weights) == before
+    nn.Module.load_state_dict(nn.ParameterList(weights), {"0": torch.ones(2), "1": torch.ones(2)})
+    loaded = torch_internals.versions(weights)
+    assert all(now > then for now, then in zip(loaded, before, strict=True))
+    means, squares, gradients = ([torch.zeros(2)] for _ in range(3))
+    with torch.no_grad():
+        torch_internals.fused_adam(
+            weights[:1],
+            gradients,
+            means,
+            squares,
+            [torch.ones(())],
+            learning_rate=0.01,
+            betas=(0.8, 0.9),
+            epsilon=1e-6,
+        )
+    first, second = torch_internals.versions(weights)
+    assert first > loaded[0] and second == loaded[1]
+    assert all(version > 0 for version in torch_internals.versions([*means, *squares]))
+
+
 def test_copy_each() -> None:
     targets = [torch.zeros(2, dtype=torch.bfloat16), torch.zeros(3)]
     torch_internals.copy_each(targets, [torch.tensor([1.0, 2.0]), torch.ones(3)])

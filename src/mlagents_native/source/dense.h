@@ -14,6 +14,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <vector>
 
 #include "simd.h"
@@ -22,11 +23,12 @@
 
 extern "C" {
 // Weights of a linear layer as PyTorch stores them, weight (n_out, n_in) and bias (n_out,), each
-// with Adam's running means of the gradient and of its square.
+// with Adam's running means of the gradient and of its square. A layer that does not learn has no
+// means. If `is_transposed`, the weight is (n_in, n_out).
 struct DenseLinear {
     float *weight, *weight_mean, *weight_square;
     float *bias, *bias_mean, *bias_square;
-    int64_t n_in, n_out;
+    int64_t n_in, n_out, is_transposed;
 };
 }
 
@@ -166,16 +168,21 @@ class Linear {
   public:
     Linear(const DenseLinear *parts, int64_t n_parts, bool is_first)
         : parts(parts, parts + n_parts), n_in(parts[0].n_in), n_out(columns_of(parts, n_parts)),
-          weight(n_in + 1, n_out), gradient(n_in + 1, n_out), mean(n_in + 1, n_out),
-          square(n_in + 1, n_out), transposed(is_first ? 0 : n_out, n_in), is_first(is_first) {
-        for_each_number([](float &ours, const float &theirs) { ours = theirs; });
+          learns(parts[0].weight_mean != nullptr), weight(n_in + 1, n_out),
+          gradient(learns ? n_in + 1 : 0, n_out), mean(learns ? n_in + 1 : 0, n_out),
+          square(learns ? n_in + 1 : 0, n_out),
+          transposed(learns && !is_first ? n_out : 0, n_in) {
+        read();
+    }
+
+    // Copies weights and Adam's means from where PyTorch stores them.
+    void read() {
+        copy_all(true);
         transpose();
     }
 
     // Writes weights and Adam's means back to where they came from.
-    void write_back() {
-        for_each_number([](const float &ours, float &theirs) { theirs = ours; });
-    }
+    void write_back() { copy_all(false); }
 
     // Calls finish(i, j, x W + b) for n rows of x.
     template <class Finish>
@@ -232,6 +239,20 @@ class Linear {
         transpose();
     }
 
+    // Moves the weights towards those of another layer by a share of the difference.
+    void follow(const Linear &other, float share) {
+        const Floats part = Floats::all(share);
+        for (int64_t i = 0; i <= n_in; ++i)
+            for (int64_t j = 0; j < weight.width(); j += Floats::LANES) {
+                const Floats ours = Floats::load(weight.row(i) + j);
+                fma(part, Floats::load(other.weight.row(i) + j) - ours, ours)
+                    .store(weight.row(i) + j);
+            }
+    }
+
+    // Returns row `i` of W: the weights of input `i`.
+    const float *weights_of_input(int64_t i) const { return weight.row(i); }
+
     std::vector<DenseLinear> parts;
     int64_t n_in, n_out;
 
@@ -242,92 +263,121 @@ class Linear {
         return n;
     }
 
-    // Calls copy(ours, theirs) for every weight, bias, and mean of Adam.
-    template <class Copy> void for_each_number(const Copy &copy) {
+    // Copies weights, biases, and means of Adam, from PyTorch's memory or back.
+    void copy_all(bool is_read) {
         int64_t first = 0;
         for (const DenseLinear &part : parts) {
             Matrix *const ours[3] = {&weight, &mean, &square};
             float *const weights[3] = {part.weight, part.weight_mean, part.weight_square};
             float *const biases[3] = {part.bias, part.bias_mean, part.bias_square};
-            for (int kind = 0; kind < 3; ++kind) {
-                for (int64_t i = 0; i < n_in; ++i)
-                    for (int64_t j = 0; j < part.n_out; ++j)
-                        copy(ours[kind]->row(i)[first + j], weights[kind][j * n_in + i]);
-                for (int64_t j = 0; j < part.n_out; ++j)
-                    copy(ours[kind]->row(n_in)[first + j], biases[kind][j]);
+            for (int kind = 0; kind < (learns ? 3 : 1); ++kind) {
+                float *const matrix = ours[kind]->row(0) + first;
+                float *const bias = ours[kind]->row(n_in) + first;
+                const int64_t stride = ours[kind]->stride;
+                const size_t row_size = static_cast<size_t>(part.n_out) * sizeof(float);
+                if (is_read)
+                    std::memcpy(bias, biases[kind], row_size);
+                else
+                    std::memcpy(biases[kind], bias, row_size);
+                if (!part.is_transposed) {
+                    if (is_read)
+                        transpose_matrix(weights[kind], n_in, part.n_out, n_in, matrix, stride);
+                    else
+                        transpose_matrix(matrix, stride, n_in, part.n_out, weights[kind], n_in);
+                    continue;
+                }
+                for (int64_t i = 0; i < n_in; ++i) {
+                    float *const theirs = weights[kind] + i * part.n_out;
+                    if (is_read)
+                        std::memcpy(matrix + i * stride, theirs, row_size);
+                    else
+                        std::memcpy(theirs, matrix + i * stride, row_size);
+                }
             }
             first += part.n_out;
         }
     }
 
     void transpose() {
-        if (is_first) return;
-        const int64_t whole_in = n_in / 4 * 4, whole_out = n_out / 4 * 4;
-        for (int64_t i = 0; i < whole_in; i += 4)
-            for (int64_t j = 0; j < whole_out; j += 4)
-                transpose_block(weight.row(i) + j, weight.stride, transposed.row(j) + i,
-                                transposed.stride);
-        for (int64_t i = 0; i < n_in; ++i)
-            for (int64_t j = i < whole_in ? whole_out : 0; j < n_out; ++j)
-                transposed.row(j)[i] = weight.row(i)[j];
+        if (transposed.rows)
+            transpose_matrix(weight.row(0), weight.stride, n_in, n_out, transposed.row(0),
+                             transposed.stride);
     }
 
+    bool learns;
     Matrix weight, gradient, mean, square;  // (n_in + 1, n_out): the last row is the bias
     Matrix transposed;                      // (n_out, n_in)
-    bool is_first;
 };
 
-// Hidden layers and an output layer, with room for one block of rows.
+// Hidden layers and an output layer, with room for some rows.
 class Stack {
   public:
-    Stack(const DenseLinear *hidden, int64_t n_hidden, const DenseLinear *heads, int64_t n_heads)
-        : input(BLOCK, n_hidden ? hidden[0].n_in : heads[0].n_in) {
+    Stack(const DenseLinear *hidden, int64_t n_hidden, const DenseLinear *heads, int64_t n_heads,
+          int64_t n_rows = BLOCK)
+        : input(n_rows, n_hidden ? hidden[0].n_in : heads[0].n_in) {
         for (int64_t l = 0; l < n_hidden; ++l) {
             layers.emplace_back(hidden + l, 1, l == 0);
-            outputs.emplace_back(BLOCK, hidden[l].n_out);
-            slopes.emplace_back(BLOCK, hidden[l].n_out);
+            outputs.emplace_back(n_rows, hidden[l].n_out);
+            slopes.emplace_back(n_rows, hidden[l].n_out);
         }
         layers.emplace_back(heads, n_heads, n_hidden == 0);
-        out = Matrix(BLOCK, layers.back().n_out);
+        out = Matrix(n_rows, layers.back().n_out);
     }
 
-    // Maps n rows of `input` to n rows of `out`.
-    void forward(int64_t n) {
+    void read() {
+        for (Linear &layer : layers) layer.read();
+    }
+
+    // Maps n rows of `input` to n rows of `out`, from row `at` on.
+    void forward(int64_t n, int64_t at = 0) {
         const Matrix *x = &input;
         for (size_t l = 0; l + 1 < layers.size(); ++l) {
             Matrix &y = outputs[l], &slope = slopes[l];
-            layers[l].forward(n, x->row(0), x->stride, [&](int64_t i, int64_t j, Floats before) {
+            layers[l].forward(n, x->row(at), x->stride, [&](int64_t i, int64_t j, Floats before) {
                 const Floats one = Floats::all(1.0f);
                 const Floats gate = one / (one + exponential(Floats::all(0.0f) - before));
                 const Floats after = before * gate;
-                after.store(y.row(i) + j);
-                fma(after, one - gate, gate).store(slope.row(i) + j);
+                after.store(y.row(at + i) + j);
+                fma(after, one - gate, gate).store(slope.row(at + i) + j);
             });
             x = &y;
         }
-        layers.back().forward(n, x->row(0), x->stride, [&](int64_t i, int64_t j, Floats sum) {
-            sum.store(out.row(i) + j);
+        layers.back().forward(n, x->row(at), x->stride, [&](int64_t i, int64_t j, Floats sum) {
+            sum.store(out.row(at + i) + j);
         });
     }
 
-    // Computes the gradients of n rows, given the gradient by `out` in `out`; adds them to those of
-    // earlier rows unless these are the first.
-    void learn(int64_t n, bool are_first) {
+    // Computes the gradients of n rows from row `at` on, given the gradient by `out` in `out`; adds
+    // them to those of earlier rows unless these are the first.
+    void learn(int64_t n, bool are_first, int64_t at = 0) {
         const Matrix *by_output = &out;
         for (size_t l = layers.size(); l-- > 0;) {
             const Matrix &x = l ? outputs[l - 1] : input;
-            layers[l].learn(n, x.row(0), x.stride, by_output->row(0), by_output->stride,
+            layers[l].learn(n, x.row(at), x.stride, by_output->row(at), by_output->stride,
                             are_first);
-            if (l) {
-                Matrix &slope = slopes[l - 1];  // becomes the gradient before swish
-                layers[l].back(n, by_output->row(0), by_output->stride,
-                               [&](int64_t i, int64_t j, Floats sum) {
-                                   float *const entry = slope.row(i) + j;
-                                   (sum * Floats::load(entry)).store(entry);
-                               });
-                by_output = &slope;
+            if (l) by_output = &back(l, n, *by_output, at);
+        }
+    }
+
+    // Computes the gradient of n rows by some inputs, from input `first` to the last, given the
+    // gradient by `out`. Calls finish(i, j, gradient) for row i and input `first` + j.
+    template <class Finish> void back_to_inputs(int64_t n, int64_t first, const Finish &finish) {
+        const Matrix *by_output = &out;
+        for (size_t l = layers.size(); l-- > 1;) by_output = &back(l, n, *by_output, 0);
+        const int64_t width = by_output->width();
+        for (int64_t j = first; j < layers[0].n_in; ++j) {
+            const float *const weights = layers[0].weights_of_input(j);
+            for (int64_t i = 0; i < n; ++i) {
+                Floats sum = Floats::all(0.0f);
+                for (int64_t k = 0; k < width; k += Floats::LANES)
+                    sum = fma(Floats::load(by_output->row(i) + k), Floats::load(weights + k), sum);
+                finish(i, j - first, total(sum));
             }
         }
+    }
+
+    void follow(const Stack &other, float share) {
+        for (size_t l = 0; l < layers.size(); ++l) layers[l].follow(other.layers[l], share);
     }
 
     double squared_norm() const {
@@ -344,12 +394,45 @@ class Stack {
         for (Linear &layer : layers) layer.write_back();
     }
 
-    Matrix input;  // (BLOCK, n_in)
-    Matrix out;    // (BLOCK, n_out)
+    Matrix input;  // (rows, n_in)
+    Matrix out;    // (rows, n_out)
 
   private:
+    // Returns the gradient before swish of the layer below layer l, for n rows from row `at` on.
+    const Matrix &back(size_t l, int64_t n, const Matrix &by_output, int64_t at) {
+        Matrix &slope = slopes[l - 1];  // becomes the gradient
+        layers[l].back(n, by_output.row(at), by_output.stride,
+                       [&](int64_t i, int64_t j, Floats sum) {
+                           float *const entry = slope.row(at + i) + j;
+                           (sum * Floats::load(entry)).store(entry);
+                       });
+        return slope;
+    }
+
     std::vector<Linear> layers;
-    std::vector<Matrix> outputs, slopes;  // of the hidden layers, (BLOCK, width)
+    std::vector<Matrix> outputs, slopes;  // of the hidden layers, (rows, width)
 };
+
+// ------------------------------------------------------------------------------------ actions
+
+constexpr float HALF_LOG_TAU = 0.918938533204672742f;
+constexpr float MASKED_LOGIT = -1e8f;
+
+// Replaces the logits of a branch by chances, writes their logarithms, and returns the entropy.
+inline float into_chances(float *logits, const uint8_t *mask, float *log_chances, int64_t n) {
+    float largest = -std::numeric_limits<float>::infinity(), sum = 0, entropy = 0;
+    for (int64_t j = 0; j < n; ++j) {
+        if (mask[j]) logits[j] = MASKED_LOGIT;
+        if (!(logits[j] <= largest)) largest = logits[j];  // NaN too
+    }
+    for (int64_t j = 0; j < n; ++j) sum += std::exp(logits[j] - largest);
+    const float log_sum = std::log(sum);
+    for (int64_t j = 0; j < n; ++j) {
+        log_chances[j] = logits[j] - largest - log_sum;
+        logits[j] = std::exp(log_chances[j]);
+        entropy -= logits[j] * log_chances[j];
+    }
+    return entropy;
+}
 
 }  // namespace

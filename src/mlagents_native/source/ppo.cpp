@@ -9,7 +9,6 @@
 //     logit j, chosen branch c by the ratio times [j = c] - p[j]
 //     entropy                  -beta for log_std; beta p[j] (log p[j] + H) / B for a logit
 #include <exception>
-#include <limits>
 
 #include "dense.h"
 #include "exports.h"
@@ -45,9 +44,6 @@ struct PPOSettings {
 }
 
 namespace {
-
-constexpr float HALF_LOG_TAU = 0.918938533204672742f;
-constexpr float MASKED_LOGIT = -1e8f;
 
 class Learner {
   public:
@@ -204,23 +200,6 @@ class Learner {
                    : static_cast<float>(-share * gain);
     }
 
-    // Replaces logits by chances, writes their logarithms, and returns the entropy.
-    static float into_chances(float *logits, const uint8_t *mask, float *log_chances, int64_t n) {
-        float largest = -std::numeric_limits<float>::infinity(), sum = 0, entropy = 0;
-        for (int64_t j = 0; j < n; ++j) {
-            if (mask[j]) logits[j] = MASKED_LOGIT;
-            if (!(logits[j] <= largest)) largest = logits[j];  // NaN too
-        }
-        for (int64_t j = 0; j < n; ++j) sum += std::exp(logits[j] - largest);
-        const float log_sum = std::log(sum);
-        for (int64_t j = 0; j < n; ++j) {
-            log_chances[j] = logits[j] - largest - log_sum;
-            logits[j] = std::exp(log_chances[j]);
-            entropy -= logits[j] * log_chances[j];
-        }
-        return entropy;
-    }
-
     int64_t chosen(int64_t row, int64_t branch) const {
         return batch.discrete[row * batch.n_branches + branch];
     }
@@ -245,7 +224,7 @@ class Learner {
 
 }  // namespace
 
-NATIVE_EXPORT int dense_version() { return 1; }
+NATIVE_EXPORT int dense_version() { return 2; }
 
 // Takes one gradient step for each minibatch.
 //

@@ -124,6 +124,14 @@ inline Floats power_of_two(Floats x, Floats &whole) {
 }
 #endif
 
+// Returns the sum of all lanes, always in the same order.
+inline float total(Floats a) {
+    float each[Floats::LANES], sum = 0;
+    a.store(each);
+    for (float one : each) sum += one;
+    return sum;
+}
+
 // Writes the transpose of a 4 x 4 block; strides are in floats.
 inline void transpose_block(const float *from, int64_t from_stride, float *to, int64_t to_stride) {
 #if defined(__SSE2__) || defined(_M_X64)
@@ -138,6 +146,19 @@ inline void transpose_block(const float *from, int64_t from_stride, float *to, i
     for (int64_t i = 0; i < 4; ++i)
         for (int64_t j = 0; j < 4; ++j) to[j * to_stride + i] = from[i * from_stride + j];
 #endif
+}
+
+// Writes the transpose (n_columns, n_rows) of an (n_rows, n_columns) matrix.
+inline void transpose_matrix(const float *from, int64_t from_stride, int64_t n_rows,
+                             int64_t n_columns, float *to, int64_t to_stride) {
+    const int64_t whole_rows = n_rows / 4 * 4, whole_columns = n_columns / 4 * 4;
+    for (int64_t i = 0; i < whole_rows; i += 4)
+        for (int64_t j = 0; j < whole_columns; j += 4)
+            transpose_block(from + i * from_stride + j, from_stride, to + j * to_stride + i,
+                            to_stride);
+    for (int64_t i = 0; i < n_rows; ++i)
+        for (int64_t j = i < whole_rows ? whole_columns : 0; j < n_columns; ++j)
+            to[j * to_stride + i] = from[i * from_stride + j];
 }
 
 // Returns exp(x) to about one unit in the last place; NaN stays NaN. Below -87 the result is

@@ -60,6 +60,7 @@ class Adam:
         self._parameters: list[Tensor] = []
         self._means: list[Tensor] = []
         self._squares: list[Tensor] = []
+        self._moments: Moments = {}
         self._steps = torch.zeros(0)
         """Number of steps taken, for each parameter."""
         self._step_of_each: tuple[Tensor, ...] = ()
@@ -88,18 +89,19 @@ class Adam:
     def moments(self) -> tuple[Moments, int]:
         """Return the state of all parameters and their number of steps, for code that takes steps.
 
-        Such code changes the state in place and then calls `advance`.
+        Such code changes the state in place and then calls `advance`. The state is the same object
+        until another state is loaded or some parameters have no gradient.
 
         Raises:
             ValueError: Parameters have taken different numbers of steps.
         """
-        self._gather([True] * len(self._held))
+        learns = [True] * len(self._held)
+        if learns != self._learns:
+            self._gather(learns)
         n_steps = set(self._steps.tolist())
         if len(n_steps) > 1:
             raise ValueError(f"parameters have taken different numbers of steps: {n_steps}")
-        each = zip(self._held, self._means, self._squares, strict=True)
-        state = {parameter: (mean, square) for parameter, mean, square in each}
-        return state, int(n_steps.pop())
+        return self._moments, int(n_steps.pop())
 
     def advance(self, n_steps: int) -> None:
         """Count steps that other code has taken with `moments`."""
@@ -169,6 +171,8 @@ class Adam:
         self._step_of_each = self._steps.unbind()
         for state, step in zip(states, self._step_of_each, strict=True):
             state["step"] = step
+        each = zip(itertools.compress(self._held, learns), self._means, self._squares, strict=True)
+        self._moments = {parameter: (mean, square) for parameter, mean, square in each}
 
 
 def adam(parameters: Iterable[nn.Parameter], learning_rate: float) -> Optimizer:

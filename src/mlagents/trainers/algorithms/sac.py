@@ -125,25 +125,16 @@ class SAC(Algorithm):
             n_updates: Number of gradient steps.
             step: Step count of the behavior, for the schedule.
         """
-        s = self.settings
         learning_rate = self.set_learning_rate(step)
-        online: list[Tensor] = list(self.value.parameters())
-        target: list[Tensor] = list(self.target_value.parameters())
-
         plotted: list[Tensor] = []
         plots: list[dict[str, Tensor]] = []
-        for batch in self._minibatches(replay, n_updates):
-            losses = self.differentiate(batch, self._rewards(batch))
-            self.take_step(self.actor.parameters(), self._critic_parameters)
-            with torch.no_grad():
-                move_each(target, online, s.tau)
+        for batch, losses in self.descents(replay, n_updates):
+            plotted.append(losses)
             plots += self._update_signals(batch)
             if self.cloning is not None:
                 plots.append(self.cloning.update(step=step))
-            scalars = torch.stack([losses.policy, losses.value])
-            plotted.append(torch.cat([scalars, losses.q, losses.estimate]).detach())
 
-        policy_mean, value_mean, q1, q2, *estimates = torch.stack(plotted).mean(0).tolist()
+        policy_mean, q1, q2, value_mean, *estimates = torch.stack(plotted).mean(0).tolist()
         return means(plots) | {
             "Losses/Policy Loss": policy_mean,
             "Losses/Value Loss": value_mean,
@@ -156,6 +147,30 @@ class SAC(Algorithm):
                 for signal, estimate in zip(self.signals, estimates, strict=True)
             },
         }
+
+    def descents(self, replay: Replay, n_updates: int) -> Iterator[tuple[Minibatch, Tensor]]:
+        """Take gradient steps; yield the minibatch of each, and its losses.
+
+        The losses are those of the policy, of both Q networks and of the values, followed by the
+        mean value of the states by each signal: (4 + signals,).
+
+        Args:
+            replay: Replay buffer to draw from.
+            n_updates: Number of gradient steps.
+        """
+        for batch in self._minibatches(replay, n_updates):
+            yield batch, self.take_one(batch)
+
+    def take_one(self, batch: Minibatch) -> Tensor:
+        """Take one gradient step; return its losses, (4 + signals,), as `descents` does."""
+        losses = self.differentiate(batch, self.rewards(batch))
+        self.take_step(self.actor.parameters(), self._critic_parameters)
+        online: list[Tensor] = list(self.value.parameters())
+        target: list[Tensor] = list(self.target_value.parameters())
+        with torch.no_grad():
+            move_each(target, online, self.settings.tau)
+        scalars = [losses.policy.view(1), losses.q, losses.value.view(1)]
+        return torch.cat([*scalars, losses.estimate]).detach()
 
     def differentiate(self, batch: Minibatch, rewards: Tensor) -> Losses:
         """Return the losses of one gradient step and store their gradients in `grad`."""
@@ -228,7 +243,7 @@ class SAC(Algorithm):
                 entropies.append(-(probabilities[-1] * log_p).sum(1))
         return actions, probabilities, torch.stack(entropies, dim=1)
 
-    def _rewards(self, batch: Minibatch) -> Tensor:
+    def rewards(self, batch: Minibatch) -> Tensor:
         """Return the reward of every step from every reward signal, (B, signals)."""
         return torch.stack([signal.score(batch.steps) for signal in self.signals], dim=1)
 
@@ -267,54 +282,58 @@ class SAC(Algorithm):
 
     def _minibatches(self, replay: Replay, n: int) -> Iterator[Minibatch]:
         """Yield n minibatches of sequences, drawn with replacement."""
+        for done in range(0, n, MINIBATCHES_AT_ONCE):
+            yield from self._split(*self.draw(replay, min(n - done, MINIBATCHES_AT_ONCE)))
+
+    def draw(self, replay: Replay, n: int) -> tuple[Minibatch, list[int]]:
+        """Draw n minibatches of sequences; return them as one, and the number of rows of each.
+
+        In its `sequences`, each place is one in its own minibatch.
+        """
         longest = self.sequence_length
         n_sequences = max(1, self.settings.batch_size // longest)
         to_device = partial(torch.as_tensor, device=self.device)
-        for done in range(0, n, MINIBATCHES_AT_ONCE):
-            n_drawn = min(n - done, MINIBATCHES_AT_ONCE) * n_sequences
-            drawn = torch.randint(replay.n_sequences, (n_drawn,), generator=self.generator)
-            replayed = replay.take(drawn.numpy())
-            noise = torch.randn(replayed.continuous.shape, generator=self.generator)
-            # Sequences are stored one after the other; `place` is the position in the minibatch.
-            length = replayed.length
-            starts = np.cumsum(length) - length
-            sequence = np.repeat(np.arange(n_drawn), length)
-            within = np.arange(len(sequence)) - starts[sequence]
-            place = to_device(sequence % n_sequences * longest + within)
-            memory, first = to_device(replayed.memory), to_device(starts)
-            first_rows = starts[::n_sequences].tolist()
-            n_rows = np.diff([*first_rows, len(sequence)]).tolist()
-            columns = [
-                to_device(column).split(n_rows)
-                for column in (
-                    replayed.continuous,
-                    replayed.discrete,
-                    replayed.action_mask,
-                    replayed.reward,
-                    replayed.terminated,
-                    noise,
-                    place,
-                    *replayed.obs,
-                    *replayed.next_obs,
-                )
-            ]
-            for i, rows in enumerate(zip(*columns, strict=True)):
-                continuous, discrete, action_mask, reward, terminated, noise, place, *seen = rows
-                drawn_here = slice(i * n_sequences, (i + 1) * n_sequences)
-                yield Minibatch(
-                    obs=seen[: len(replayed.obs)],
-                    next_obs=seen[len(replayed.obs) :],
-                    continuous=continuous,
-                    discrete=discrete,
-                    action_mask=action_mask,
-                    reward=reward,
-                    terminated=terminated,
-                    noise=noise,
-                    sequences=Sequences(memory[drawn_here], place, longest)
-                    if self.has_memory
-                    else None,
-                    first=first[drawn_here] - first_rows[i],
-                )
+        drawn = torch.randint(replay.n_sequences, (n * n_sequences,), generator=self.generator)
+        replayed = replay.take(drawn.numpy())
+        noise = torch.randn(replayed.continuous.shape, generator=self.generator)
+        # Sequences are stored one after the other; `place` is the position in the minibatch.
+        starts = np.cumsum(replayed.length) - replayed.length
+        sequence = np.repeat(np.arange(len(drawn)), replayed.length)
+        within = np.arange(len(sequence)) - starts[sequence]
+        place = to_device(sequence % n_sequences * longest + within)
+        minibatches = Minibatch(
+            obs=[to_device(o) for o in replayed.obs],
+            next_obs=[to_device(o) for o in replayed.next_obs],
+            continuous=to_device(replayed.continuous),
+            discrete=to_device(replayed.discrete),
+            action_mask=to_device(replayed.action_mask),
+            reward=to_device(replayed.reward),
+            terminated=to_device(replayed.terminated),
+            noise=to_device(noise),
+            sequences=Sequences(to_device(replayed.memory), place, longest)
+            if self.has_memory
+            else None,
+            first=to_device(starts),
+        )
+        n_rows = np.diff([*starts[::n_sequences], len(sequence)]).tolist()
+        return minibatches, n_rows
+
+    def _split(self, minibatches: Minibatch, n_rows: list[int]) -> Iterator[Minibatch]:
+        """Yield the minibatches that `draw` returned as one."""
+        steps = minibatches.split(n_rows)
+        if minibatches.sequences is None:
+            yield from steps
+            return
+        memory, place, longest = minibatches.sequences
+        n_sequences = len(memory) // len(n_rows)
+        parts = zip(
+            *(memory.split(n_sequences), place.split(n_rows)),
+            minibatches.first.split(n_sequences),
+            strict=True,
+        )
+        for batch, (of_memory, of_place, first) in zip(steps, parts, strict=True):
+            sequences = Sequences(of_memory, of_place, longest)
+            yield batch._replace(sequences=sequences, first=first - first[0])
 
 
 def q_of_choices(q: Tensor, choices: Tensor) -> Tensor:

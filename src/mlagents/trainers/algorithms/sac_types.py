@@ -1,6 +1,7 @@
 """Data types of SAC: minibatch, losses and entropy coefficients."""
 
 import math
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
@@ -37,6 +38,24 @@ class Minibatch(NamedTuple):
     noise: Tensor
     sequences: Sequences | None
     first: Tensor
+
+    def split(self, n_rows: list[int]) -> "Iterator[Minibatch]":
+        """Yield consecutive parts with the given numbers of rows, as steps without sequences."""
+        columns = [*self.obs, *self.next_obs, *self[2:8]]
+        for rows in zip(*(column.split(n_rows) for column in columns), strict=True):
+            *seen, continuous, discrete, action_mask, reward, terminated, noise = rows
+            yield Minibatch(
+                obs=seen[: len(self.obs)],
+                next_obs=seen[len(self.obs) :],
+                continuous=continuous,
+                discrete=discrete,
+                action_mask=action_mask,
+                reward=reward,
+                terminated=terminated,
+                noise=noise,
+                sequences=None,
+                first=self.first[: len(reward)],
+            )
 
     @property
     def steps(self) -> Transitions:

@@ -22,7 +22,15 @@ from mlagents.trainers.algorithms.optimizer import BETAS, EPSILON, Adam, Moments
 from mlagents.trainers.algorithms.ppo import PPO, Experience, Minibatch, Rows
 from mlagents.trainers.algorithms.proximal import POLICY_LOSS, VALUE_LOSS, Batch
 from mlagents.trainers.exception import UnityTrainerException
-from mlagents.trainers.networks.actor_critic import Actor, Critic
+from mlagents.trainers.fast.native_dense import (
+    Linear,
+    hidden_layers,
+    is_faster,
+    linears,
+    pointers,
+    weights_of,
+    with_means,
+)
 from mlagents.trainers.settings.behavior import BehaviorSettings
 from mlagents_envs.base_env import ActionSpec, BehaviorSpec, ObservationSpec
 from mlagents_envs.logging_util import get_logger
@@ -30,28 +38,12 @@ from mlagents_native.library import NativeError, Part
 
 logger = get_logger(__name__)
 
-WIDEST = 256
-"""Number of hidden units above which PyTorch's products are as fast, for large minibatches."""
-
-WIDEST_OF_SMALL, SMALL = 512, 128
-"""Number of hidden units for minibatches of up to `SMALL` rows, which leave PyTorch less time."""
-
-
-class _Linear(ctypes.Structure):
-    """`DenseLinear` of `dense.h`."""
-
-    _fields_ = [
-        *((name, c_void_p) for name in ("weight", "weight_mean", "weight_square")),
-        *((name, c_void_p) for name in ("bias", "bias_mean", "bias_square")),
-        *((name, c_int64) for name in ("n_in", "n_out")),
-    ]
-
 
 class _Network(ctypes.Structure):
     """`PPONetwork` of `ppo.cpp`."""
 
     _fields_ = [
-        *((name, POINTER(_Linear)) for name in ("hidden", "heads")),
+        *((name, POINTER(Linear)) for name in ("hidden", "heads")),
         *((name, c_void_p) for name in ("log_std", "log_std_mean", "log_std_square")),
         *((name, c_int64) for name in ("n_hidden", "n_heads", "has_actor", "has_critic")),
     ]
@@ -173,11 +165,11 @@ class NativePPO:
         heads = [head for head in (actor.heads.mean, actor.heads.logits) if head is not None]
         if network.shared:
             joined = [*heads, critic.values]
-            self._networks = [_Layers(_hidden(actor), joined, log_std, True, True)]
+            self._networks = [_Layers(hidden_layers(actor), joined, log_std, True, True)]
         else:
             self._networks = [
-                _Layers(_hidden(actor), heads, log_std, True, False),
-                _Layers(_hidden(critic), [critic.values], None, False, True),
+                _Layers(hidden_layers(actor), heads, log_std, True, False),
+                _Layers(hidden_layers(critic), [critic.values], None, False, True),
             ]
 
     @staticmethod
@@ -196,8 +188,7 @@ class NativePPO:
     @staticmethod
     def is_faster(ppo: PPO) -> bool:
         """Return whether the networks are so narrow that the library is faster than PyTorch."""
-        widest = WIDEST_OF_SMALL if ppo.settings.batch_size <= SMALL else WIDEST
-        return ppo.network.actor.body.output_size <= widest
+        return is_faster(ppo.network.actor.body.output_size, ppo.settings.batch_size)
 
     def epochs(
         self, batch: Batch, epsilon: float, beta: float
@@ -272,38 +263,18 @@ class NativePPO:
         return torch.from_numpy(losses.sum(0))
 
 
-def _hidden(network: Actor | Critic) -> list[nn.Linear]:
-    return [layer for layer in network.body.dense if isinstance(layer, nn.Linear)]
-
-
 def _network(layers: _Layers, moments: Moments) -> _Network:
-    def native(linear: Sequence[nn.Linear]) -> ctypes.Array[_Linear]:
-        return (_Linear * len(linear))(
-            *(
-                _Linear(
-                    *_pointers(layer.weight, moments),
-                    *_pointers(layer.bias, moments),
-                    layer.in_features,
-                    layer.out_features,
-                )
-                for layer in linear
-            )
-        )
-
-    log_std = layers.log_std
-    return _Network(
-        native(layers.hidden),
-        native(layers.heads),
-        *((None, None, None) if log_std is None else _pointers(log_std, moments)),
-        *(len(layers.hidden), len(layers.heads), layers.has_actor, layers.has_critic),
+    hidden, heads = (
+        linears([weights_of(layer, moments) for layer in each])
+        for each in (layers.hidden, layers.heads)
     )
-
-
-def _pointers(parameter: Tensor, moments: Moments) -> Iterator[int]:
-    assert isinstance(parameter, nn.Parameter)
-    tensors = [parameter.detach(), *moments[parameter]]
-    assert all(tensor.is_contiguous() for tensor in tensors)
-    return (tensor.data_ptr() for tensor in tensors)
+    log_std = [] if layers.log_std is None else with_means(layers.log_std, moments)
+    return _Network(
+        hidden,
+        heads,
+        *pointers(log_std),
+        *(len(hidden), len(heads), layers.has_actor, layers.has_critic),
+    )
 
 
 # ------------------------------------------------------------------------------------ self-check
@@ -366,4 +337,4 @@ def _check(functions: CDLL) -> None:
         )
 
 
-PART = Part("dense", version=1, declare=_declare, check=_check, otherwise="PyTorch")
+PART = Part("dense", version=2, declare=_declare, check=_check, otherwise="PyTorch")

@@ -1,5 +1,8 @@
 """A gradient step of SAC with hand-written gradients, for dense layers over vectors.
 
+It learns where the native library does not: without a compiler, with mixed precision, which is
+faster for wide networks, and on a GPU.
+
 The losses are those of `sac`; read that module first. These are their gradients, with B rows,
 S signals, K branches, and c = alpha * weight for each part of the entropy:
 
@@ -12,16 +15,20 @@ S signals, K branches, and c = alpha * weight for each part of the entropy:
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from mlagents.trainers.algorithms.sac import SAC
+from mlagents.trainers.algorithms.reward_signals import ExtrinsicReward
+from mlagents.trainers.algorithms.sac import MINIBATCHES_AT_ONCE, SAC
 from mlagents.trainers.algorithms.sac_types import Losses, Minibatch
 from mlagents.trainers.data.decision import LOG_STD_LIMITS, MASKED_LOGIT
+from mlagents.trainers.data.replay import Replay
+from mlagents.trainers.exception import UnityTrainerException
 from mlagents.trainers.fast.dense import Copies, Layer, Stack, Weights, Workspace, weights_of
+from mlagents.trainers.fast.native_sac import PART, NativeSAC
 from mlagents.trainers.fast.products import LARGE, prepared_product
 from mlagents.trainers.networks.actions import ActionHeads, log_slope_of_tanh
 from mlagents.trainers.networks.actor_critic import Actor, Critic
@@ -55,22 +62,58 @@ class Acting(NamedTuple):
 
 
 class FastSAC(SAC):
-    """SAC that computes its gradients without autograd if its networks are dense layers alone.
+    """SAC that learns with the native library if it is available and fits.
 
+    Otherwise it computes its gradients without autograd if its networks are dense layers alone.
     Compiled losses are differentiated by autograd.
+
+    Attributes:
+        native: What takes the gradient steps in place of `SAC.descents`; None if PyTorch does.
+
+    Raises:
+        UnityTrainerException: The settings require the library, and it cannot be used.
     """
 
+    native: NativeSAC | None = None
     _step: "DenseStep | None" = None
 
     def make_sources(self, settings: BehaviorSettings) -> None:
-        """Create the other sources the networks learn from, and log how they learn."""
+        """Create the other sources the networks learn from, and load the library."""
         super().make_sources(settings)
-        if self.is_by_hand:
+        dense = self.compute.dense
+        fits = dense != "torch" and NativeSAC.supports(self)
+        if fits and (dense == "native" or NativeSAC.is_faster(self)):
+            functions = PART.load()
+            if functions is not None:
+                self.native = NativeSAC(self, functions)
+            elif dense == "native":
+                raise UnityTrainerException(
+                    "torch_settings.dense is native, but the native library cannot be used: "
+                    f"{PART.reason} Otherwise set torch_settings.dense to auto."
+                )
+            PART.announce(logger)
+        if self.native is None and self.is_by_hand:
             logger.info("The gradients of SAC are computed without autograd.")
+
+    def descents(self, replay: Replay, n_updates: int) -> Iterator[tuple[Minibatch, Tensor]]:
+        """Take gradient steps, like `SAC.descents`."""
+        if self.native is None:
+            yield from super().descents(replay, n_updates)
+            return
+        # Signals that learn, and cloning, do so after each gradient step.
+        is_alone = self.cloning is None and all(
+            isinstance(signal, ExtrinsicReward) for signal in self.signals
+        )
+        for done in range(0, n_updates, MINIBATCHES_AT_ONCE):
+            drawn, n_rows = self.draw(replay, min(n_updates - done, MINIBATCHES_AT_ONCE))
+            batches = list(drawn.split(n_rows))
+            for together in [drawn] if is_alone else batches:
+                losses = self.native.learn(together, self.rewards(together), n_rows[0])
+                yield from zip(batches if is_alone else [together], losses, strict=True)
 
     @property
     def is_by_hand(self) -> bool:
-        """Whether gradients are computed without autograd."""
+        """Whether PyTorch computes gradients without autograd."""
         return self.actor.body.is_dense and not self.compute.compile
 
     def differentiate(self, batch: Minibatch, rewards: Tensor) -> Losses:

@@ -45,6 +45,7 @@ def fused_adam(
         amsgrad=False,
         maximize=False,
     )
+    torch.autograd.graph.increment_version([*parameters, *means, *squares])  # for `versions`
 
 
 def copy_each(targets: list[Tensor], sources: list[Tensor]) -> None:
@@ -55,6 +56,11 @@ def copy_each(targets: list[Tensor], sources: list[Tensor]) -> None:
 def move_each(targets: list[Tensor], sources: list[Tensor], share: float) -> None:
     """Move every target towards its source by a share of the difference."""
     torch._foreach_lerp_(targets, sources, share)
+
+
+def versions(tensors: Sequence[Tensor]) -> list[int]:
+    """Return a number for each tensor that grows with every change that PyTorch makes in place."""
+    return [tensor._version for tensor in tensors]
 
 
 def swish(x: Tensor, *, out: Tensor) -> None:

@@ -164,9 +164,9 @@ class TorchSettings(Settings):
     minutes and pays off in runs of hours. If it fails, a warning gives the reason and learning
     continues without it."""
     dense: Literal["auto", "native", "torch"] = "auto"
-    """What computes the gradient steps of PPO for dense layers over vectors on the CPU. `native` is
-    the native library, several times as fast for up to 256 hidden units; if it is missing, the run
-    ends with an error. `torch` is PyTorch. `auto` is the library if it exists and is faster.
+    """What computes the gradient steps of PPO and SAC for dense layers over vectors on the CPU.
+    `native` is the native library, several times as fast for narrow networks; if it is missing, the
+    run ends with an error. `torch` is PyTorch. `auto` is the library if it exists and is faster.
     Networks with images, memory or attention always use PyTorch, as do `mixed_precision` and
     `compile`."""
 
