@@ -10,9 +10,14 @@ centre, which never moves.
     bodies.move()
 """
 
+from ctypes import CDLL, POINTER, byref, c_double, c_int, c_int64
+from typing import ClassVar
+
 import numpy as np
 from numpy.typing import ArrayLike
 
+from mlagents_native.library import NativeError, Part
+from mlagents_sim.native_planar import Doubles, FixedArrays, Integers, Shared
 from mlagents_sim.planar import (
     CONTACT_OFFSET_M,
     CORRECTION,
@@ -46,8 +51,22 @@ _NO_TURN = np.reshape([1.0, 0.0], (2, 1, 1, 1))
 """Cosine and sine."""
 
 
-class BallsOnCubes:
-    """Cubes and balls of N areas.
+class _Rolling(Shared):
+    """`Rolling` of `source/rolling.cpp`."""
+
+    _fields_: ClassVar = [
+        *((name, Doubles) for name in ("cube", "ball", "radius", "inertia", "reach", "fall")),
+        *((name, Doubles) for name in ("ways", "turns")),
+        ("turned_from", Integers),
+        ("n", c_int64),
+        *((name, c_double) for name in ("half_edge", "turn_limit", "step", "touch", "push_out")),
+        *((name, c_double) for name in ("closing_per_s", "friction", "spin_kept", "max_spin")),
+        ("tiny", c_double),
+    ]
+
+
+class BallsOnCubes(FixedArrays):
+    """Cubes and balls of N areas. Without the native library, NumPy computes the same bits.
 
     Bodies move as in Unity's physics engine, tuned to recorded steps of it. A cube is moved by
     hand, so its surface has no velocity of its own and only pushes the ball out.
@@ -56,6 +75,7 @@ class BallsOnCubes:
         n_areas: Number of areas, N.
         half_edge_m: Half the edge of a cube, in m.
         turn_limit: Component of a cube's quaternion beyond which it turns no farther that way.
+        functions: The native library with the part `ROLLING`; None to compute with NumPy.
 
     Attributes:
         cube: (4, N) quaternions of the cubes.
@@ -63,7 +83,9 @@ class BallsOnCubes:
         radius: (N,) radii of the balls, in m.
     """
 
-    def __init__(self, n_areas: int, *, half_edge_m: float, turn_limit: float) -> None:
+    def __init__(
+        self, n_areas: int, *, half_edge_m: float, turn_limit: float, functions: CDLL | None = None
+    ) -> None:
         self.cube = np.zeros((4, n_areas))
         self.ball = np.zeros((3, 3, n_areas))
         self.radius = np.zeros(n_areas)
@@ -76,6 +98,29 @@ class BallsOnCubes:
         # component of the quaternion, the cosine, and the sine with the signs of `_TURNED_SIGNS`.
         self._ways = np.zeros((2, n_areas))
         self._turns = np.zeros((2, 2, 4, n_areas))
+        self._functions = functions
+        self._shared = _Rolling(
+            cube=self.cube,
+            ball=self.ball,
+            radius=self.radius,
+            inertia=self._inertia,
+            reach=self._reach,
+            fall=self._fall,
+            ways=self._ways,
+            turns=self._turns,
+            turned_from=_TURNED_FROM,
+            n=n_areas,
+            half_edge=half_edge_m,
+            turn_limit=turn_limit,
+            step=STEP_S,
+            touch=CONTACT_OFFSET_M,
+            push_out=MAX_PUSH_OUT_M_S,
+            closing_per_s=-CORRECTION / STEP_S,
+            friction=FRICTION,
+            spin_kept=1.0 - ANGULAR_DRAG * STEP_S,
+            max_spin=MAX_SPIN_RAD_S,
+            tiny=float(_TINY),
+        )
 
     def ball_offset(self) -> Array:
         """Return (3, N) positions of the balls relative to their cubes, in m."""
@@ -129,6 +174,9 @@ class BallsOnCubes:
 
     def turn(self) -> None:
         """Turn the cubes by a step."""
+        if self._functions is not None:
+            self._functions.rolling_turn(byref(self._shared))
+            return
         cube = self.cube
         for axis, way, turned_from, cosine, sine in zip(
             (Z, X), self._ways, _TURNED_FROM, *self._turns, strict=True
@@ -140,12 +188,16 @@ class BallsOnCubes:
 
     def move(self) -> None:
         """Move the balls by a step: they fly, or press, rub and roll on their cubes."""
+        if self._functions is not None:
+            if self._functions.rolling_move(byref(self._shared)):
+                raise MemoryError("not enough memory for the contacts of the native library")
+            return
         position, velocity, spin = self.ball
         velocity[Y] -= self._fall
         spin *= _SPIN_KEPT
 
         frame = rotation_matrix(self.cube)
-        local = np.einsum("krn,rcn->kcn", self.ball, frame)
+        local = _product(self.ball, frame)
         gap = local[POSITION, Y] - self._reach
         aside = np.maximum(np.abs(local[POSITION, X]), np.abs(local[POSITION, Z]))
         beyond = aside > self._half_edge
@@ -157,11 +209,11 @@ class BallsOnCubes:
             position += velocity * _STEP
             return
         self._touch(local, gap, touching)
-        moved = np.einsum("kcn,rcn->krn", local, frame)
+        moved = _product(local, frame.swapaxes(0, 1))
         position += moved[POSITION] * _STEP
         self.ball[VELOCITY:] = moved[VELOCITY:]
         if np.vdot(spin, spin) > MAX_SPIN_RAD_S**2:  # all together; then perhaps one of them
-            speed = np.sqrt(np.einsum("cn,cn->n", spin, spin))
+            speed = _length(spin)
             spin *= _MAX_SPIN / np.maximum(speed, _MAX_SPIN)
 
     def _turn_to_edges(self, over: Indices, frame: Array, local: Array, gap: Array) -> None:
@@ -176,15 +228,15 @@ class BallsOnCubes:
         centre = local[POSITION].take(over, axis=1)
         nearest = np.minimum(np.maximum(centre, self._other_half), self._half_edge)
         arm = centre - nearest
-        distance = np.sqrt(np.einsum("rn,rn->n", arm, arm))
+        distance = _length(arm)
         gap_there = distance - self.radius[over]
         gap[over] = gap_there
         (near,) = (gap_there < _TOUCH).nonzero()
         if near.size:
             over = over[near]
             edge = frame_along(arm.take(near, axis=1) / distance[near])
-            frame[:, :, over] = np.einsum("rkn,kcn->rcn", frame.take(over, axis=2), edge)
-            local[:, :, over] = np.einsum("krn,rcn->kcn", local.take(over, axis=2), edge)
+            frame[:, :, over] = _product(frame.take(over, axis=2), edge)
+            local[:, :, over] = _product(local.take(over, axis=2), edge)
 
     def _touch(self, local: Array, gap: Array, touching: Mask) -> None:
         """Push and brake the balls that touch their cubes.
@@ -248,18 +300,34 @@ _TURNED_SIGNS = np.array([_TIMES_UNIT[axis].sum(axis=1) for axis in (Z, X)])[...
 """Cheaper form of that product: `q.take(_TURNED_FROM[k], axis=0) * _TURNED_SIGNS[k]` is q times
 the unit quaternion of z (k = 0) or of x (k = 1)."""
 
-_UNIT_TIMES = _TIMES_UNIT * np.array([[-1, -1, -1, 1]] * 3 + [[1, 1, 1, 1]])
-"""`_UNIT_TIMES[axis] @ q` is the unit quaternion of an axis times q."""
 
-# The matrix R of q turns the axis c into q c q*, whose component along the axis r is the scalar
-# product of r q and q c: a sum over the products of two components of q.
-_ROTATION = np.einsum("rki,ckj->rcij", _UNIT_TIMES, _TIMES_UNIT).reshape(9, 16)
+def _product(a: Array, b: Array) -> Array:
+    """Return the n products of (3, 3, n) matrices, summed in one order for any n."""
+    product: Array = a[:, 0, None] * b[0] + a[:, 1, None] * b[1] + a[:, 2, None] * b[2]
+    return product
+
+
+def _length(vector: Array) -> Array:
+    """Return the (n,) lengths of (3, n) vectors, summed in one order for any n."""
+    x, y, z = vector
+    length: Array = np.sqrt(x * x + y * y + z * z)
+    return length
 
 
 def rotation_matrix(quaternion: Array) -> Array:
     """Return the (3, 3, n) matrices of (4, n) unit quaternions; columns are the body's axes."""
-    products = (quaternion[:, None] * quaternion).reshape(16, -1)
-    matrices: Array = _ROTATION.dot(products).reshape(3, 3, -1)
+    x, y, z, w = quaternion
+    xx, yy, zz, ww = quaternion * quaternion
+    xy, xz, xw = x * quaternion[1:]
+    yz, yw = y * quaternion[2:]
+    zw = z * w
+    matrices = np.empty((3, 3, quaternion.shape[1]))
+    matrices[X, X] = (ww + xx) - (yy + zz)
+    matrices[Y, Y] = (ww + yy) - (xx + zz)
+    matrices[Z, Z] = (ww + zz) - (xx + yy)
+    for row, column, product, turn in ((X, Y, xy, zw), (Y, Z, yz, xw), (Z, X, xz, yw)):
+        matrices[row, column] = 2 * (product - turn)
+        matrices[column, row] = 2 * (product + turn)
     return matrices
 
 
@@ -277,3 +345,42 @@ def frame_along(normal: Array) -> Array:
     frame[X, X], frame[Z, Z] = _ONE + bend_x * x, _ONE + bend * z * z
     frame[X, Z] = frame[Z, X] = bend_x * z
     return frame
+
+
+def _declare(functions: CDLL) -> None:
+    functions.rolling_turn.argtypes = functions.rolling_move.argtypes = [POINTER(_Rolling)]
+    functions.rolling_turn.restype = None
+    functions.rolling_move.restype = c_int
+
+
+def _check(functions: CDLL) -> None:
+    """Compare steps of balls that fall, roll, and tip over edges with NumPy.
+
+    Raises:
+        NativeError: A result differs.
+    """
+    rng = np.random.default_rng(0)
+    tilts, turns = rng.uniform(-0.2, 0.2, (2, 40)), rng.uniform(-0.02, 0.02, (2, 40))
+    places = rng.uniform(-3.0, 3.0, (3, 40))
+    places[Y] = rng.uniform(2.6, 4.0, 40)
+    both = []
+    for each in (functions, None):
+        bodies = BallsOnCubes(40, half_edge_m=2.5, turn_limit=0.25, functions=each)
+        bodies.resize(slice(None), np.full(40, 0.5))
+        bodies.put(slice(None), half_tilts=tilts, ball=places, gravity=9.81)
+        bodies.set_turns(slice(None), turns)
+        for _ in range(40):
+            bodies.turn()
+            bodies.move()
+        both.append(bodies)
+    ours, reference = both
+    if not (
+        np.array_equal(ours.ball, reference.ball) and np.array_equal(ours.cube, reference.cube)
+    ):
+        raise NativeError(
+            "balls on cubes do not move as NumPy moves them. Please report this with the name of "
+            "your processor and compiler."
+        )
+
+
+ROLLING = Part("rolling", version=1, declare=_declare, check=_check, otherwise="NumPy")

@@ -1,8 +1,10 @@
 """The native library against PyTorch, its reference: gradients, and training."""
 
+import ctypes
 import logging
 from functools import cache
 from itertools import pairwise
+from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
@@ -273,6 +275,48 @@ def test_a_closed_algorithm_stops_before_the_next_minibatch() -> None:
 
 
 @needs_library
+def test_a_threaded_update_of_the_library_runs_beside_the_rollout() -> None:
+    # An update that would take minutes runs in the library. Meanwhile agents act and Python sees
+    # the first loss appear. It then ends the update.
+    of = guess_settings(
+        {"batch_size": 1, "buffer_size": 256, "num_epoch": 1, "shared_critic": True}, threaded=True
+    )
+    env = GuessEnvironment(ActionSpec.create_hybrid(1, (3,)), n_agents=8)
+    env.reset()
+    trainer = make_trainer(env, of, torch_settings=TorchSettings(dense="native"))
+    ppo = trainer.learner.algorithm
+    assert isinstance(ppo, FastPPO) and ppo.native is not None
+    calls: SimpleQueue[int] = SimpleQueue()
+    functions = PART.load()
+    n_minibatches = 50_000_000
+
+    class Watched:
+        def dense_ppo(self, *arguments: Any) -> int:
+            networks, n, batch, chosen, _, _, size, step, _, stop = arguments
+            many = np.zeros((n_minibatches, 1), np.int64)  # always the first row
+            of_each = np.zeros((n_minibatches, 2))
+            calls.put(of_each.ctypes.data)
+            done: int = functions.dense_ppo(
+                *(networks, n, batch, chosen, many.ctypes.data, n_minibatches, size, step),
+                *(of_each.ctypes.data, stop),
+            )
+            return done
+
+    ppo.native._functions = Watched()  # type: ignore[assignment]
+    train_while(calls.empty, trainer, env)
+    first_losses = (ctypes.c_double * 2).from_address(calls.get(timeout=60))
+    step = trainer.step
+    train_while(lambda: trainer.step < step + 64 or not any(first_losses), trainer, env)
+    running = trainer.learner._running
+    assert running is not None and not running.done()
+    trainer.learner.close()
+    with pytest.raises(UnityTrainerException, match="was closed during an update"):
+        trainer.learner.settle()
+    assert isinstance(ppo.optimizer, Adam)
+    assert 0 < ppo.optimizer.moments()[1] < n_minibatches
+
+
+@needs_library
 @pytest.mark.parametrize("field", ["obs", "returns", "advantages", "continuous"])
 def test_nan_in_the_middle_of_an_update_reaches_the_weights(field: str) -> None:
     # From there, acting and saving notice it, and name behavior and step.
@@ -287,12 +331,16 @@ def test_nan_in_the_middle_of_an_update_reaches_the_weights(field: str) -> None:
     assert ppo.has_diverged
 
 
-def guess_settings() -> BehaviorSettings:
+def guess_settings(
+    hyperparameters: dict[str, Any] | None = None, *, threaded: bool = False
+) -> BehaviorSettings:
+    default = {"batch_size": 32, "buffer_size": 256, "learning_rate": 3e-3}
     return BehaviorSettings.model_validate(
         {
             "trainer_type": "ppo",
             "time_horizon": 8,
-            "hyperparameters": {"batch_size": 32, "buffer_size": 256, "learning_rate": 3e-3},
+            "threaded": threaded,
+            "hyperparameters": default | (hyperparameters or {}),
             "network_settings": {"hidden_units": 16, "num_layers": 1},
         }
     )

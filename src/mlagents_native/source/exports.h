@@ -1,5 +1,5 @@
-// Functions that Python calls. They take pointers and numbers, allocate nothing that outlives the
-// call, and never throw.
+// Functions that Python calls. They take pointers and numbers and never throw. Nothing that they
+// allocate outlives the call, except what a function named `..._new` returns.
 #pragma once
 
 #ifdef _WIN32

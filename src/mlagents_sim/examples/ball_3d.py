@@ -18,6 +18,7 @@ from mlagents_sim.examples.ball_3d_picture import LIGHT, draw
 from mlagents_sim.rolling import (
     ASIDE,
     POSITION,
+    ROLLING,
     SPIN,
     VELOCITY,
     BallsOnCubes,
@@ -99,7 +100,9 @@ class Ball3D(World):
     ) -> None:
         super().__init__(num_areas=num_areas, seed=seed, parameters=parameters)
         n = self.n_agents
-        self.rolling = BallsOnCubes(n, half_edge_m=HALF_EDGE_M, turn_limit=TURN_LIMIT)
+        self.rolling = BallsOnCubes(
+            n, half_edge_m=HALF_EDGE_M, turn_limit=TURN_LIMIT, functions=ROLLING.load()
+        )
         self.cube, self.ball = self.rolling.cube, self.rolling.ball
         self._radius = self.rolling.radius
         self._lowest = np.tile([[-FALLEN_ASIDE_M], [-FALLEN_BELOW_M], [-FALLEN_ASIDE_M]], n)
