@@ -1,6 +1,5 @@
 """The native library against PyTorch, its reference: gradients, and training."""
 
-import ctypes
 import logging
 from functools import cache
 from itertools import pairwise
@@ -286,7 +285,7 @@ def test_a_threaded_update_of_the_library_runs_beside_the_rollout() -> None:
     trainer = make_trainer(env, of, torch_settings=TorchSettings(dense="native"))
     ppo = trainer.learner.algorithm
     assert isinstance(ppo, FastPPO) and ppo.native is not None
-    calls: SimpleQueue[int] = SimpleQueue()
+    calls: SimpleQueue[np.ndarray] = SimpleQueue()
     functions = PART.load()
     n_minibatches = 50_000_000
 
@@ -295,7 +294,7 @@ def test_a_threaded_update_of_the_library_runs_beside_the_rollout() -> None:
             networks, n, batch, chosen, _, _, size, step, _, stop = arguments
             many = np.zeros((n_minibatches, 1), np.int64)  # always the first row
             of_each = np.zeros((n_minibatches, 2))
-            calls.put(of_each.ctypes.data)
+            calls.put(of_each)
             done: int = functions.dense_ppo(
                 *(networks, n, batch, chosen, many.ctypes.data, n_minibatches, size, step),
                 *(of_each.ctypes.data, stop),
@@ -304,9 +303,10 @@ def test_a_threaded_update_of_the_library_runs_beside_the_rollout() -> None:
 
     ppo.native._functions = Watched()  # type: ignore[assignment]
     train_while(calls.empty, trainer, env)
-    first_losses = (ctypes.c_double * 2).from_address(calls.get(timeout=60))
-    step = trainer.step
-    train_while(lambda: trainer.step < step + 64 or not any(first_losses), trainer, env)
+    losses, step = calls.get(timeout=60), trainer.step
+    while not losses[0].any():
+        pass
+    train_while(lambda: trainer.step < step + 64, trainer, env)
     running = trainer.learner._running
     assert running is not None and not running.done()
     trainer.learner.close()
