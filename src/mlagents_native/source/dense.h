@@ -19,7 +19,7 @@
 
 #include "simd.h"
 
-// ---------------------------------------------------------------- what Python passes: dense.py
+// --------------------------------------------------------- what Python passes: native_dense.py
 
 extern "C" {
 // Weights of a linear layer as PyTorch stores them, weight (n_out, n_in) and bias (n_out,), each

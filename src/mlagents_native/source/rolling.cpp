@@ -40,7 +40,7 @@ struct Contact {
     double gap;          // between the surfaces, in m
 };
 
-// Sets `to` to A B, for a sum over the first index of B, as `rows` @ `columns`.
+// Sets `to` to the matrix product of a and b.
 inline void product(const double a[3][3], const double b[3][3], double to[3][3]) {
     for (int i = 0; i < 3; ++i)
         for (int j = 0; j < 3; ++j)
