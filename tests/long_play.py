@@ -18,6 +18,8 @@ from mlagents_sim.examples import (
     hallway,
     push_block,
     push_block_collab,
+    pyramids,
+    pyramids_scene,
     soccer_field,
     soccer_twos,
     sorter,
@@ -155,6 +157,10 @@ def beyond(world: World) -> float:
             low, high = (np.reshape(v, (2, 1, 1)) for v in (module.ROOM_LOW, module.ROOM_HIGH))
             place, extent = world.bodies.position, world.bodies.extent()
             outside = [low - place + extent, place + extent - high]
+        case pyramids.Pyramids():
+            loose = [pyramids_scene.AGENT, *range(*pyramids_scene.LOOSE.indices(99))]
+            place, extent = world.bodies.position[:, loose], world.bodies.extent()[:, loose]
+            outside = [np.abs(place) + extent - pyramids_scene.ARENA_M]
         case sorter.Sorter():
             outside = [np.hypot(*world.bodies.position[:, sorter.AGENT]) - sorter.RADIUS_M]
         case dungeon_escape.DungeonEscape():

@@ -179,6 +179,13 @@ CATALOG = {
             tags=("rays", "vector", "discrete", "memory"),
         ),
         WorldEntry(
+            "Pyramids",
+            expected_reward=1.75,
+            description="Press a switch, knock a pyramid over, touch the gold from its top.",
+            factory="pyramids:Pyramids",
+            tags=("rays", "vector", "discrete"),
+        ),
+        WorldEntry(
             "Sorter",
             expected_reward=10.0,
             description="Visit numbered tiles in ascending order.",

@@ -16,6 +16,7 @@ slow = pytest.mark.slow
 WORLDS = [
     "PushBlock",
     "Hallway",
+    "Pyramids",
     "Sorter",
     "WallJump",
     "SmallWallJump",
