@@ -277,6 +277,20 @@ CATALOG = {
             tags=("vector", "continuous", "creature"),
         ),
         WorldEntry(
+            "Reacher",
+            expected_reward=30.0,
+            description="Keep the hand of an arm inside a goal that moves.",
+            factory="reacher:Reacher",
+            tags=("vector", "continuous"),
+        ),
+        WorldEntry(
+            "Bouncer",
+            expected_reward=10.0,
+            description="Bounce to catch a floating target, with a decision at each touchdown.",
+            factory="bouncer:Bouncer",
+            tags=("vector", "continuous", "on demand"),
+        ),
+        WorldEntry(
             "PushBlockCollab",
             expected_reward=11.0,
             description="Push blocks of three sizes into the goal, as a group.",

@@ -62,6 +62,8 @@ def test_worlds_keep_the_contract_when_time_runs_out(name: str):
     def make(seed: int) -> World:
         world = CATALOG[name].make(seed=seed)
         world.max_steps = 5 * world.decision_period_steps - 2  # between two decisions
+        if "on demand" in CATALOG[name].tags:
+            world.max_steps += 20  # after the first decision
         return world
 
     check_env(make, steps=15, is_random=name != "Basic")
