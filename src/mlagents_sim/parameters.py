@@ -18,13 +18,11 @@ from mlagents_envs.side_channel.environment_parameters_channel import (
 
 
 class Sampler(Protocol):
-    """Source of the values of a parameter.
+    """Source of the values of a parameter."""
 
-    Attributes:
-        bounds: Lowest and highest value that may be drawn; None if there are none.
-    """
-
-    bounds: tuple[float, float] | None
+    @property
+    def bounds(self) -> tuple[float, float] | None:
+        """Lowest and highest value that may be drawn; None if there are none."""
 
     def draw(self, n: int) -> NDArray[np.float64]:
         """Return the next (n,) values."""
@@ -47,7 +45,7 @@ class Uniform:
         check_intervals(intervals)
         bounds = np.array(intervals, np.float64)  # (intervals, 2)
         self._lower, self._upper = bounds.T
-        self.bounds = float(bounds.min()), float(bounds.max())
+        self.bounds: tuple[float, float] | None = float(bounds.min()), float(bounds.max())
         lengths = self._upper - self._lower
         weights = lengths if lengths.any() else np.ones_like(lengths)
         self._share = weights / weights.sum()
@@ -74,7 +72,7 @@ class Gaussian:
 
     def __init__(self, mean: float, st_dev: float, seed: int) -> None:
         check_deviation(mean, st_dev)
-        self.bounds = None
+        self.bounds: tuple[float, float] | None = None
         self._mean, self._st_dev = mean, st_dev
         self._rng = _generator(seed)
 

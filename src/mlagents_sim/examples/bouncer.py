@@ -168,8 +168,7 @@ class Bouncer(World):
     def _catches(self) -> BoolArray:
         """Return (N,) bool: which agents touch their target."""
         apart = np.abs(self.place - self.target)
-        touches: BoolArray = (apart < AGENT_HALF_M + self.target_half[:, None]).all(axis=1)
-        return touches
+        return np.logical_and.reduce(apart < AGENT_HALF_M + self.target_half[:, None], axis=1)
 
     def _move_targets(self, agents: Agents) -> None:
         n = len(self.agent_id[agents])

@@ -52,15 +52,11 @@ def _with_hand() -> Intangible:
     radius, middle = LINK.radius, LINK.length - 2.0 * LINK.radius
     capsule = math.pi * radius**2 * middle + 4.0 / 3.0 * math.pi * radius**3
     sphere = 4.0 / 3.0 * math.pi * HAND_RADIUS_M**3
-    kg = LINK_KG * np.array([capsule, sphere]) / (capsule + sphere)
+    kg = (LINK_KG * np.array([capsule, sphere]) / (capsule + sphere)).tolist()
     centre = HAND_AT[1] * kg[1] / LINK_KG
-    across, along, _ = np.sum(
-        [
-            moments_of_inertia(shape, mass)
-            for shape, mass in zip((LINK, Sphere(HAND_RADIUS_M)), kg.tolist(), strict=True)
-        ],
-        axis=0,
-    )
+    of_capsule = moments_of_inertia(LINK, kg[0])
+    of_sphere = moments_of_inertia(Sphere(HAND_RADIUS_M), kg[1])
+    across, along, _ = np.add(of_capsule, of_sphere).tolist()
     across += kg[0] * centre**2 + kg[1] * (HAND_AT[1] - centre) ** 2
     return Intangible((across, along, across), (0.0, centre, 0.0))
 
