@@ -115,8 +115,7 @@ class Parameters(Mapping[str, float]):
             UnityEnvironmentException: The number is not finite, or values are beyond the range of
                 the parameter.
         """
-        is_number = isinstance(source, float | int)
-        if is_number and not np.isfinite(source):
+        if isinstance(source, float | int) and not np.isfinite(source):
             raise UnityEnvironmentException(
                 f"environment parameter {name!r} is {source}: expected a finite number"
             )
@@ -124,7 +123,7 @@ class Parameters(Mapping[str, float]):
         if name in self._ranges and bounds is not None:
             (low, high), (lowest, highest) = bounds, self._ranges[name]
             if low < lowest or high > highest:
-                found = f"{low}" if is_number else f"drawn from {low} to {high}"
+                found = f"{low}" if low == high else f"drawn from {low} to {high}"
                 raise UnityEnvironmentException(
                     f"environment parameter {name!r} is {found}: expected at least {lowest:g} and "
                     f"at most {highest:g}"

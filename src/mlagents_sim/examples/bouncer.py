@@ -168,7 +168,9 @@ class Bouncer(World):
     def _catches(self) -> BoolArray:
         """Return (N,) bool: which agents touch their target."""
         apart = np.abs(self.place - self.target)
-        return np.logical_and.reduce(apart < AGENT_HALF_M + self.target_half[:, None], axis=1)
+        is_near = apart < AGENT_HALF_M + self.target_half[:, None]
+        touches: BoolArray = np.logical_and.reduce(is_near, axis=1)
+        return touches
 
     def _move_targets(self, agents: Agents) -> None:
         n = len(self.agent_id[agents])
