@@ -153,7 +153,7 @@ class Bouncer(World):
         The farther away a cube is, the smaller it is drawn.
         """
         n = self.n_agents
-        view = TopView(n, (-12.0, -1.0), (12.0, 12.0))
+        view = TopView(n, (-19.5, -1.0), (19.5, 13.0))
         view.box((0.0, -0.25), (20.0, 0.75), top_view.WALL)
         for place, half, colour in (
             (self.target, self.target_half, top_view.GREEN),
