@@ -312,6 +312,20 @@ CATALOG = {
             tags=("vector", "continuous", "creature", "older"),
         ),
         WorldEntry(
+            "CrawlerStaticTarget",
+            expected_reward=2000.0,
+            description="Crawler of 2019: run as fast as possible to a target far ahead.",
+            factory="crawler_2019:CrawlerStaticTarget",
+            tags=("vector", "continuous", "creature", "older"),
+        ),
+        WorldEntry(
+            "CrawlerDynamicTarget",
+            expected_reward=400.0,
+            description="Crawler of 2019: run as fast as possible to targets.",
+            factory="crawler_2019:CrawlerDynamicTarget",
+            tags=("vector", "continuous", "creature", "older"),
+        ),
+        WorldEntry(
             "WalkerStatic",
             expected_reward=3500.0,
             description="Walk on two legs to a target far ahead.",

@@ -68,6 +68,8 @@ class CreatureWorld(World):
     target_ahead_m: ClassVar[float | None] = None
     """Distance of a target that stays, along z from the centre; None for targets that move."""
     target_edge_m: ClassVar[float] = 1.0
+    touch_reward: ClassVar[float] = 0.0
+    """Reward for touching the target."""
     speeds_m_s: ClassVar[tuple[float, float]]
     """Lowest and highest requested speed."""
 
@@ -158,7 +160,9 @@ class CreatureWorld(World):
         state = self.creatures.state
         if not np.abs(state[..., 7:]).max() < LARGEST_SPEED_M_S:
             self._interrupt_diverged()
-        self._move_targets(np.flatnonzero(self._reached()))
+        reached = np.flatnonzero(self._reached())
+        self.reward[reached] += self.touch_reward
+        self._move_targets(reached)
         fell = np.flatnonzero(self.creatures.touching[:, self._fatal].any(axis=1))
         if fell.size:
             self.reward[fell] = -1.0
