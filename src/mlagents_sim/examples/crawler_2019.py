@@ -63,7 +63,8 @@ class CrawlerDynamicTarget(Crawler):
         axes = np.stack([right, cross(ahead, right), ahead], axis=1)  # (N, 3 axes, 3)
 
         def seen(vectors: Array) -> Array:
-            return np.einsum("nki,n...i->n...k", axes, vectors)
+            result: Array = np.einsum("nki,n...i->n...k", axes, vectors)
+            return result
 
         up = rotate(bodies.rotation[:, BODY], np.broadcast_to(UP, ahead.shape))
         above = bodies.position[:, BODY, Y] - self.creature.ground_height
