@@ -164,7 +164,10 @@ def beyond(world: World) -> float:
             place, extent = world.bodies.position, world.bodies.extent()
             outside = [low - place + extent, place + extent - high]
         case pyramids.Pyramids():
-            loose = [pyramids_scene.AGENT, *range(*pyramids_scene.LOOSE.indices(99))]
+            loose = [
+                pyramids_scene.AGENT,
+                *range(pyramids_scene.LOOSE.start, pyramids_scene.N_BODIES),
+            ]
             place, extent = world.bodies.position[:, loose], world.bodies.extent()[:, loose]
             outside = [np.abs(place) + extent - pyramids_scene.ARENA_M]
         case sorter.Sorter():

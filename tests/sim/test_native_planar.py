@@ -16,7 +16,7 @@ slow = pytest.mark.slow
 WORLDS = [
     "PushBlock",
     "Hallway",
-    "Pyramids",
+    pytest.param("Pyramids", marks=slow),
     "Sorter",
     "WallJump",
     "SmallWallJump",

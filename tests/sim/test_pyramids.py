@@ -18,7 +18,7 @@ from mlagents_sim.examples.pyramids_scene import (
     STONES,
     SWITCH,
 )
-from mlagents_sim.planar import X, Z
+from mlagents_sim.planar import PLANAR, X, Z
 from shared_data import ROOT, require
 from worlds import set_discrete
 
@@ -242,6 +242,21 @@ def test_a_pyramid_of_bricks_collapses_as_recorded_in_unity(monkeypatch: pytest.
             np.testing.assert_allclose(error[:4], 0.0, atol=0.02)
 
 
+def test_gold_that_falls_into_stone_is_pushed_out():
+    env = started()
+    bodies = env.bodies
+    env.scene._site[:] = -20.0
+    env.scene.switch_on(np.arange(16))
+    env.scene._steps_on[:] = 1000.0
+    env.scene._is_held[-1] = False
+    bodies.position[:, STONES.start] = 20.0
+    bodies.position[:, GOLD], bodies.above_m[GOLD] = 20.5, 0.0
+    for _ in range(20):
+        set_discrete(env, NOTHING)
+    apart = np.abs(bodies.position[:, GOLD] - 20.0)
+    assert (apart[X] > 2.27 + 0.9).all() or (apart[Z] > 2.34 + 0.9).all()
+
+
 def test_a_pyramid_of_stone_does_not_yield():
     # 2.4 to 2.8 m from the middle, Unity's agents stop.
     env = started()
@@ -262,6 +277,34 @@ def seek(env: Pyramids) -> np.ndarray:
     to_right, to_front = (((aim - at) * way).sum(axis=0) for way in (right, ahead))
     aside = np.degrees(np.arctan2(to_right, to_front))
     return np.where(np.abs(aside) > 12, np.where(aside > 0, TURN_RIGHT, TURN_LEFT), FORWARD)
+
+
+@pytest.mark.skipif(PLANAR.reason is not None, reason=str(PLANAR.reason))
+def test_the_library_and_numpy_ram_the_same_pyramids(monkeypatch: pytest.MonkeyPatch):
+    # They are the same to the last bit. A slow test of all worlds plays longer.
+    worlds = [Pyramids(seed=5)]
+    with monkeypatch.context() as patch:
+        patch.setattr(PLANAR, "load", lambda: None)
+        worlds.append(Pyramids(seed=5))
+        worlds[1].reset()
+    worlds[0].reset()
+    assert [env.bodies.functions is None for env in worlds] == [False, True]
+    for env in worlds:
+        env.scene.switch_on(np.arange(16))
+        env.bodies.above_m[AGENT] = 0.0
+        env.bodies.position[:, AGENT] = env.scene._site + np.array([[0.4], [-8.0]])
+        env.bodies.heading[:, AGENT] = [[0.0], [1.0]]
+    for _ in range(25):
+        for env in worlds:
+            n = len(env.get_steps(NAME)[0])
+            env.set_actions(NAME, ActionTuple(discrete=np.full((n, 1), FORWARD)))
+            env.step()
+        native, reference = worlds
+        np.testing.assert_array_equal(native.bodies.position, reference.bodies.position)
+        for ours, theirs in zip(native.get_steps(NAME), reference.get_steps(NAME), strict=True):
+            np.testing.assert_array_equal(ours.reward, theirs.reward)
+            for seen, expected in zip(ours.obs, theirs.obs, strict=True):
+                np.testing.assert_array_equal(seen, expected)
 
 
 def test_one_that_knows_the_way_gets_the_gold():

@@ -83,10 +83,18 @@ WALLS = slice(LAYERS.stop, LAYERS.stop + 16)
 LOOSE = slice(WALLS.stop, WALLS.stop + len(LAYER_OF))
 """Bricks and gold."""
 GOLD = LOOSE.stop - 1
+N_BODIES = LOOSE.stop
+
+
+def _all(bodies: slice) -> range:
+    return range(*bodies.indices(N_BODIES))
+
+
 PAIRS = [
-    *[(AGENT, body) for body in (SWITCH, *range(*STONES.indices(99)), *range(*WALLS.indices(99)))],
-    *[(AGENT, body) for body in range(*LOOSE.indices(99))],
-    *[(a, b) for a in range(*LOOSE.indices(99)) for b in range(a + 1, LOOSE.stop)],
+    *[(AGENT, body) for body in (SWITCH, *_all(STONES), *_all(WALLS))],
+    *[(AGENT, body) for body in _all(LOOSE)],
+    *[(a, b) for a in _all(LOOSE) for b in range(a + 1, N_BODIES)],
+    *[(body, GOLD) for body in (SWITCH, *_all(STONES))],  # where no agent could reach it
 ]
 AT_SWITCH, AT_GOLD = PAIRS.index((AGENT, SWITCH)), PAIRS.index((AGENT, GOLD))
 FIRST_LOOSE_PAIR = PAIRS.index((AGENT, LOOSE.start))
@@ -191,8 +199,7 @@ class Scene:
         ]
         switch = Box(self._switch_tag, body=SWITCH, edges_m=self._switch_edges)
         stones = [
-            Box(STONE_TAG, body=stone, edges_m=self._stone_edges[0])
-            for stone in range(STONES.start, STONES.stop)
+            Box(STONE_TAG, body=stone, edges_m=self._stone_edges[0]) for stone in _all(STONES)
         ]
         for upper in range(3 * N_STONES):
             edges = self._stone_edges[1 + upper % 3]
@@ -203,7 +210,7 @@ class Scene:
                 body=body,
                 edges_m=(self.bodies.above_m[body], self._loose_tops[body - LOOSE.start]),
             )
-            for body in range(LOOSE.start, LOOSE.stop)
+            for body in _all(LOOSE)
         ]
         return [*walls, switch, *stones, *loose]
 
@@ -311,7 +318,7 @@ class Scene:
         self._is_held[bricks, areas] = False
 
     def _choose_solid(self, areas: Indices) -> None:
-        """Let bodies touch bricks, and bricks each other, where they are at the same height."""
+        """Let bodies touch bricks and gold where they are at the same height."""
         bodies = self.bodies
         low = bodies.above_m[:, areas]
         high = low + 2.0 * AGENT_HALF_M
@@ -338,12 +345,12 @@ class Scene:
         view = TopView(len(self.is_on), (-OUTER_WALL_M, -OUTER_WALL_M), (OUTER_WALL_M,) * 2)
         for centre, half in (*OUTER_WALLS, *INNER_WALLS):
             view.box(centre, half, top_view.WALL)
-        for body in range(STONES.start, STONES.stop):
+        for body in _all(STONES):
             view.box(position[:, body], self.bodies.half[:, body], top_view.GREY)
         for is_shown, colour in ((self.is_on, top_view.GREEN), (~self.is_on, top_view.RED)):
             place = np.where(is_shown, position[:, SWITCH], np.nan)
             view.box(place, (SWITCH_HALF_M, SWITCH_HALF_M), colour)
-        for body in range(LOOSE.start, LOOSE.stop):
+        for body in _all(LOOSE):
             place = np.where(self.is_on, position[:, body], np.nan)
             colour = GOLD_COLOUR if body == GOLD else top_view.BLOCK
             view.box(place, self.bodies.half[:, body], colour)
