@@ -103,6 +103,39 @@ def test_a_torque_turns_the_links_by_their_inertia():
     assert energy == pytest.approx(150.0 * spin[UPPER, 0] * STEP_S / 2.0, rel=2e-3)
 
 
+def test_arms_swing_as_a_double_pendulum():
+    # Small swings of two links, by their angles to the vertical: M a = -K angle, with distances
+    # from shoulder and elbow to the middles of mass. Both links swing together in the slow mode.
+    first, second, elbow, gravity = 4.02, 3.0 + 16.0 / 11.0, 7.02, 9.81
+    inertia = 1.0 / Reacher(seed=1).arms.model.inverse_inertia[:2, 0]
+    mass = np.array(
+        [[first**2 + inertia[0] + elbow**2, elbow * second], [elbow * second] * 2], np.float64
+    )
+    mass[1, 1] = second**2 + inertia[1]
+    stiffness = gravity * np.diag([first + elbow, second])
+    squares, shapes = np.linalg.eig(np.linalg.solve(mass, stiffness))
+    slow = int(squares.argmin())
+    for axis in (0, 2):
+        env = Reacher(seed=1)
+        env.reset()
+        arms = env.arms
+        spin = 0.02 * shapes[:, slow]
+        across = np.zeros((2, 3))
+        across[:, axis] = 1.0
+        arms.spin[:] = spin[:, None] * across
+        # Links hang down, so a turn about x moves them to the rear, and about z to the right.
+        speeds = np.array([first * spin[0], elbow * spin[0] + second * spin[1]])
+        arms.velocity[:, :, 2 - axis] = speeds if axis == 2 else -speeds
+        place = []
+        for _ in range(1500):
+            arms.step(STEP_S)
+            place.append(env.hand()[0, 2 - axis])
+        place = np.array(place)
+        turns = np.flatnonzero(place[:-1] * place[1:] < 0.0)
+        period_s = 2.0 * STEP_S * (turns[-1] - turns[0]) / (len(turns) - 1)
+        assert period_s == pytest.approx(2.0 * np.pi / np.sqrt(squares[slow]), rel=0.01)
+
+
 def test_each_action_is_a_torque_about_its_axis():
     for action, (link, axis) in enumerate([(UPPER, 0), (UPPER, 2), (LOWER, 0), (LOWER, 2)]):
         env = Reacher(seed=1)
