@@ -59,27 +59,9 @@ def step(
     Returns:
         (N, B) bool: whether each body touched the ground at the start of the step.
     """
-    n, n_bodies = state.shape[:2]
-    moving = slice(0, n_bodies)
-    # By body, with the world at the end.
-    rotation = np.tile(IDENTITY, (n_bodies + 1, n, 1))
-    rotation[moving] = normalized(state[..., ROTATION].transpose(1, 0, 2))
-    centre, velocity, spin = np.zeros((3, n_bodies + 1, n, 3))
-    centre[moving] = state[..., POSITION].transpose(1, 0, 2)
-    centre += rotate(rotation, np.broadcast_to(model.centre_of_mass[:, None], centre.shape))
-    velocity[moving] = state[..., VELOCITY].transpose(1, 0, 2)
-    velocity[moving, :, 1] -= gravity * step_s
-    velocity *= (1.0 - model.drag * step_s)[:, None, None]
-    spin[moving] = state[..., SPIN].transpose(1, 0, 2)
-    spin *= (1.0 - model.angular_drag * step_s)[:, None, None]
-    speed = np.sqrt(dot(spin, spin))[..., None]
-    spin *= np.where(speed > MAX_SPIN_RAD_S, MAX_SPIN_RAD_S / np.maximum(speed, 1e-300), 1.0)
-    lightness = np.ones((n_bodies + 1, n, 1))
-    lightness[moving, :, 0] = 1.0 / heaviness.T
-    inverse_mass = model.inverse_mass[:, None, None] * lightness
-    inverse_inertia = _inverse_inertia(model, rotation, lightness)
-    bodies = Bodies(velocity, spin, inverse_mass, inverse_inertia)
-
+    moving = slice(0, state.shape[1])
+    centre, rotation, bodies = _pushed(model, state, gravity, heaviness, step_s)
+    velocity, spin = bodies.velocity, bodies.spin
     joints = [
         joint_rows(
             model,
@@ -118,6 +100,32 @@ def step(
     ):
         state[..., part] = values[moving].transpose(1, 0, 2)
     return touching
+
+
+def _pushed(
+    model: Model, state: Array, gravity: Array, heaviness: Array, step_s: float
+) -> tuple[Array, Array, Bodies]:
+    """Return centres of mass, rotations, and bodies with velocities after gravity and drag."""
+    n, n_bodies = state.shape[:2]
+    moving = slice(0, n_bodies)
+    # By body, with the world at the end.
+    rotation = np.tile(IDENTITY, (n_bodies + 1, n, 1))
+    rotation[moving] = normalized(state[..., ROTATION].transpose(1, 0, 2))
+    centre, velocity, spin = np.zeros((3, n_bodies + 1, n, 3))
+    centre[moving] = state[..., POSITION].transpose(1, 0, 2)
+    centre += rotate(rotation, np.broadcast_to(model.centre_of_mass[:, None], centre.shape))
+    velocity[moving] = state[..., VELOCITY].transpose(1, 0, 2)
+    velocity[moving, :, 1] -= gravity * step_s
+    velocity *= (1.0 - model.drag * step_s)[:, None, None]
+    spin[moving] = state[..., SPIN].transpose(1, 0, 2)
+    spin *= (1.0 - model.angular_drag * step_s)[:, None, None]
+    speed = np.sqrt(dot(spin, spin))[..., None]
+    spin *= np.where(speed > MAX_SPIN_RAD_S, MAX_SPIN_RAD_S / np.maximum(speed, 1e-300), 1.0)
+    lightness = np.ones((n_bodies + 1, n, 1))
+    lightness[moving, :, 0] = 1.0 / heaviness.T
+    inverse_mass = model.inverse_mass[:, None, None] * lightness
+    inverse_inertia = _inverse_inertia(model, rotation, lightness)
+    return centre, rotation, Bodies(velocity, spin, inverse_mass, inverse_inertia)
 
 
 def _contacts(
