@@ -12,12 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlagents_envs.base_env import ActionTuple
+from mlagents_sim.articulated.bodies import STEP_S as CREATURES_STEP_S
 from mlagents_sim.catalog import CATALOG
+from mlagents_sim.creatures import CreatureWorld
 from mlagents_sim.examples import (
     dungeon_escape,
     hallway,
     push_block,
     push_block_collab,
+    pyramids,
+    pyramids_scene,
     soccer_field,
     soccer_twos,
     sorter,
@@ -30,6 +34,7 @@ from mlagents_sim.examples.basic import CELLS, Basic
 from mlagents_sim.examples.food_collector import FoodCollector
 from mlagents_sim.examples.food_floors import WALLS_M
 from mlagents_sim.examples.grid_world import GridWorld
+from mlagents_sim.examples.reacher import Reacher
 from mlagents_sim.planar import STEP_S
 from mlagents_sim.world import World
 
@@ -43,6 +48,8 @@ LOOK_EVERY = 10
 """Decisions from one look at the bodies to the next."""
 MOST_BEYOND_M = 2.0
 """How far a body may be outside when an agent decides: what it moves or falls in a step or two."""
+MOST_ENERGY = 200.0**2
+"""Sum of the squares of speed, in m/s, and of spin, in rad/s, beyond which bodies diverge."""
 MOST_DRIFT = 6.0
 """Difference of first and last tenth, in standard errors, that is not chance."""
 
@@ -89,7 +96,8 @@ def smallest(name: str, seed: int) -> World:
 def play(world: World, hours: float, seed: int) -> Play:
     """Play at random for so long by the world's clock; raise if a number is not finite."""
     rng = np.random.default_rng(seed)
-    decision_s = world.decision_period_steps * STEP_S
+    step_s = CREATURES_STEP_S if isinstance(world, CreatureWorld) else STEP_S
+    decision_s = world.decision_period_steps * step_s
     per_stretch = round(min(STRETCH_S, hours * 3600.0 / 20) / decision_s)
     stretches = round(hours * 3600.0 / (per_stretch * decision_s))
     moments: dict[str, list[Array]] = {}
@@ -155,6 +163,13 @@ def beyond(world: World) -> float:
             low, high = (np.reshape(v, (2, 1, 1)) for v in (module.ROOM_LOW, module.ROOM_HIGH))
             place, extent = world.bodies.position, world.bodies.extent()
             outside = [low - place + extent, place + extent - high]
+        case pyramids.Pyramids():
+            loose = [
+                pyramids_scene.AGENT,
+                *range(pyramids_scene.LOOSE.start, pyramids_scene.N_BODIES),
+            ]
+            place, extent = world.bodies.position[:, loose], world.bodies.extent()[:, loose]
+            outside = [np.abs(place) + extent - pyramids_scene.ARENA_M]
         case sorter.Sorter():
             outside = [np.hypot(*world.bodies.position[:, sorter.AGENT]) - sorter.RADIUS_M]
         case dungeon_escape.DungeonEscape():
@@ -196,6 +211,15 @@ def quantities(world: World) -> dict[str, NDArray[np.generic]]:
             found |= {"place": world.place}
         case Basic():
             found |= {"cell": world.cell}
+        case CreatureWorld() | Reacher():
+            bodies = world.arms if isinstance(world, Reacher) else world.creatures
+            found |= {
+                "height": bodies.position[..., 1],
+                "speed": bodies.velocity,
+                "spin": bodies.spin,
+            }
+            energy = np.square(bodies.velocity).sum(axis=-1) + np.square(bodies.spin).sum(axis=-1)
+            assert energy.max() < MOST_ENERGY, f"bodies move with {energy.max()}"
         case _ if hasattr(world, "bodies"):
             (x, z), velocity = world.bodies.position, world.bodies.velocity
             found |= {"x": x, "z": z, "speed": velocity, "heading": world.bodies.heading[0, 0]}

@@ -14,7 +14,7 @@ def declare(functions: CDLL) -> None:
         c_void_p,
         c_void_p,
         c_int64,
-        *[c_void_p] * 5,
+        *[c_void_p] * 6,
         c_int,
     ]
     functions.articulated_step.restype = None
@@ -38,6 +38,7 @@ def check(functions: CDLL) -> None:
         (c_double * 1)(),
         (c_double * 1)(),
         (c_double * 1)(10.0),
+        (c_double * 1)(1.0),
         touching,
         1,
     )
@@ -49,4 +50,4 @@ def check(functions: CDLL) -> None:
         )
 
 
-PART = Part("articulated", version=1, declare=declare, check=check, otherwise="NumPy")
+PART = Part("articulated", version=2, declare=declare, check=check, otherwise="NumPy")

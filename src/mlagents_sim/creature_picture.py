@@ -40,10 +40,10 @@ def draw(creatures: Creatures, target: Array, target_edge_m: float) -> NDArray[n
     ground = model.creature.ground_height
     middle = np.array([position[0, 0], ground, position[0, 2]])
     size = np.ptp(model.start[:, :3], axis=0).max() / 2.0
-    camera = _camera(middle, size)
+    camera = camera_on(middle, size)
     image = np.empty((1, 3, HEIGHT, WIDTH), np.uint8)
     image[:] = SKY[:, None, None]
-    _draw_ground(image, camera, middle)
+    draw_ground(image, camera, middle)
 
     # Shadows lie on the ground; spheres follow from the farthest to the nearest.
     centres, radii, colours = [], [], []
@@ -61,7 +61,7 @@ def draw(creatures: Creatures, target: Array, target_edge_m: float) -> NDArray[n
             centres.append(place + part * axis)
             radii.append(model.radius[body])
             colours.append(colour)
-    _draw_balls(
+    draw_balls(
         image,
         camera,
         np.array([[c[0], ground, c[2]] for c in centres]),
@@ -74,7 +74,7 @@ def draw(creatures: Creatures, target: Array, target_edge_m: float) -> NDArray[n
     for box in boxes:
         _draw_box(image, camera, *box)
     order = np.argsort(-camera.points(np.array(centres).T[..., None])[2, :, 0], kind="stable")
-    _draw_balls(
+    draw_balls(
         image,
         camera,
         np.array(centres)[order],
@@ -85,7 +85,8 @@ def draw(creatures: Creatures, target: Array, target_edge_m: float) -> NDArray[n
     return np.ascontiguousarray(image[0].transpose(1, 2, 0))
 
 
-def _camera(middle: Array, size: float) -> Camera:
+def camera_on(middle: Array, size: float) -> Camera:
+    """Return a camera that looks at a creature of half this size, standing at (3,) `middle`."""
     eye = EYE * size
     forward = -eye + np.array([0.0, 0.5 * size, 0.0])
     forward /= np.linalg.norm(forward)
@@ -101,7 +102,8 @@ def _camera(middle: Array, size: float) -> Camera:
     )
 
 
-def _draw_ground(image: Pixels, camera: Camera, middle: Array) -> None:
+def draw_ground(image: Pixels, camera: Camera, middle: Array) -> None:
+    """Draw a ground of squares around (3,) `middle`."""
     first = np.floor(middle[[0, 2]] / SQUARE_M).astype(int) - N_SQUARES
     i, k = np.meshgrid(*[np.arange(2 * N_SQUARES + 1)] * 2, indexing="ij")
     x, z = (first[0] + i.ravel()) * SQUARE_M, (first[1] + k.ravel()) * SQUARE_M
@@ -124,9 +126,19 @@ def _draw_box(
     paint(image, polygon(camera, corners), colours)
 
 
-def _draw_balls(
+def draw_balls(
     image: Pixels, camera: Camera, centres: Array, radii: Array, colours: Array, *, is_shadow: bool
 ) -> None:
+    """Draw spheres, or the shadows of spheres.
+
+    Args:
+        image: (1, 3, H, W) picture.
+        camera: Camera.
+        centres: (n, 3) centres, from the farthest to the nearest; for shadows, on the ground.
+        radii: (n,) radii.
+        colours: (n, 3) colours.
+        is_shadow: Whether to draw shadows.
+    """
     if is_shadow:
         flat = np.maximum(radii * 0.8, 1e-3)
         dark = np.broadcast_to(GROUND[1] * 0.8, (len(centres), 1, 3)).astype(np.uint8)

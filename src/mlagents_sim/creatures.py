@@ -65,7 +65,11 @@ class CreatureWorld(World):
     """Bodies whose touch moves the target; all of them if empty."""
     target_radius_m: ClassVar[float] = 40.0
     """Distance from the centre within which targets appear."""
+    target_ahead_m: ClassVar[float | None] = None
+    """Distance of a target that stays, along z from the centre; None for targets that move."""
     target_edge_m: ClassVar[float] = 1.0
+    touch_reward: ClassVar[float] = 0.0
+    """Reward for touching the target."""
     speeds_m_s: ClassVar[tuple[float, float]]
     """Lowest and highest requested speed."""
 
@@ -73,6 +77,9 @@ class CreatureWorld(World):
     decision_period_steps = 5
     max_steps = 5000
     default_parameters: ClassVar[Mapping[str, float]] = {"gravity": GRAVITY_M_S2}
+    parameter_ranges: ClassVar[Mapping[str, tuple[float, float]]] = {"gravity": (0.0, 1000.0)}
+    masses: ClassVar[Mapping[str, str]] = {}
+    """Parameters that are the masses of bodies, and the names of these."""
 
     def __init__(
         self, *, num_areas: int = 1, seed: int = 0, parameters: Mapping[str, float] | None = None
@@ -119,6 +126,10 @@ class CreatureWorld(World):
         n = len(self.agent_id[agents])
         self.creatures.put(agents, self.rng.uniform(0.0, 360.0, n))
         self.creatures.gravity[agents] = self.parameters.draw("gravity", n)
+        for parameter, name in self.masses.items():
+            body = self.creature.body_index[name]
+            mass = self.creature.bodies[body].mass
+            self.creatures.heaviness[agents, body] = self.parameters.draw(parameter, n) / mass
         self.goal_speed[agents] = self.rng.uniform(*self.speeds_m_s, n)
         self._turn_frames(agents)
 
@@ -149,7 +160,9 @@ class CreatureWorld(World):
         state = self.creatures.state
         if not np.abs(state[..., 7:]).max() < LARGEST_SPEED_M_S:
             self._interrupt_diverged()
-        self._move_targets(np.flatnonzero(self._reached()))
+        reached = np.flatnonzero(self._reached())
+        self.reward[reached] += self.touch_reward
+        self._move_targets(reached)
         fell = np.flatnonzero(self.creatures.touching[:, self._fatal].any(axis=1))
         if fell.size:
             self.reward[fell] = -1.0
@@ -256,11 +269,15 @@ class CreatureWorld(World):
         """Move targets to random places: random points of a ball, put on the ground."""
         if agents.size == 0:
             return
+        height = self.creature.ground_height + self.target_edge_m / 2.0
+        if self.target_ahead_m is not None:
+            self.target[agents] = 0.0, height, self.target_ahead_m
+            return
         direction = self.rng.normal(size=(len(agents), 3))
         direction /= np.linalg.norm(direction, axis=1, keepdims=True)
         radius = self.target_radius_m * self.rng.uniform(size=(len(agents), 1)) ** (1.0 / 3.0)
         place = direction * radius
-        place[:, Y] = self.creature.ground_height + self.target_edge_m / 2.0
+        place[:, Y] = height
         self.target[agents] = place
 
     def _interrupt_diverged(self) -> None:

@@ -20,6 +20,10 @@ from mlagents_envs.side_channel.environment_parameters_channel import (
 class Sampler(Protocol):
     """Source of the values of a parameter."""
 
+    @property
+    def bounds(self) -> tuple[float, float] | None:
+        """Lowest and highest value that may be drawn; None if there are none."""
+
     def draw(self, n: int) -> NDArray[np.float64]:
         """Return the next (n,) values."""
 
@@ -41,6 +45,7 @@ class Uniform:
         check_intervals(intervals)
         bounds = np.array(intervals, np.float64)  # (intervals, 2)
         self._lower, self._upper = bounds.T
+        self.bounds: tuple[float, float] | None = float(bounds.min()), float(bounds.max())
         lengths = self._upper - self._lower
         weights = lengths if lengths.any() else np.ones_like(lengths)
         self._share = weights / weights.sum()
@@ -67,6 +72,7 @@ class Gaussian:
 
     def __init__(self, mean: float, st_dev: float, seed: int) -> None:
         check_deviation(mean, st_dev)
+        self.bounds: tuple[float, float] | None = None
         self._mean, self._st_dev = mean, st_dev
         self._rng = _generator(seed)
 
@@ -78,18 +84,26 @@ class Gaussian:
 class Parameters(Mapping[str, float]):
     """Parameters by name. Reading a sampled parameter draws its next value.
 
+    Values that a normal distribution draws beyond the range of a parameter are moved to its bounds.
+
     Args:
         defaults: Default values of all parameters.
+        ranges: Lowest and highest value of parameters that have bounds.
     """
 
-    def __init__(self, defaults: Mapping[str, float]) -> None:
+    def __init__(
+        self,
+        defaults: Mapping[str, float],
+        ranges: Mapping[str, tuple[float, float]] | None = None,
+    ) -> None:
         self._sources: dict[str, float | Sampler] = dict(defaults)
+        self._ranges = ranges or {}
 
     def draw(self, name: str, n: int) -> NDArray[np.float64]:
         """Return (n,) values: one for each of n agents or areas that begin an episode."""
         source = self._source(name)
         if not isinstance(source, float | int):
-            return source.draw(n)
+            return self._drawn(name, source, n)
         values = np.empty(n)
         values.fill(source)
         return values
@@ -98,17 +112,31 @@ class Parameters(Mapping[str, float]):
         """Fix a parameter to a number, or draw its values from a sampler.
 
         Raises:
-            UnityEnvironmentException: The number is not finite.
+            UnityEnvironmentException: The number is not finite, or values are beyond the range of
+                the parameter.
         """
         if isinstance(source, float | int) and not np.isfinite(source):
             raise UnityEnvironmentException(
                 f"environment parameter {name!r} is {source}: expected a finite number"
             )
+        bounds = (source, source) if isinstance(source, float | int) else source.bounds
+        if name in self._ranges and bounds is not None:
+            (low, high), (lowest, highest) = bounds, self._ranges[name]
+            if low < lowest or high > highest:
+                found = f"{low}" if low == high else f"drawn from {low} to {high}"
+                raise UnityEnvironmentException(
+                    f"environment parameter {name!r} is {found}: expected at least {lowest:g} and "
+                    f"at most {highest:g}"
+                )
         self._sources[name] = source
 
     def __getitem__(self, name: str) -> float:
         source = self._source(name)
-        return source if isinstance(source, float | int) else float(source.draw(1)[0])
+        return source if isinstance(source, float | int) else float(self._drawn(name, source, 1)[0])
+
+    def _drawn(self, name: str, source: Sampler, n: int) -> NDArray[np.float64]:
+        """Return the next (n,) values of a sampled parameter, within its range."""
+        return np.clip(source.draw(n), *self._ranges.get(name, (-np.inf, np.inf)))
 
     def _source(self, name: str) -> float | Sampler:
         try:

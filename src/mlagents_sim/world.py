@@ -109,6 +109,8 @@ class World(LocalEnv):
     max_steps: ClassVar[int | None] = None
     """Steps after which an episode is interrupted."""
     default_parameters: ClassVar[Mapping[str, float]] = {}
+    parameter_ranges: ClassVar[Mapping[str, tuple[float, float]]] = {}
+    """Lowest and highest value of parameters that have bounds."""
 
     def __init__(
         self, *, num_areas: int = 1, seed: int = 0, parameters: Mapping[str, float] | None = None
@@ -122,7 +124,7 @@ class World(LocalEnv):
             raise UnityEnvironmentException(f"num_areas must be at least 1, got {num_areas}")
         super().__init__()
         self.rng = np.random.default_rng(seed % 2**32)  # on the wire it may be negative
-        self.parameters = Parameters(self.default_parameters)
+        self.parameters = Parameters(self.default_parameters, self.parameter_ranges)
         for name, value in (parameters or {}).items():
             self.set_parameter(name, value)
         self._unknown_parameters: set[str] = set()
@@ -300,7 +302,7 @@ class World(LocalEnv):
 
         Raises:
             UnityEnvironmentException: There is no such parameter, or the value is not a finite
-                number.
+                number, or is beyond the parameter's range.
         """
         if name not in self.parameters:
             raise UnityEnvironmentException(self._no_parameter(name))
@@ -319,7 +321,7 @@ class World(LocalEnv):
         world does not have is ignored with one warning, because one file may serve several worlds.
 
         Raises:
-            UnityEnvironmentException: The value is not finite.
+            UnityEnvironmentException: The value is not finite, or is beyond the parameter's range.
         """
         self._set_parameter(key, float(value))
 
@@ -329,7 +331,8 @@ class World(LocalEnv):
         """Draw the parameter `key` evenly between two bounds.
 
         Raises:
-            UnityEnvironmentException: The bounds are not finite or do not ascend.
+            UnityEnvironmentException: The bounds are not finite or do not ascend, or are beyond
+                the parameter's range.
         """
         self._set_parameter(key, Uniform([(min_value, max_value)], seed))
 
@@ -350,7 +353,7 @@ class World(LocalEnv):
 
         Raises:
             UnityEnvironmentException: There is no interval, or one is not finite or does not
-                ascend.
+                ascend, or is beyond the parameter's range.
         """
         self._set_parameter(key, Uniform(intervals, seed))
 
@@ -367,19 +370,13 @@ class World(LocalEnv):
         for ended in self._ended.values():
             ended.clear()
         self._begin(ALL)
-        return self._report() or {}
+        return self._next_reports(self._report())
 
     def advance(self) -> dict[BehaviorName, Report]:
         """Run steps until an agent requests a decision or ends its episode."""
         for name, agents in self._asking.items():
             self.command(agents, self.take_actions(name))
-        reports = None
-        while reports is None:
-            n_free = self._free_steps()
-            if n_free < 1 or not self.run(n_free):
-                self._pass_step()
-            reports = self._report()
-        return reports
+        return self._next_reports(None)
 
     def check_actions(self, behavior_name: BehaviorName, action: ActionTuple) -> None:
         """Raise unless every action is a number or a choice that exists."""
@@ -397,6 +394,17 @@ class World(LocalEnv):
             )
 
     # Private helpers.
+
+    def _next_reports(
+        self, reports: dict[BehaviorName, Report] | None
+    ) -> dict[BehaviorName, Report]:
+        """Return the reports, or if there are none, run steps until there are."""
+        while reports is None:
+            n_free = self._free_steps()
+            if n_free < 1 or not self.run(n_free):
+                self._pass_step()
+            reports = self._report()
+        return reports
 
     def _set_parameter(self, name: str, source: float | Sampler) -> None:
         if name in self.parameters:

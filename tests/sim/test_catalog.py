@@ -14,6 +14,7 @@ from mlagents_sim.examples.ball_3d import SPIN, Ball3D
 from mlagents_sim.examples.food_collector import FoodCollector
 from mlagents_sim.examples.food_floors import Floors
 from mlagents_sim.examples.push_block import PushBlock
+from mlagents_sim.examples.pyramids_scene import Scene as PyramidsScene
 from mlagents_sim.examples.soccer_field import Field
 from mlagents_sim.examples.sorter import WALL, Sorter
 from mlagents_sim.examples.wall_jump import BigWallJump, SmallWallJump, WallJump
@@ -39,6 +40,9 @@ FOUND_ANEW = {
     "scene.standing._stood": "found when the step begins",
     "scene.standing._is_braked": "found when the step begins",
     "scene.standing._jump_to": "height to jump to, found when a jump begins",
+    "scene._switch_tag": "what rays call the switch, found before they look",
+    "scene._height": "height of the rays, found before they look",
+    "scene._loose_tops": "upper edges of bricks, found before rays look",
     "_symbol_tag": "kind of symbol in the hall, found before rays look",
     "floors._eaten": "found by moving",
     "_agent_tags": "what rays call the agents, found before they look",
@@ -58,6 +62,8 @@ def test_worlds_keep_the_contract_when_time_runs_out(name: str):
     def make(seed: int) -> World:
         world = CATALOG[name].make(seed=seed)
         world.max_steps = 5 * world.decision_period_steps - 2  # between two decisions
+        if "on demand" in CATALOG[name].tags:
+            world.max_steps += 20  # after the first decision
         return world
 
     check_env(make, steps=15, is_random=name != "Basic")
@@ -144,7 +150,16 @@ def arrays_of(owner: object, prefix: str = "") -> dict[str, NDArray[np.generic]]
         elif prefix and name.endswith("bodies"):
             continue  # those of the world
         elif isinstance(
-            value, Bodies | BallsOnCubes | Circles | Field | Floors | FrameStack | Scene | Standing
+            value,
+            Bodies
+            | BallsOnCubes
+            | Circles
+            | Field
+            | Floors
+            | FrameStack
+            | PyramidsScene
+            | Scene
+            | Standing,
         ):
             found |= arrays_of(value, f"{prefix}{name}.")
     return found

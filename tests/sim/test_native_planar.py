@@ -16,6 +16,7 @@ slow = pytest.mark.slow
 WORLDS = [
     "PushBlock",
     "Hallway",
+    pytest.param("Pyramids", marks=slow),
     "Sorter",
     "WallJump",
     "SmallWallJump",

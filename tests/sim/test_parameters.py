@@ -89,3 +89,23 @@ def test_there_are_no_other_parameters():
         with pytest.raises(KeyError, match=r"no environment parameter 'height': .* \['mass'\]"):
             read()
     assert "height" not in parameters and parameters.get("height") is None
+
+
+def test_values_stay_within_the_range_of_their_parameter():
+    parameters = Parameters({"mass": 1.0, "scale": 1.0}, {"mass": (0.5, 2.0)})
+    parameters.set("mass", 2.0)
+    parameters.set("scale", 20.0)
+    for source, text in (
+        (2.5, "'mass' is 2.5: expected at least 0.5 and at most 2"),
+        (0.4, "'mass' is 0.4: expected"),
+        (Uniform([(0.5, 1.0), (1.5, 3.0)], 0), "'mass' is drawn from 0.5 to 3.0: expected"),
+    ):
+        with pytest.raises(UnityEnvironmentException, match=text):
+            parameters.set("mass", source)
+    assert parameters["mass"] == 2.0
+    parameters.set("mass", Uniform([(0.5, 1.0)], 0))
+    assert parameters.draw("mass", 100).max() <= 1.0
+    parameters.set("mass", Gaussian(1.0, 5.0, 0))
+    drawn = parameters.draw("mass", 100)
+    assert (drawn.min(), drawn.max()) == (0.5, 2.0)
+    assert 0.5 <= parameters["mass"] <= 2.0

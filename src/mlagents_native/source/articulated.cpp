@@ -176,6 +176,7 @@ struct Bodies {
     std::vector<Vector> velocity, spin, centre;
     std::vector<Rotation> rotation;
     std::vector<Matrix> inverse_inertia;
+    std::vector<Numbers> inverse_mass;
 };
 
 // What all rows have: see `Row` in rows.py.
@@ -213,14 +214,15 @@ class Solver {
         bodies.centre.resize(n);
         bodies.rotation.resize(n);
         bodies.inverse_inertia.resize(n);
+        bodies.inverse_mass.resize(n);
         drives.reserve(3 * creature.joints);
         rows.reserve(9 * creature.joints + 8 * creature.bodies);
     }
 
     // Advances up to LANES creatures by a step. The last one fills the lanes that are left.
     void advance(int lanes, double *state, const double *target, const double *max_force,
-                 const double *gravity, uint8_t *touching) {
-        read(lanes, state, gravity);
+                 const double *gravity, const double *heaviness, uint8_t *touching) {
+        read(lanes, state, gravity, heaviness);
         rows.clear();
         drives.clear();
         contacts.clear();
@@ -252,16 +254,17 @@ class Solver {
     std::vector<Contact> contacts;
     std::vector<JointRows> joints;
 
-    void read(int lanes, const double *state, const double *gravity) {
+    void read(int lanes, const double *state, const double *gravity, const double *heaviness) {
         for (int b = 0; b <= model.bodies; ++b) {
             Numbers s[13];
             for (int k = 0; k < 13; ++k) s[k] = all(k == 6 ? 1.0 : 0.0);
-            Numbers fall = all(0.0);
+            Numbers fall = all(0.0), lightness = all(1.0);
             for (int lane = 0; lane < LANES; ++lane) {
                 const int of = std::min(lane, lanes - 1);
                 if (b == model.bodies) continue;
                 for (int k = 0; k < 13; ++k) s[k][lane] = state[(of * model.bodies + b) * 13 + k];
                 fall[lane] = gravity[of] * model.step;
+                lightness[lane] = 1.0 / heaviness[of * model.bodies + b];
             }
             const Rotation q = normalized({s[3], s[4], s[5], s[6]});
             bodies.rotation[b] = q;
@@ -278,8 +281,9 @@ class Solver {
             Vector axes[3], scaled[3];
             for (int k = 0; k < 3; ++k) {
                 axes[k] = rotate(q, unit(k));
-                scaled[k] = all(model.inverse_inertia[3 * b + k]) * axes[k];
+                scaled[k] = all(model.inverse_inertia[3 * b + k]) * lightness * axes[k];
             }
+            bodies.inverse_mass[b] = all(model.inverse_mass[b]) * lightness;
             Matrix &m = bodies.inverse_inertia[b];
             m.row[0] = axes[0].x * scaled[0] + axes[1].x * scaled[1] + axes[2].x * scaled[2];
             m.row[1] = axes[0].y * scaled[0] + axes[1].y * scaled[1] + axes[2].y * scaled[2];
@@ -319,8 +323,8 @@ class Solver {
 
     void respond(Row &row) const {
         const int a = row.child, b = row.parent;
-        row.added_child = all(model.inverse_mass[a]) * row.linear;
-        row.added_parent = all(model.inverse_mass[b]) * row.linear;
+        row.added_child = bodies.inverse_mass[a] * row.linear;
+        row.added_parent = bodies.inverse_mass[b] * row.linear;
         row.added_child_spin = bodies.inverse_inertia[a] * row.angular_child;
         row.added_parent_spin = bodies.inverse_inertia[b] * row.angular_parent;
         row.response = answer(row, row);
@@ -788,13 +792,14 @@ class Solver {
 
 }  // namespace
 
-NATIVE_EXPORT int articulated_version() { return 1; }
+NATIVE_EXPORT int articulated_version() { return 2; }
 
 // Advances `n` creatures by a step: see `step` in reference.py. `integers` and `numbers` hold the
 // creature.
 NATIVE_EXPORT void articulated_step(const int32_t *integers, const double *numbers, int64_t n,
                                     double *state, const double *target, const double *max_force,
-                                    const double *gravity, uint8_t *touching, int threads) {
+                                    const double *gravity, const double *heaviness,
+                                    uint8_t *touching, int threads) {
     Creature creature = {};
     creature.bodies = integers[0];
     creature.joints = integers[1];
@@ -835,7 +840,7 @@ NATIVE_EXPORT void articulated_step(const int32_t *integers, const double *numbe
             const int64_t at = group * LANES;
             solver.advance(int(std::min<int64_t>(LANES, n - at)), state + at * b * 13,
                            target + at * j * 4, max_force + at * j, gravity + at,
-                           touching + at * b);
+                           heaviness + at * b, touching + at * b);
         }
     };
     threads = int(std::max<int64_t>(1, std::min<int64_t>(threads, groups)));

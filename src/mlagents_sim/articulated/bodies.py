@@ -43,6 +43,7 @@ class Creatures:
         max_force: (N, J) largest forces of the drives, in the order of the solver; see
             `strengthen`.
         gravity: (N,) downward accelerations.
+        heaviness: (N, B) masses, as multiples of those of the creature's data.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class Creatures:
         self.target = no_target(n * n_joints).reshape(n, n_joints, 4)
         self.max_force = np.zeros((n, n_joints))
         self.gravity = np.full(n, 9.81)
+        self.heaviness = np.ones((n, n_bodies))
         self.put(np.arange(n), np.zeros(n))
         self._threads = threads or max(1, min(n_cpus(), n // CREATURES_PER_THREAD))
         self._native = PART.load() if use_native else None
@@ -137,6 +139,7 @@ class Creatures:
                 target=self.target,
                 max_force=self.max_force,
                 gravity=self.gravity,
+                heaviness=self.heaviness,
                 step_s=step_s,
             )
             return
@@ -149,6 +152,7 @@ class Creatures:
             self.target.ctypes.data,
             self.max_force.ctypes.data,
             self.gravity.ctypes.data,
+            self.heaviness.ctypes.data,
             self.touching.ctypes.data,
             self._threads,
         )

@@ -78,7 +78,7 @@ def ground_points(model: Model, body: int, centre: Array, rotation: Array) -> tu
         if isinstance(shape, Capsule):
             axis = rotate(rotation, np.broadcast_to(model.shape_axes[body], centre.shape))
             points = np.stack([centre + axis, centre - axis])
-        points = points - shape.radius * UP
+        points = points - model.radius[body] * UP
     return points, points[..., 1] - model.creature.ground_height
 
 

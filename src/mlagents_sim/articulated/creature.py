@@ -54,7 +54,19 @@ class Box(NamedTuple):
     centre: Vector = ZERO
 
 
-Shape = Sphere | Capsule | Box
+class Intangible(NamedTuple):
+    """A solid of any shape that touches nothing.
+
+    Attributes:
+        moments: Moments of inertia about the centre of mass, along the axes of the body.
+        centre: Centre of mass.
+    """
+
+    moments: Vector
+    centre: Vector = ZERO
+
+
+Shape = Sphere | Capsule | Box | Intangible
 
 
 class Body(NamedTuple):
@@ -218,7 +230,7 @@ class Model:
 
         apart = {frozenset((index[a], index[b])) for a, b in creature.no_contact}
         apart |= {frozenset(pair) for pair in zip(children, parents, strict=True)}
-        round_bodies = [i for i in range(n) if not isinstance(bodies[i].shape, Box)]
+        round_bodies = [i for i in range(n) if isinstance(bodies[i].shape, Sphere | Capsule)]
         self.pairs = np.array(
             [(a, b) for a in round_bodies for b in round_bodies if a < b and {a, b} not in apart],
             np.intp,
@@ -247,6 +259,8 @@ class Model:
 
 def moments_of_inertia(shape: Shape, mass: float) -> Vector:
     """Return the moments of inertia about the shape's centre, along the axes of its body."""
+    if isinstance(shape, Intangible):
+        return shape.moments
     if isinstance(shape, Sphere):
         moment = 0.4 * mass * shape.radius**2
         return moment, moment, moment

@@ -35,7 +35,14 @@ POSITION, ROTATION, VELOCITY, SPIN = slice(0, 3), slice(3, 7), slice(7, 10), sli
 
 
 def step(
-    model: Model, state: Array, *, target: Array, max_force: Array, gravity: Array, step_s: float
+    model: Model,
+    state: Array,
+    *,
+    target: Array,
+    max_force: Array,
+    gravity: Array,
+    heaviness: Array,
+    step_s: float,
 ) -> np.ndarray:
     """Advance N creatures by one step, in place.
 
@@ -46,28 +53,15 @@ def step(
         target: (N, J, 4) rotations that the drives pull to, in the order of the solver.
         max_force: (N, J) largest forces of the drives, in the order of the solver.
         gravity: (N,) downward accelerations.
+        heaviness: (N, B) masses, as multiples of those of the model.
         step_s: Length of the step.
 
     Returns:
         (N, B) bool: whether each body touched the ground at the start of the step.
     """
-    n, n_bodies = state.shape[:2]
-    moving = slice(0, n_bodies)
-    # By body, with the world at the end.
-    rotation = np.tile(IDENTITY, (n_bodies + 1, n, 1))
-    rotation[moving] = normalized(state[..., ROTATION].transpose(1, 0, 2))
-    centre, velocity, spin = np.zeros((3, n_bodies + 1, n, 3))
-    centre[moving] = state[..., POSITION].transpose(1, 0, 2)
-    centre += rotate(rotation, np.broadcast_to(model.centre_of_mass[:, None], centre.shape))
-    velocity[moving] = state[..., VELOCITY].transpose(1, 0, 2)
-    velocity[moving, :, 1] -= gravity * step_s
-    velocity *= (1.0 - model.drag * step_s)[:, None, None]
-    spin[moving] = state[..., SPIN].transpose(1, 0, 2)
-    spin *= (1.0 - model.angular_drag * step_s)[:, None, None]
-    speed = np.sqrt(dot(spin, spin))[..., None]
-    spin *= np.where(speed > MAX_SPIN_RAD_S, MAX_SPIN_RAD_S / np.maximum(speed, 1e-300), 1.0)
-    bodies = Bodies(velocity, spin, model.inverse_mass, _inverse_inertia(model, rotation))
-
+    moving = slice(0, state.shape[1])
+    centre, rotation, bodies = _pushed(model, state, gravity, heaviness, step_s)
+    velocity, spin = bodies.velocity, bodies.spin
     joints = [
         joint_rows(
             model,
@@ -108,6 +102,32 @@ def step(
     return touching
 
 
+def _pushed(
+    model: Model, state: Array, gravity: Array, heaviness: Array, step_s: float
+) -> tuple[Array, Array, Bodies]:
+    """Return centres of mass, rotations, and bodies with velocities after gravity and drag."""
+    n, n_bodies = state.shape[:2]
+    moving = slice(0, n_bodies)
+    # By body, with the world at the end.
+    rotation = np.tile(IDENTITY, (n_bodies + 1, n, 1))
+    rotation[moving] = normalized(state[..., ROTATION].transpose(1, 0, 2))
+    centre, velocity, spin = np.zeros((3, n_bodies + 1, n, 3))
+    centre[moving] = state[..., POSITION].transpose(1, 0, 2)
+    centre += rotate(rotation, np.broadcast_to(model.centre_of_mass[:, None], centre.shape))
+    velocity[moving] = state[..., VELOCITY].transpose(1, 0, 2)
+    velocity[moving, :, 1] -= gravity * step_s
+    velocity *= (1.0 - model.drag * step_s)[:, None, None]
+    spin[moving] = state[..., SPIN].transpose(1, 0, 2)
+    spin *= (1.0 - model.angular_drag * step_s)[:, None, None]
+    speed = np.sqrt(dot(spin, spin))[..., None]
+    spin *= np.where(speed > MAX_SPIN_RAD_S, MAX_SPIN_RAD_S / np.maximum(speed, 1e-300), 1.0)
+    lightness = np.ones((n_bodies + 1, n, 1))
+    lightness[moving, :, 0] = 1.0 / heaviness.T
+    inverse_mass = model.inverse_mass[:, None, None] * lightness
+    inverse_inertia = _inverse_inertia(model, rotation, lightness)
+    return centre, rotation, Bodies(velocity, spin, inverse_mass, inverse_inertia)
+
+
 def _contacts(
     model: Model, bodies: Bodies, centre: Array, rotation: Array, step_s: float
 ) -> tuple[list[Contact], BoolArray]:
@@ -126,13 +146,14 @@ def _contacts(
     return [c for c in contacts if any(press.gain.any() for press in c.presses)], touching
 
 
-def _inverse_inertia(model: Model, rotation: Array) -> Array:
+def _inverse_inertia(model: Model, rotation: Array, lightness: Array) -> Array:
     """Return (B + 1, N, 3, 3) inverse inertias along the axes of the world."""
     axes = np.stack(
         [rotate(rotation, np.broadcast_to(axis, (*rotation.shape[:2], 3))) for axis in np.eye(3)],
         axis=-1,
     )  # each body's own axes in columns
-    inverse: Array = np.einsum("bnik,bk,bnjk->bnij", axes, model.inverse_inertia, axes)
+    own = model.inverse_inertia[:, None] * lightness  # (B + 1, N, 3)
+    inverse: Array = np.einsum("bnik,bnk,bnjk->bnij", axes, own, axes)
     return inverse
 
 

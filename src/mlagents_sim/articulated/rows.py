@@ -22,7 +22,7 @@ class Bodies(NamedTuple):
     Attributes:
         velocity: (B + 1, N, 3) velocities of the centres of mass.
         spin: (B + 1, N, 3) angular velocities.
-        inverse_mass: (B + 1,) inverse masses.
+        inverse_mass: (B + 1, N, 1) inverse masses.
         inverse_inertia: (B + 1, N, 3, 3) inverse inertias along the axes of the world.
     """
 

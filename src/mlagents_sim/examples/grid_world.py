@@ -129,6 +129,8 @@ class GridWorld(World):
         "numPlusGoals": 1.0,
         "numExGoals": 1.0,
     }
+    counts: ClassVar[tuple[str, str]] = ("numPlusGoals", "numExGoals")
+    """Parameters that say how many pluses and crosses there are."""
 
     def __init__(
         self, *, num_areas: int = 1, seed: int = 0, parameters: Mapping[str, float] | None = None
@@ -149,8 +151,7 @@ class GridWorld(World):
         """Put goals and agents into different cells; choose the requested kinds."""
         n = len(self.agent_id[agents])
         drawn_sizes = [
-            np.trunc(self.parameters.draw(name, n))
-            for name in ("gridSize", "numPlusGoals", "numExGoals")
+            np.trunc(self.parameters.draw(name, n)) for name in ("gridSize", *self.counts)
         ]
         self._check(*drawn_sizes)
         size, n_plus, n_cross = (sizes.astype(np.intp) for sizes in drawn_sizes)
@@ -171,8 +172,8 @@ class GridWorld(World):
         self.kind[agents, : len(number)] = np.where(number < n_plus[:, None], PLUS, CROSS)
         self.requested[agents] = self.rng.integers(0, 2, n)
 
-    @staticmethod
-    def _check(size: Array, n_plus: Array, n_cross: Array) -> None:
+    @classmethod
+    def _check(cls, size: Array, n_plus: Array, n_cross: Array) -> None:
         """Raise unless there is a cell for everything on each grid."""
         is_bad = (
             (size < 1)
@@ -183,8 +184,8 @@ class GridWorld(World):
         if is_bad.any():
             bad = is_bad.argmax()
             raise UnityEnvironmentException(
-                f"GridWorld cannot begin with gridSize {size[bad]:g}, numPlusGoals "
-                f"{n_plus[bad]:g} and numExGoals {n_cross[bad]:g}: expected a size from 1 to "
+                f"{cls.__name__} cannot begin with gridSize {size[bad]:g}, {cls.counts[0]} "
+                f"{n_plus[bad]:g} and {cls.counts[1]} {n_cross[bad]:g}: expected a size from 1 to "
                 f"{MAX_GRID_SIZE}, and a cell for every goal and the agent. Change these "
                 "environment parameters."
             )

@@ -138,12 +138,13 @@ class Walker(CreatureWorld):
     Interrupts: after 5000 steps, that is 1000 decisions.
     Start: upright with arms spread, at a random turn; the requested speed is 0.1 to 10 m/s. A
         target that is touched appears elsewhere within 9 m of the centre.
-    Parameters: `gravity` 14.715 m/s2; `hip_mass` 15, `chest_mass` 8 and `spine_mass` 10 kg, which
-        change nothing, as in Unity's scene.
+    Parameters: `gravity` 14.715 m/s2; `hip_mass` 15 kg (7 to 28), `chest_mass` 8 kg (3 to 20) and
+        `spine_mass` 10 kg (3 to 20).
     A good policy reaches 2500.
 
     Source: example environments, section 2, task 15. Bodies move as in Unity's physics engine,
-    whose recorded steps the solver repeats.
+    whose recorded steps the solver repeats. Masses are by default those of Unity's scene, which
+    today reads none of the three parameters; episodes that begin here obey them.
     """
 
     behavior_name = "Walker?team=0"
@@ -166,6 +167,17 @@ class Walker(CreatureWorld):
         "hip_mass": 15.0,
         "chest_mass": 8.0,
         "spine_mass": 10.0,
+    }
+    parameter_ranges: ClassVar[Mapping[str, tuple[float, float]]] = {
+        **CreatureWorld.parameter_ranges,
+        "hip_mass": (7.0, 28.0),
+        "chest_mass": (3.0, 20.0),
+        "spine_mass": (3.0, 20.0),
+    }
+    masses: ClassVar[Mapping[str, str]] = {
+        "hip_mass": "hips",
+        "chest_mass": "chest",
+        "spine_mass": "spine",
     }
 
     def observe(self, agents: Agents) -> list[FloatArray]:

@@ -1,0 +1,177 @@
+"""Bouncer: bounce to catch a floating cube, with few jumps."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlagents_envs.base_env import (
+    ActionSpec,
+    ActionTuple,
+    BehaviorSpec,
+    BoolArray,
+    FloatArray,
+    ObservationSpec,
+)
+from mlagents_sim import top_view
+from mlagents_sim.frame_stack import FrameStack, stacked
+from mlagents_sim.planar import STEP_S
+from mlagents_sim.top_view import TopView
+from mlagents_sim.world import Agents, World
+
+X, Y, Z = range(3)
+AGENT_HALF_M, TARGET_HALF_M = 0.5, 1.0
+GROUND_TOP_M = 0.5
+FEEL_M = 0.51
+"""Length of the ray by which an agent feels the ground."""
+COOLDOWN_STEPS = 5
+"""Least number of steps between two decisions."""
+IMPULSE_M_S = 10.0
+COST = 0.05
+LOWEST_M, WIDEST_M = -1.0, 19.0
+"""Bounds of the arena: lowest height, and largest distance from the middle in x and z."""
+TOUCHDOWNS = 20
+START_M, START_Y_M = 5.0, 2.0
+TARGET_LOW, TARGET_HIGH = (-5.0, 2.0, -5.0), (5.0, 7.0, 5.0)
+STACKED = 3
+FRAME = ObservationSpec.vector(6, "VectorSensor_size6")
+
+
+class Bouncer(World):
+    """Cubes that bounce to catch a floating target, each in an arena of its own.
+
+    An agent decides only when it touches down. It stops there, and its action throws it up again.
+
+    Observation: 6 numbers in three frames, oldest first: position of the agent (x, y, z) and of the
+        target, relative to the arena, in m. A frame is a touchdown.
+    Actions: 3 continuous, clipped to -1..1: x, y, z. The agent jumps off with 10 m/s times x and z
+        sideways, and with 10 to 20 m/s upward, as y is -1 to 1.
+    Decisions: on demand, when the ground is at most 0.51 m below the middle of the agent, and 0.1 s
+        have passed since the last decision. Steps take 0.02 s.
+    Reward: at each decision -0.05 times the mean of the squares of the actions; +1 for a catch; -1
+        on leaving the arena.
+    Ends: when the agent leaves the arena, which is 19 m wide to each side, or at its 20th
+        touchdown, so after 19 jumps.
+    Interrupts: never.
+    Start: the agent 2 m up, within 5 m of the middle in x and z; the target within 5 m too, 2 to 7
+        m up. A target that is caught appears elsewhere.
+    Parameters: `target_scale` 1 (0.33 to 1.67), for an edge of 2 m; `gravity` 19.62 m/s2.
+    A good policy reaches 10.
+
+    Source: example environments, section 2, task 12. Agents stay upright and fly without drag.
+
+    Attributes:
+        place: (N, 3) positions of the agents.
+        velocity: (N, 3) velocities.
+        target: (N, 3) positions of the targets.
+        target_half: (N,) half edges of the targets.
+        touchdowns_left: (N,) touchdowns until the episode ends.
+    """
+
+    behavior_name = "Bouncer?team=0"
+    behavior_spec = BehaviorSpec([stacked(FRAME, STACKED)], ActionSpec.create_continuous(3))
+    agents_per_area = 18
+    default_parameters: ClassVar[Mapping[str, float]] = {"target_scale": 1.0, "gravity": 19.62}
+    parameter_ranges: ClassVar[Mapping[str, tuple[float, float]]] = {
+        "target_scale": (0.33, 1.67),
+        "gravity": (0.1, 200.0),
+    }
+
+    def __init__(
+        self, *, num_areas: int = 1, seed: int = 0, parameters: Mapping[str, float] | None = None
+    ) -> None:
+        super().__init__(num_areas=num_areas, seed=seed, parameters=parameters)
+        n = self.n_agents
+        self.place, self.velocity, self.target = np.zeros((3, n, 3))
+        self.target_half, self._gravity = np.zeros((2, n))
+        self.touchdowns_left, self._cooldown = np.zeros((2, n), np.int64)
+        self._asks = np.zeros(n, np.bool_)
+        self._frames = FrameStack(FRAME, STACKED, n)
+
+    def begin(self, agents: Agents) -> None:
+        """Drop agents onto the ground, and let targets appear."""
+        n, draw = len(self.agent_id[agents]), self.parameters.draw
+        place = self.rng.uniform(-START_M, START_M, (n, 3))
+        place[:, Y] = START_Y_M
+        self.place[agents], self.velocity[agents] = place, 0.0
+        self._gravity[agents] = draw("gravity", n)
+        self.target_half[agents] = TARGET_HALF_M * draw("target_scale", n)
+        self.touchdowns_left[agents], self._cooldown[agents] = TOUCHDOWNS, 0
+        self._asks[agents] = False
+        self._frames.clear(agents)
+        self._move_targets(agents)
+
+    def observe(self, agents: Agents) -> list[FloatArray]:
+        """Return the observation that the class describes."""
+        frame = np.concatenate([self.place[agents], self.target[agents]], axis=1, dtype=np.float32)
+        return [self._frames.add(agents, frame)]
+
+    def command(self, agents: Agents, action: ActionTuple) -> None:
+        """Let agents jump."""
+        way = np.clip(action.continuous, -1.0, 1.0).astype(np.float64)
+        self.reward[agents] -= COST * np.square(way).mean(axis=1)
+        way[:, Y] = (way[:, Y] + 1.0) / 2.0 + 1.0
+        self.velocity[agents] += IMPULSE_M_S * way
+
+    def rest(self, agents: Agents) -> None:
+        """Do nothing: an agent falls until it first touches down."""
+
+    def requests(self) -> Agents | None:
+        """Return the agents that touched down."""
+        return np.flatnonzero(self._asks) if self._asks.any() else None
+
+    def act(self) -> None:
+        """Do nothing: agents act when they are told to, and fly until they touch down."""
+
+    def physics(self) -> None:
+        """Let agents fly; judge what they catch, leave and touch."""
+        self._asks[:] = False
+        self.velocity[:, Y] -= self._gravity * STEP_S
+        self.place += self.velocity * STEP_S
+
+        catching = np.flatnonzero(self._catches())
+        if catching.size:
+            self.reward[catching] += 1.0
+            self._move_targets(catching)
+
+        is_out = (np.abs(self.place[:, [X, Z]]) > WIDEST_M).any(axis=1)
+        is_out |= self.place[:, Y] < LOWEST_M
+        self._cooldown -= 1
+        is_down = (self.place[:, Y] - FEEL_M <= GROUND_TOP_M) & (self._cooldown <= 0) & ~is_out
+        self.velocity[is_down] = 0.0
+        self._cooldown[is_down] = COOLDOWN_STEPS
+        self.touchdowns_left -= is_down
+        is_over = self.touchdowns_left == 0
+        self._asks[:] = is_down & ~is_over
+        self.reward[is_out] -= 1.0
+        self.end(np.flatnonzero(is_out | is_over))
+
+    def render(self) -> NDArray[np.uint8]:
+        """Draw every arena from the side in a tile of its own, together about (720, 960, 3).
+
+        The farther away a cube is, the smaller it is drawn.
+        """
+        n = self.n_agents
+        view = TopView(n, (-19.5, -1.0), (19.5, 13.0))
+        view.box((0.0, -0.25), (20.0, 0.75), top_view.WALL)
+        for place, half, colour in (
+            (self.target, self.target_half, top_view.GREEN),
+            (self.place, np.full(n, AGENT_HALF_M), top_view.AGENT),
+        ):
+            shown = half * (1.0 - place[:, Z] / 40.0)
+            view.box(place[:, [X, Y]].T, np.array([shown, shown]), colour)
+        return view.picture()
+
+    # Private helpers.
+
+    def _catches(self) -> BoolArray:
+        """Return (N,) bool: which agents touch their target."""
+        apart = np.abs(self.place - self.target)
+        is_near = apart < AGENT_HALF_M + self.target_half[:, None]
+        touches: BoolArray = np.logical_and.reduce(is_near, axis=1)
+        return touches
+
+    def _move_targets(self, agents: Agents) -> None:
+        n = len(self.agent_id[agents])
+        self.target[agents] = self.rng.uniform(TARGET_LOW, TARGET_HIGH, (n, 3))

@@ -1,0 +1,127 @@
+"""Pyramids: press a switch, knock over the pyramid that appears, touch the gold from its top."""
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlagents_envs.base_env import (
+    ActionSpec,
+    ActionTuple,
+    BehaviorSpec,
+    FloatArray,
+    ObservationSpec,
+)
+from mlagents_sim.examples.pyramids_scene import AGENT, AT_GOLD, AT_SWITCH, SENSORS, Scene
+from mlagents_sim.planar import X, Z, in_frame
+from mlagents_sim.planar_world import PlanarWorld
+from mlagents_sim.world import Agents
+
+# By action: nothing, forward, back, turn right, turn left.
+FORWARD_M_S = np.array([0.0, 2.0, -2.0, 0.0, 0.0])
+TURN_RAD = np.radians([0.0, 0.0, 0.0, 4.0, -4.0])
+TURN_SINE, TURN_COSINE = np.sin(TURN_RAD), np.cos(TURN_RAD)
+
+
+class Pyramids(PlanarWorld):
+    """Agents that press a switch to get a pyramid of bricks, and then the gold from its top.
+
+    Each agent has an arena of nine rooms of its own. In one of them is the switch, in six are
+    pyramids of stone. Touching the switch builds the pyramid of bricks in the last room. The agent
+    must knock it over, so that the gold cube from its top falls to the floor.
+
+    Observations: four sensors.
+        1. 56 numbers: 7 rays from the middle of the agent, 35 m long, straight ahead and up to 70
+           degrees to the right and left, by turns. A ray has 8 numbers: block, wall, goal, switch
+           off, switch on, stone, nothing, distance by length.
+        2. 56 numbers: the same, up to 65 degrees aside; the rays rise by 5 m.
+        3. 56 numbers: the same, up to 75 degrees aside; the rays rise by 10 m.
+        4. 4 numbers: whether the switch is on; the agent's velocity to the right, up and ahead of
+           itself.
+    Actions: one branch of 5: nothing, forward, back, turn right, turn left. A push is 2 m/s each
+        step, a turn 4 degrees.
+    Decisions: every 5 steps of 0.02 s.
+    Reward: -0.0002 per step; +2 on touching the gold, in place of what has accrued since the last
+        decision.
+    Ends: when the agent touches the gold.
+    Interrupts: after 5000 steps, that is 1000 decisions.
+    Start: agent, switch, stone pyramids and the place of the brick pyramid each in a random room,
+        the agent with a random heading. Agent and pyramids fall from 2 m.
+    A good policy reaches 1.75.
+
+    Source: example environments, section 2, task 16, `ExpertPyramid.demo` and `pyramids.npz`, both
+    recorded in Unity. The floor plan and the heights of the walls are those that the recorded rays
+    meet. Bricks do not tilt or turn, nor do walls inside the arena stop them. How the bricks above
+    the lowest layer fall, and how long the gold takes to come down, is drawn from distributions
+    like those recorded.
+
+    Attributes:
+        scene: Everything in the arenas.
+        bodies: Bodies of the scene.
+    """
+
+    behavior_name = "Pyramids?team=0"
+    behavior_spec = BehaviorSpec(
+        [
+            *[
+                sensor.spec(name)
+                for sensor, name in zip(
+                    SENSORS,
+                    ("RayPerceptionSensor", "RayPerceptionSensor1", "RayPerceptionSensor2"),
+                    strict=True,
+                )
+            ],
+            ObservationSpec.vector(4, "VectorSensor_size4"),
+        ],
+        ActionSpec.create_discrete((5,)),
+    )
+    agents_per_area = 16
+    decision_period_steps = 5
+    max_steps = 5000
+    step_reward = -1.0 / max_steps
+
+    def __init__(
+        self, *, num_areas: int = 1, seed: int = 0, parameters: Mapping[str, float] | None = None
+    ) -> None:
+        super().__init__(num_areas=num_areas, seed=seed, parameters=parameters)
+        self.scene = Scene(self.n_agents)
+        self.bodies, self.motion = self.scene.bodies, self.scene.motion
+
+    def begin(self, agents: Agents) -> None:
+        """Put agent, switch and pyramids into different rooms."""
+        self.scene.begin(agents, self.rng)
+
+    def observe(self, agents: Agents) -> list[FloatArray]:
+        """Return the observations that the class describes."""
+        bodies = self.bodies
+        velocity = in_frame(bodies.heading[:, AGENT], bodies.velocity[:, AGENT])
+        parts = [self.scene.is_on, velocity[X], bodies.climb[AGENT], velocity[Z]]
+        vector = np.stack(parts, axis=1, dtype=np.float32)
+        return [*self.scene.observe(agents), vector[agents]]
+
+    def command(self, agents: Agents, action: ActionTuple) -> None:
+        """Set the action of each of the coming steps."""
+        choice = action.discrete[:, 0]
+        self.motion.command(
+            agents,
+            forward=FORWARD_M_S[choice],
+            right=0.0,
+            sine=TURN_SINE[choice],
+            cosine=TURN_COSINE[choice],
+        )
+
+    def judge(self, n_steps: int) -> None:
+        """Turn switches on; reward agents that touch the gold and end their episodes."""
+        scene = self.scene
+        scene.pass_time(n_steps, self.rng)
+        at_switch, at_gold = self.bodies.touching[[AT_SWITCH, AT_GOLD]]
+        pressed = np.flatnonzero(at_switch & ~scene.is_on)
+        if pressed.size:
+            scene.switch_on(pressed)
+        arrived = np.flatnonzero(at_gold)
+        self.reward[arrived] = 2.0
+        self.end(arrived)
+
+    def render(self) -> NDArray[np.uint8]:
+        """Draw every arena from above in a tile of its own, together about (720, 960, 3)."""
+        return self.scene.draw()
