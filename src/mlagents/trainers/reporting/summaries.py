@@ -206,17 +206,23 @@ def _typed_again(command_line: CommandLine, *begin_flags: str) -> list[str]:
     if command_line.config_path:
         words.append(str(command_line.config_path))
     env_args = FLAGS["environment"]["--env-args"]
+    by_path = {change.path for change in command_line.changes}
+    begin = {key for flags in FLAGS.values() for f, key in flags.items() if f in BEGIN_FLAGS}
     for flags in FLAGS.values():
         for flag, key in flags.items():
             value = _value_at(command_line, key)
-            if value is not None and flag not in BEGIN_FLAGS and key != env_args:
+            if value is not None and key not in {*begin, *by_path, env_args}:
                 words += _words(flag, value)
     if command_line.stop_at_reward is not None and "--inference" not in begin_flags:
         words += _words("--stop-at-reward", command_line.stop_at_reward)
+    for change in command_line.changes:
+        words += ["--set", change.text] if change.path not in begin else []
     words += ["--deterministic"] if command_line.deterministic else []
     words += begin_flags
     of_player = _value_at(command_line, env_args)
-    return words if of_player is None else [*words, "--env-args", *of_player]  # must be last
+    return (
+        words if of_player is None or env_args in by_path else [*words, "--env-args", *of_player]
+    )  # must be last
 
 
 def _value_at(command_line: CommandLine, key: str) -> Any:
