@@ -40,7 +40,7 @@ LAYERS = {
         "torch_utils trainers.exception trainers.buffer games ratings",
         "playing",
         "trainers.settings trainers.reporting.stats policy",
-        "trainers.cli_args trainers.stats trainers.data",
+        "trainers.callbacks trainers.cli_args trainers.stats trainers.data",
         "trainers.demo_loader trainers.fast.torch_internals",
         "trainers.players trainers.fast.products trainers.fast.compute",
         "trainers.acting trainers.networks",

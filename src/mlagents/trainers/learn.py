@@ -13,6 +13,7 @@ with ends_quietly():
     from typing import TYPE_CHECKING
 
     from mlagents import __version__, plugins
+    from mlagents.trainers.callbacks import Callback, Callbacks, OnSummary, as_callback
     from mlagents.trainers.cli_args import parse_command_line
     from mlagents.trainers.exception import TrainerConfigError, TrainerError
     from mlagents.trainers.reporting.stats import StatsWriter
@@ -118,6 +119,7 @@ def run_training(
     *,
     trainer_types: "Mapping[str, TrainerType] | None" = None,
     writers: Sequence[StatsWriter] = (),
+    callbacks: Sequence[Callback | OnSummary] = (),
 ) -> bool:
     """Run training once, from options to results.
 
@@ -130,6 +132,7 @@ def run_training(
         trainer_types: Additional trainers, by `trainer_type`.
         writers: Additional writers of statistics. One that raises `Interrupted` ends the run, whose
             results are saved.
+        callbacks: Additional callbacks, after those of plug-ins and of the key `callbacks`.
 
     Returns:
         Whether the training of a behavior ended because it reached `stop_at_reward`.
@@ -141,13 +144,14 @@ def run_training(
         KeyboardInterrupt: The run was interrupted twice.
     """
     with Interrupt() as interrupt:
-        return _run(options, trainer_types or {}, writers, interrupt)
+        return _run(options, trainer_types or {}, writers, callbacks, interrupt)
 
 
 def _run(
     options: RunOptions,
     trainer_types: "Mapping[str, TrainerType]",
     more_writers: Sequence[StatsWriter],
+    more_callbacks: Sequence[Callback | OnSummary],
     interrupt: Interrupt,
 ) -> bool:
     # Importing torch takes seconds. Here, --help and errors in a file do not wait for it.
@@ -175,6 +179,9 @@ def _run(
     logger.info(run_in_words(options, device=str(device), threads=torch.get_num_threads()))
 
     settings = options.checkpoint_settings
+    callbacks = plugins.callbacks(options)
+    for given in more_callbacks:
+        callbacks.append((name := repr(given), as_callback(given, name)))
     folder = RunFolder(Path(settings.results_dir) / settings.run_id)
     make_manager = env_manager_maker(options, log_folder=folder.logs)
     started_s = time.perf_counter()
@@ -193,6 +200,7 @@ def _run(
                         device=device,
                         interrupt=interrupt,
                         trainer_types={**TRAINER_TYPES, **trainer_types},
+                        callbacks=Callbacks(callbacks),
                     )
                     controller.run()
                 finally:

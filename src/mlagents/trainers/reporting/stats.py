@@ -172,8 +172,8 @@ class StatsReporter:
         for writer in self._writers:
             writer.add_property(self._category, property_type, value)
 
-    def write_stats(self, step: int) -> None:
-        """Pass a summary of the values added since the last one to the writers.
+    def write_stats(self, step: int) -> dict[str, StatsSummary]:
+        """Pass a summary of the values added since the last one to the writers, and return it.
 
         Args:
             step: Step count of the behavior.
@@ -186,6 +186,7 @@ class StatsReporter:
         }
         for writer in self._writers:
             writer.write_stats(self._category, values, step)
+        return values
 
     def _add(self, key: str, numbers: list[float], aggregation: StatsAggregationMethod) -> None:
         if not numbers:

@@ -2,10 +2,13 @@
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 
 import torch
 
 from mlagents.trainers.acting.rollout import Rollout, Seat, SharedSeat
+from mlagents.trainers.callbacks import Callbacks, Run, Summary
 from mlagents.trainers.exception import UnityTrainerException
 from mlagents.trainers.learning.league import League
 from mlagents.trainers.learning.trainer import Trainer
@@ -52,6 +55,7 @@ class Controller:
         device: Device to learn on.
         interrupt: Interrupt that ends the run in good order.
         trainer_types: Ways to learn, by `trainer_type`.
+        callbacks: Callbacks that follow the run.
     """
 
     def __init__(
@@ -64,6 +68,7 @@ class Controller:
         device: torch.device,
         interrupt: Interrupt,
         trainer_types: Mapping[str, TrainerType] = TRAINER_TYPES,
+        callbacks: Callbacks | None = None,
     ) -> None:
         self._options = options
         self._manager = manager
@@ -91,6 +96,9 @@ class Controller:
         self._resumed_at: dict[str, int] = {}
         self._started_s = time.monotonic()
         self._has_begun = False
+        self._callbacks = callbacks or Callbacks()
+        self._summaries: list[Summary] = []  # those that no callback has received yet
+        self._handle = _Handle(options, folder.path, self)
         self.trainers: dict[str, Trainer] = {}
 
     def run(self) -> None:
@@ -104,6 +112,12 @@ class Controller:
         """
         try:
             self._train_and_save()
+        except BaseException:
+            with suppress(Exception):  # the first error counts
+                self._callbacks.end(self._handle)
+            raise
+        else:
+            self._callbacks.end(self._handle)
         finally:
             for trainer in self.trainers.values():
                 trainer.learner.close()
@@ -137,6 +151,7 @@ class Controller:
         if not self._inference:
             self._saver.begin()
             self._has_begun = True
+        self._callbacks.begin(self._handle)
         self._started_s = time.monotonic()
         with self._progress:
             self._interrupt.is_below_table = self._progress.is_shown
@@ -148,7 +163,9 @@ class Controller:
                 self._interrupt.is_below_table = False
 
     def _is_done(self) -> bool:
-        """Whether every behavior has finished learning."""
+        """Whether every behavior has finished learning, or a callback ended the run."""
+        if self._handle.is_stopped:
+            return True
         if self._inference or not self.trainers:
             return False
         return not any(trainer.is_learning for trainer in self.trainers.values())
@@ -162,12 +179,23 @@ class Controller:
             for trainer in self.trainers.values():
                 trainer.advance()
                 self._stop_if_learned(trainer)
+        self._call_callbacks()
         if self._is_done():
             return  # without drawing actions that are not taken: a resumed run draws them
         if self._league.advance():
             self._rollout.reset()
         elif not self._begin_lessons():
             self._answer()
+
+    def _call_callbacks(self) -> None:
+        """Hand new summaries to the callbacks, between two steps, when the run may be saved."""
+        while self._summaries:
+            self._callbacks.summarize(self._summaries.pop(0), self._handle)
+
+    def save(self) -> None:
+        """Save a checkpoint of every behavior; inference saves nothing."""
+        for trainer in () if self._inference else self.trainers.values():
+            self._saver.save(trainer)
 
     def _stop_if_learned(self, trainer: Trainer) -> None:
         """In the last lessons, end the training of a behavior with enough reward."""
@@ -309,4 +337,31 @@ class Controller:
         self._league.summarize(trainer.name)
         for parameter, number in self._curriculum.lesson_numbers.items():
             trainer.stats.set_stat(f"Environment/Lesson Number/{parameter}", number)
-        trainer.stats.write_stats(step)
+        values = trainer.stats.write_stats(step)
+        self._summaries.append(Summary(trainer.name, step, values))
+
+
+class _Handle(Run):
+    """What callbacks may do to a controller's run.
+
+    Attributes:
+        is_stopped: Whether a callback asked to end the run.
+    """
+
+    def __init__(self, options: RunOptions, folder: Path, controller: Controller) -> None:
+        self.options = options
+        self.folder = folder
+        self.is_stopped = False
+        self._controller = controller
+
+    @property
+    def steps(self) -> dict[str, int]:
+        return {name: trainer.step for name, trainer in self._controller.trainers.items()}
+
+    def save(self) -> None:
+        self._controller.save()
+
+    def stop(self, reason: str = "") -> None:
+        if not self.is_stopped:
+            logger.info(f"A callback ended the run{f': {reason}' if reason else '.'}")
+        self.is_stopped = True

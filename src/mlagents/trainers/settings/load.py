@@ -200,6 +200,12 @@ def _refuse_what_must_be_typed(written: Written, command_line: CommandLine) -> N
             )
     if download:
         _refuse_code_of_behaviors(written, file, download)
+    if download and written.get("callbacks"):
+        raise TrainerConfigError(
+            f"{file}: callbacks: {quoted(written['callbacks'])} names code to run, but {download} "
+            "was downloaded. Remove the key. If you trust that code, type it: --set "
+            "'callbacks=[module:function]'"
+        )
     env = _mapping(written.get("env_settings")).get("env_path")
     if not download or not isinstance(env, str) or "env_path" in typed.get("env_settings", {}):
         return

@@ -193,6 +193,9 @@ class RunOptions(Settings):
     """Results and checkpoints."""
     torch_settings: TorchSettings = TorchSettings()
     """PyTorch."""
+    callbacks: Annotated[tuple[str, ...], list_of("names, as in [my_module:my_function]")] = ()
+    """Callbacks that follow the run, as `module:function` or `module:Class`, which are code to
+    run."""
     search: SearchSettings | None = None
     """Search for better settings, which `mlagents-search` runs."""
     debug: bool = False
