@@ -112,6 +112,9 @@ IMPORTED_ONLY_BY = {
     "grpc": set(),
     "huggingface_hub": {"mlagents.tools.hub"},
     "optuna": {"mlagents.search.study"},
+    "wandb": {"mlagents.trainers.reporting.tracking"},
+    "mlflow": {"mlagents.trainers.reporting.tracking"},
+    "trackio": {"mlagents.trainers.reporting.tracking"},
     "mlagents_envs.codec": {"mlagents_envs", "mlagents_sim"},
     "mlagents_envs.messages": {"mlagents_envs"},
     "torch": {

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mlagents.playing.tally import Score
 from mlagents.trainers.exception import TrainerConfigError, TrainerError, UnityTrainerException
 from mlagents.trainers.reporting.stats import StatsSummary
 from mlagents.trainers.settings.run_options import RunOptions
@@ -59,6 +60,16 @@ class Run(ABC):
         """Save a checkpoint and the policy of every behavior. A run of inference saves nothing."""
 
     @abstractmethod
+    def evaluate(self) -> Mapping[str, Score]:
+        """Evaluate all behaviors now; return the score of each, by name.
+
+        It counts as one of the run's evaluations. If its players fail, the result is empty.
+
+        Raises:
+            UnityTrainerException: The run has no settings `evaluation`.
+        """
+
+    @abstractmethod
     def stop(self, reason: str = "") -> None:
         """End the run in good order as soon as all callbacks have returned.
 
@@ -79,6 +90,9 @@ class Callback:
 
     def on_summary(self, summary: Summary, run: Run) -> None:
         """Receive a summary of a behavior, after all writers of statistics."""
+
+    def on_evaluation(self, behavior: str, score: Score, run: Run) -> None:
+        """Receive the result of an evaluation of a behavior, after it was written."""
 
     def on_end(self, run: Run) -> None:
         """Receive the run after its results were saved, also if it failed or was interrupted."""
@@ -114,6 +128,11 @@ class Callbacks:
         """Call `on_summary` of each."""
         where = f"on_summary of {summary.behavior} at step {summary.step}"
         self._call(where, lambda callback: callback.on_summary(summary, run))
+
+    def evaluate(self, behavior: str, score: Score, run: Run) -> None:
+        """Call `on_evaluation` of each."""
+        where = f"on_evaluation of {behavior}"
+        self._call(where, lambda callback: callback.on_evaluation(behavior, score, run))
 
     def end(self, run: Run) -> None:
         """Call `on_end` of each."""

@@ -42,6 +42,7 @@ FLAGS: dict[str, dict[str, str]] = {
         "--force": "checkpoint_settings.force",
         "--initialize-from": "checkpoint_settings.initialize_from",
         "--inference": "checkpoint_settings.inference",
+        "--track": "track",
     },
     "Unity engine": {
         "--width": "engine_settings.width",
@@ -234,6 +235,9 @@ def _arguments(key: str) -> dict[str, Any]:
     field = field_of(key)
     sentence = " ".join((field.description or "").split()).replace("`", "").replace("%", "%%")
     kind = _not_none(field.annotation)
+    if key == "track":
+        default = ",".join(field.default)
+        return {"metavar": "NAMES", "help": f"{sentence} (default: {default})"}
     if kind is bool:
         return {"action": "store_true", "help": sentence}
     if get_origin(kind) is tuple:

@@ -160,7 +160,8 @@ def _run(
 
     from mlagents.torch_utils import set_threads
     from mlagents.trainers.learning.trainer_types import TRAINER_TYPES
-    from mlagents.trainers.players.environments import env_manager_maker
+    from mlagents.trainers.players.environments import env_manager_maker, evaluation_maker
+    from mlagents.trainers.reporting.tracking import require_trackers
     from mlagents.trainers.run.controller import Controller
     from mlagents.trainers.run.folder import RunFolder, try_write
 
@@ -179,11 +180,16 @@ def _run(
     logger.info(run_in_words(options, device=str(device), threads=torch.get_num_threads()))
 
     settings = options.checkpoint_settings
+    if not options.checkpoint_settings.inference:
+        require_trackers(options)
     callbacks = plugins.callbacks(options)
     for given in more_callbacks:
         callbacks.append((name := repr(given), as_callback(given, name)))
     folder = RunFolder(Path(settings.results_dir) / settings.run_id)
     make_manager = env_manager_maker(options, log_folder=folder.logs)
+    make_evaluation = None
+    if options.evaluation and not settings.inference:
+        make_evaluation = evaluation_maker(options, log_folder=folder.logs)
     started_s = time.perf_counter()
     with folder.opened(resume=settings.resume, force=settings.force, inference=settings.inference):
         writers = [*_make_writers(options, folder), *more_writers]
@@ -201,6 +207,7 @@ def _run(
                         interrupt=interrupt,
                         trainer_types={**TRAINER_TYPES, **trainer_types},
                         callbacks=Callbacks(callbacks),
+                        make_evaluation=make_evaluation,
                     )
                     controller.run()
                 finally:
@@ -226,12 +233,15 @@ def _choose_device(options: RunOptions) -> "torch.device":
 def _make_writers(options: RunOptions, folder: "RunFolder") -> "list[StatsWriter]":
     from mlagents.trainers.reporting.plots import CurveWriter
     from mlagents.trainers.reporting.stats import ConsoleWriter, GaugeWriter, TensorBoardWriter
+    from mlagents.trainers.reporting.tracking import make_trackers
 
     settings = options.checkpoint_settings
     writers: list[StatsWriter] = [ConsoleWriter(verbose=options.verbose or options.debug)]
     writers.append(GaugeWriter())
     if not settings.inference:
-        writers.append(TensorBoardWriter(folder.path, resume=settings.resume))
+        if "tensorboard" in options.track:
+            writers.append(TensorBoardWriter(folder.path, resume=settings.resume))
+        writers += make_trackers(options, folder, resume=settings.resume)
         writers.append(CurveWriter(folder, resume=settings.resume))
     return [*writers, *plugins.stats_writers(options)]
 
