@@ -122,6 +122,7 @@ def test_help_names_every_flag_and_default(
         for flag, key in flags.items():
             assert f"  {flag}" in text
             default = field_of(key).default
+            default = ",".join(default) if isinstance(default, tuple) else default
             assert default is None or default is False or f"(default: {default})" in text
     assert "Unity Editor on port 5004" in " ".join(text.split())
     assert "--tensorflow" not in text

@@ -979,6 +979,9 @@ def test_the_order_of_keys_in_the_dump() -> None:
         "environment_parameters",
         "checkpoint_settings",
         "torch_settings",
+        "callbacks",
+        "track",
+        "evaluation",
         "debug",
         "verbose",
     ]
