@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mlagents.playing.tally import Episode, Score, Tally
-from mlagents.trainers.acting.collector import Memories
+from mlagents.trainers.acting.memories import Memories
 from mlagents.trainers.acting.policy import ActingPolicy
 from mlagents.trainers.acting.rollout import Rollout, Seat, SharedSeat
 from mlagents.trainers.exception import UnityTrainerException
