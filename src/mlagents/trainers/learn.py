@@ -144,18 +144,18 @@ def run_training(
         KeyboardInterrupt: The run was interrupted twice.
     """
     with Interrupt() as interrupt:
-        return _run(options, trainer_types or {}, writers, callbacks, interrupt)
+        made = _make_callbacks(options, callbacks)
+        return _run(options, trainer_types or {}, writers, made, interrupt)
 
 
 def _run(
     options: RunOptions,
     trainer_types: "Mapping[str, TrainerType]",
     more_writers: Sequence[StatsWriter],
-    more_callbacks: Sequence[Callback | OnSummary],
+    callbacks: Callbacks,
     interrupt: Interrupt,
 ) -> bool:
     # Importing torch takes seconds. Here, --help and errors in a file do not wait for it.
-    import numpy as np
     import torch
 
     from mlagents.torch_utils import set_threads
@@ -167,12 +167,7 @@ def _run(
 
     set_log_level(logging.DEBUG if options.debug else logging.INFO)
     logger.info(f"mlagents-next {__version__}, PyTorch {torch.__version__}")
-    reset_timers()
-    add_metadata("mlagents_version", __version__)
-    add_metadata("mlagents_envs_version", __version__)
-    add_metadata("communication_protocol_version", API_VERSION)
-    add_metadata("pytorch_version", torch.__version__)
-    add_metadata("numpy_version", np.__version__)
+    _begin_timers()
     seed = options.env_settings.seed
     options = options.with_seed(random.randrange(10_000) if seed == -1 else seed)
     device = _choose_device(options)
@@ -180,16 +175,10 @@ def _run(
     logger.info(run_in_words(options, device=str(device), threads=torch.get_num_threads()))
 
     settings = options.checkpoint_settings
-    if not options.checkpoint_settings.inference:
-        require_trackers(options)
-    callbacks = plugins.callbacks(options)
-    for given in more_callbacks:
-        callbacks.append((name := repr(given), as_callback(given, name)))
+    require_trackers(options)
     folder = RunFolder(Path(settings.results_dir) / settings.run_id)
     make_manager = env_manager_maker(options, log_folder=folder.logs)
-    make_evaluation = None
-    if options.evaluation and not settings.inference:
-        make_evaluation = evaluation_maker(options, log_folder=folder.logs)
+    make_evaluation = evaluation_maker(options, log_folder=folder.logs)
     started_s = time.perf_counter()
     with folder.opened(resume=settings.resume, force=settings.force, inference=settings.inference):
         writers = [*_make_writers(options, folder), *more_writers]
@@ -206,7 +195,7 @@ def _run(
                         device=device,
                         interrupt=interrupt,
                         trainer_types={**TRAINER_TYPES, **trainer_types},
-                        callbacks=Callbacks(callbacks),
+                        callbacks=callbacks,
                         make_evaluation=make_evaluation,
                     )
                     controller.run()
@@ -219,6 +208,27 @@ def _run(
                 try_write("the timers", lambda: folder.write_timers(get_timer_tree()))
     logger.info(f"Done in {time.perf_counter() - started_s:.1f} s.")
     return any(trainer.has_learned for trainer in controller.trainers.values())
+
+
+def _begin_timers() -> None:
+    """Reset the timers, and note the versions of this process beside them."""
+    import numpy as np
+    import torch
+
+    reset_timers()
+    add_metadata("mlagents_version", __version__)
+    add_metadata("mlagents_envs_version", __version__)
+    add_metadata("communication_protocol_version", API_VERSION)
+    add_metadata("pytorch_version", torch.__version__)
+    add_metadata("numpy_version", np.__version__)
+
+
+def _make_callbacks(
+    options: RunOptions, more_callbacks: Sequence[Callback | OnSummary]
+) -> Callbacks:
+    """Return the callbacks of plug-ins and settings, followed by others."""
+    others = [(repr(given), as_callback(given, repr(given))) for given in more_callbacks]
+    return Callbacks([*plugins.callbacks(options), *others])
 
 
 def _choose_device(options: RunOptions) -> "torch.device":

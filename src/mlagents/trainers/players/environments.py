@@ -42,15 +42,16 @@ logger = get_logger(__name__)
 EnvManagerMaker = Callable[[], EnvManager]
 
 
-def evaluation_maker(options: RunOptions, *, log_folder: Path) -> EnvManagerMaker:
-    """Return a function that creates the players for evaluations, like `env_manager_maker`.
+def evaluation_maker(options: RunOptions, *, log_folder: Path) -> EnvManagerMaker | None:
+    """Return a function that creates the players for evaluations, or None if there are none.
 
     Their worker ids, ports and seeds follow those of training.
 
     Raises:
         TrainerConfigError: There is no environment to start, or as `env_manager_maker`.
     """
-    assert options.evaluation is not None
+    if options.evaluation is None or options.checkpoint_settings.inference:
+        return None
     if options.env_settings.env_path is None:
         raise TrainerConfigError(
             "evaluation needs env_settings.env_path (--env): it starts players of its own, but "

@@ -188,6 +188,8 @@ def require_trackers(options: RunOptions) -> None:
     Raises:
         TrainerConfigError: One is not; the message has the command that installs it.
     """
+    if options.checkpoint_settings.inference:
+        return  # it tracks nothing
     for name in options.track:
         module, package, _ = TRACKERS.get(name, ("json", "", None))
         if find_spec(module) is None:
