@@ -54,7 +54,7 @@ def test_training_commands_are_understood(page: Path) -> None:
 
 def test_the_files_of_the_page_about_training_are_loaded() -> None:
     texts = re.findall(r"```yaml\n(.*?)```", text_of(ROOT / "docs" / "training.md"), re.DOTALL)
-    lessons, behaviors, game, against_script, cooperative = (
+    lessons, behaviors, game, against_script, cooperative, judged = (
         check_run_options(yaml.safe_load(text), CommandLine(Path("page.yaml"), {}))
         for text in texts
     )
@@ -63,6 +63,7 @@ def test_the_files_of_the_page_about_training_are_loaded() -> None:
     assert behaviors.behaviors["Goalie"].network_settings.hidden_units == 128
     assert all(each.behaviors["SoccerTwos"].self_play for each in (game, against_script))
     assert cooperative.behaviors["PushBlockCollab"].trainer_type == "poca"
+    assert judged.evaluation is not None and judged.evaluation.patience == 5
 
 
 def test_the_page_of_worlds_is_current() -> None:

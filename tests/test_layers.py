@@ -40,7 +40,7 @@ LAYERS = {
         "torch_utils trainers.exception trainers.buffer games ratings",
         "playing",
         "trainers.settings trainers.reporting.stats policy",
-        "trainers.cli_args trainers.stats trainers.data",
+        "trainers.callbacks trainers.cli_args trainers.stats trainers.data",
         "trainers.demo_loader trainers.fast.torch_internals",
         "trainers.players trainers.fast.products trainers.fast.compute",
         "trainers.acting trainers.networks",
@@ -112,6 +112,9 @@ IMPORTED_ONLY_BY = {
     "grpc": set(),
     "huggingface_hub": {"mlagents.tools.hub"},
     "optuna": {"mlagents.search.study"},
+    "wandb": {"mlagents.trainers.reporting.tracking"},
+    "mlflow": {"mlagents.trainers.reporting.tracking"},
+    "trackio": {"mlagents.trainers.reporting.tracking"},
     "mlagents_envs.codec": {"mlagents_envs", "mlagents_sim"},
     "mlagents_envs.messages": {"mlagents_envs"},
     "torch": {

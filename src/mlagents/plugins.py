@@ -2,15 +2,18 @@
 
     mlagents.stats_writer   callable(RunOptions) -> list of StatsWriter, beside the built-in ones
     mlagents.trainer_type   callable() -> dict of TrainerType, by name, for `trainer_type: name`
+    mlagents.callback       callable(RunOptions) -> list of callbacks, which follow the run
 
 If a plug-in fails, its traceback is logged and the run continues without it. `docs/plugins.md`
 shows how to write them.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from mlagents.trainers.callbacks import Callback, as_callback, find_callbacks
 from mlagents.trainers.reporting.stats import StatsPropertyType, StatsSummary, StatsWriter
 from mlagents.trainers.settings.hyperparameters import check_trainer_type
 from mlagents.trainers.settings.run_options import RunOptions
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
 
 STATS_WRITER = "mlagents.stats_writer"
 TRAINER_TYPE = "mlagents.trainer_type"
+CALLBACK = "mlagents.callback"
 
 logger = get_logger(__name__)
 
@@ -88,6 +92,22 @@ class _GuardedListener(_Guarded):
 def _guarded(writer: StatsWriter) -> StatsWriter:
     is_listener = type(writer).on_add_stat is not StatsWriter.on_add_stat
     return _GuardedListener(writer) if is_listener else _Guarded(writer)
+
+
+def callbacks(options: RunOptions) -> list[tuple[str, Callback]]:
+    """Return the callbacks of a run from plug-ins and the key `callbacks`, with their names.
+
+    Raises:
+        TrainerConfigError: A name of the key leads to no callback.
+    """
+
+    def make(plugin: Callable[[RunOptions], Iterable[object]]) -> list[tuple[str, Callback]]:
+        name = f"{plugin.__module__}:{plugin.__qualname__}"
+        return [(name, as_callback(each, name)) for each in plugin(options)]
+
+    of_plugins = [each for made in _from_each(CALLBACK, make) for each in made]
+    results = [Path(options.checkpoint_settings.results_dir)]
+    return [*of_plugins, *find_callbacks(options.callbacks, results=results)]
 
 
 def trainer_types() -> "dict[str, TrainerType]":

@@ -65,7 +65,7 @@ def test_a_policy_is_played_and_told_of(capsys: pytest.CaptureFixture[str]) -> N
     assert told[0].startswith("[INFO] right.onnx runs on ")
     assert told[1:4] == [
         "Basic?team=0: 5 episodes",
-        "  reward    mean 0.930, std 0.000, min 0.930, max 0.930",
+        "  reward    mean 0.930 ± 0.000, std 0.000, min 0.930, max 0.930",
         "  length    mean 7.0 decisions",
     ]
     assert told[4].startswith("35 decisions in ")
@@ -95,7 +95,7 @@ def test_a_policy_trained_in_unity_reaches_100_in_3dball(
 
     told = capsys.readouterr().out
     assert "3DBall?team=0: 12 episodes" in told
-    assert "mean 100.000, std 0.000" in told
+    assert "mean 100.000 ± 0.000, std 0.000" in told
     assert "mean 1000.0 decisions" in told
 
 

@@ -11,7 +11,7 @@ pytest.importorskip("optuna", reason="needs the extra `search`")
 
 from mlagents.search.command import main
 from mlagents.search.search import make_plan
-from mlagents.trainers.settings.reading import read_configuration
+from mlagents.trainers.settings.reading import read_change, read_configuration
 from mlagents.trainers.settings.typed import CommandLine
 
 RATE = "behaviors.Basic.hyperparameters.learning_rate"
@@ -152,3 +152,16 @@ def test_force_removes_only_a_search(tmp_path, caplog):
     assert main([str(file), "--env", "Basic", "--run-id", "mine", "--force"]) == 1
     assert "does not hold a search" in caplog.text
     assert (folder / "thesis.txt").exists()
+
+
+def test_a_typed_setting_holds_below_the_searched_ones(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(
+        "behaviors: {Ball: {trainer_type: ppo, max_steps: 100}}\n"
+        "search: {space: {behaviors.Ball.max_steps: {from: 10, to: 20}}}\n"
+    )
+    changes = [read_change(f"behaviors.Ball.{key}=7") for key in ("max_steps", "summary_freq")]
+    line = CommandLine(file, {"env_settings": {"env_path": "3DBall"}}, changes=tuple(changes))
+    plan = make_plan(read_configuration(file), line, tmp_path / "s", jobs=1, trials=None)
+    ball = plan.run_options({"behaviors.Ball.max_steps": 15}, "0", seed=1).behaviors["Ball"]
+    assert (ball.max_steps, ball.summary_freq) == (15, 7)

@@ -122,6 +122,7 @@ def test_help_names_every_flag_and_default(
         for flag, key in flags.items():
             assert f"  {flag}" in text
             default = field_of(key).default
+            default = ",".join(default) if isinstance(default, tuple) else default
             assert default is None or default is False or f"(default: {default})" in text
     assert "Unity Editor on port 5004" in " ".join(text.split())
     assert "--tensorflow" not in text
@@ -145,3 +146,33 @@ def test_the_examples_of_the_help_are_understood() -> None:
     for argv in examples:
         typed = parse_command_line(argv)
         assert typed.config_path is not None or typed.settings["env_settings"]["env_path"]
+
+
+@pytest.mark.parametrize(
+    ("typed", "says"),
+    [
+        ("max_steps", "expected KEY=VALUE"),
+        ("=3", "expected KEY=VALUE"),
+        ("a..b=3", "expected KEY=VALUE"),
+        ("a.b=", "a.b has no value; write null or ''"),
+        ("a.b={c: 1, c: 2}", "the key 'c' appears a second time"),
+        ("a.b=[1", "a.b: "),
+        ("a.b=!!python/object:os.system {}", "could not determine a constructor"),
+    ],
+)
+def test_a_setting_by_path_needs_a_key_and_a_value(
+    typed: str, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        parse_command_line(["--set", typed])
+    error = capsys.readouterr().err
+    assert "argument --set: " in error
+    assert says in error
+
+
+def test_a_setting_by_path_counts_as_its_flag(capsys: pytest.CaptureFixture[str]) -> None:
+    line = parse_command_line(["--set", "env_settings.env_path=3DBall", "--set", "debug=true"])
+    assert line.settings == {"env_settings": {"env_path": "3DBall"}, "debug": True}
+    with pytest.raises(SystemExit, match="2"):
+        parse_command_line(["--seed", "3", "--set", "env_settings.seed=4"])
+    assert "--set env_settings.seed=4 and --seed set the same" in capsys.readouterr().err

@@ -84,6 +84,7 @@ def test_a_run_leaves_what_users_know(capsys: pytest.CaptureFixture[str]) -> Non
         "Guess.onnx",
         "configuration.yaml",
         "run_logs",
+        "stats.jsonl",
         "training.png",
     }
     onnx.checker.check_model(onnx.load(run / "Guess.onnx"))

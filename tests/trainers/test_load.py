@@ -979,6 +979,9 @@ def test_the_order_of_keys_in_the_dump() -> None:
         "environment_parameters",
         "checkpoint_settings",
         "torch_settings",
+        "callbacks",
+        "track",
+        "evaluation",
         "debug",
         "verbose",
     ]
@@ -1118,3 +1121,94 @@ def test_a_downloaded_file_does_not_say_where_to_write(file: Path) -> None:
     assert load(file, text).checkpoint_settings.results_dir == "/etc"
     (file.parent / DOWNLOADED).touch()
     assert "type it: --results-dir /etc" in problems(file, text)[0]
+
+
+# --set
+
+
+BALL = """
+behaviors:
+  Ball:
+    trainer_type: ppo
+    hyperparameters: {batch_size: 64, learning_rate: 3.0e-4}
+"""
+
+
+def test_a_setting_is_typed_by_its_path(file: Path) -> None:
+    options = load(
+        file,
+        BALL,
+        *("--set", "behaviors.Ball.hyperparameters.learning_rate=1e-4"),
+        *("--set", "behaviors.Ball.network_settings.memory={memory_size: 16}"),
+        *("--set", "behaviors.Ball.threaded=true"),
+        *("--set", "environment_parameters.gravity=-9.8"),
+        *("--set", "behaviors.Ball.hyperparameters.batch_size=8"),
+        *("--set", "behaviors.Ball.hyperparameters.batch_size=128"),
+    )
+    ball = options.behaviors["Ball"]
+    assert ball.hyperparameters.learning_rate == 1e-4
+    assert ball.hyperparameters.batch_size == 128  # the last one counts
+    assert ball.network_settings.memory is not None
+    assert ball.network_settings.memory.memory_size == 16
+    assert ball.threaded is True
+    written = yaml.safe_load(dump_configuration(options))
+    assert written["behaviors"]["Ball"]["hyperparameters"]["learning_rate"] == 1e-4
+    assert "gravity" in written["environment_parameters"]
+
+
+def test_a_path_may_hold_a_name_with_dots_and_a_place_in_a_list(file: Path) -> None:
+    text = """
+default_settings: {}
+behaviors: {My.Ball: {}, 7: {}}
+environment_parameters:
+  size:
+    curriculum:
+      - name: small
+        value: 1
+        completion_criteria: {behavior: My.Ball, measure: reward, threshold: 1}
+      - {name: large, value: 2}
+"""
+    options = load(
+        file,
+        text,
+        *("--set", "behaviors.My.Ball.max_steps=9"),
+        *("--set", "behaviors.7.max_steps=8"),
+        *("--set", "environment_parameters.size.curriculum.1.value=5"),
+    )
+    assert [options.behaviors[name].max_steps for name in ("My.Ball", "7")] == [9, 8]
+    assert "5.0" in str((options.environment_parameters or {})["size"].curriculum[1].value)
+
+
+@pytest.mark.parametrize(
+    ("typed", "says"),
+    [
+        (
+            "behaviors.Ball.hyperparameters.learnig_rate=1",
+            "behaviors.Ball.hyperparameters.learnig_rate: unknown key; did you mean "
+            "'learning_rate'?",
+        ),
+        (
+            "behaviors.Ball.hyperparameters.batch_size=many",
+            "behaviors.Ball.hyperparameters.batch_size: must be a whole number, got 'many'",
+        ),
+        (
+            "behaviors.Ball.max_steps.most=1",
+            "behaviors.Ball.max_steps: must be a whole number, got {'most': 1}",
+        ),
+        (
+            "behaviors.Ball.trainer_type.name=1",
+            "behaviors.Ball.trainer_type is 'ppo', not a section",
+        ),
+        ("behaviors.Bal.max_steps=1", "there is no behavior 'Bal' in FILE; did you mean 'Ball'?"),
+        ("behaviors.Cube.max_steps=1", "there is no behavior 'Cube' in FILE. It has 'Ball'."),
+        ("behaviours.Ball.max_steps=1", "behaviours: unknown key; did you mean 'behaviors'?"),
+    ],
+)
+def test_an_error_names_the_setting_that_was_typed(file: Path, typed: str, says: str) -> None:
+    (line,) = problems(file, BALL, "--set", typed)
+    assert line.startswith(f"--set {typed}: {says}")
+
+
+def test_an_error_elsewhere_still_names_the_file(file: Path) -> None:
+    (line,) = problems(file, BALL + "    max_steps: 0\n", "--set", "behaviors.Ball.threaded=true")
+    assert line.startswith("FILE: behaviors.Ball.max_steps")

@@ -229,8 +229,10 @@ def test_the_plugins_of_the_page_do_as_it_says(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    writer, trainer = examples_of("plugins.md")
+    writer, callback, trainer = examples_of("plugins.md")
     install("best", plugins.STATS_WRITER, writer + "plugin = stats_writers\n")
+    both = "plugin = lambda options: [stop_when_solved, SaveTheBest]\n"
+    install("following", plugins.CALLBACK, callback + both)
     install("oldest", plugins.TRAINER_TYPE, trainer + "plugin = trainer_types\n")
     monkeypatch.chdir(tmp_path)
     Path("guess.yaml").write_text(
@@ -253,3 +255,25 @@ def test_the_plugins_of_the_page_do_as_it_says(
     assert len(rewards) > 1 and rewards == sorted(rewards)
     status = json.loads(Path("results/ppo/run_logs/training_status.json").read_text())
     assert status["Guess"]["final_checkpoint"]["reward"] > 2.5
+    assert log.count("Saved Guess at step") == len(rewards) + 1, "by the callback and at the end"
+
+
+def test_a_package_adds_callbacks_to_every_run(install: Install) -> None:
+    code = """
+        def follow(summary, run):
+            pass
+
+        def plugin(options):
+            return [follow]
+    """
+    install("following", plugins.CALLBACK, code)
+    ((name, _),) = plugins.callbacks(RunOptions())
+    assert name == "following:plugin"
+
+
+def test_a_package_whose_callbacks_are_wrong_is_left_out(
+    install: Install, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install("wrongly", plugins.CALLBACK, "plugin = lambda options: [3]")
+    assert plugins.callbacks(RunOptions()) == []
+    assert "expected a function of (summary, run)" in capsys.readouterr().out

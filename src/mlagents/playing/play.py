@@ -16,6 +16,7 @@ with ends_quietly():
     from mlagents.playing.game import Actor, Game, RandomActor
     from mlagents.playing.play_args import make_parser
     from mlagents.playing.policy import Policy, find_model, find_source
+    from mlagents.playing.tally import Score
     from mlagents.playing.tournament import Tournament, names_of
     from mlagents_envs.base_env import (
         BaseEnv,
@@ -319,13 +320,14 @@ def _print_results(game: Game, n_wanted: int, seconds: float) -> None:
         ended = len(tally.episodes)
         print(f"{name}: {ended}{'' if tally.is_complete else f' of {n_wanted}'} episodes")
         if ended:
+            score = Score.of(tally.episodes)
             rewards = np.array([episode.reward for episode in tally.episodes])
-            lengths = np.array([episode.length for episode in tally.episodes])
+            error = "" if ended == 1 else f" ± {score.error:.3f}"
             print(
-                f"  reward    mean {rewards.mean():.3f}, std {rewards.std():.3f}, "
+                f"  reward    mean {score.mean:.3f}{error}, std {score.std:.3f}, "
                 f"min {rewards.min():.3f}, max {rewards.max():.3f}"
             )
-            print(f"  length    mean {lengths.mean():.1f} decisions")
+            print(f"  length    mean {score.length:.1f} decisions")
     rate = game.n_decisions / seconds
     print(f"{game.n_decisions} decisions in {seconds:.1f} s: {rate:.0f} per second")
 

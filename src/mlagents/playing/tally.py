@@ -1,8 +1,11 @@
 """`Tally`: collects episodes of a behavior without a bias towards short ones."""
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
+
+import numpy as np
 
 from mlagents_envs.base_env import AgentId, DecisionSteps, TerminalSteps
 
@@ -17,6 +20,32 @@ class Episode(NamedTuple):
 
     reward: float
     length: int
+
+
+class Score(NamedTuple):
+    """Mean result of episodes.
+
+    Attributes:
+        n_episodes: Number of episodes.
+        mean: Mean reward.
+        std: Standard deviation of the rewards.
+        error: Standard error of the mean reward; NaN for a single episode.
+        length: Mean number of decisions.
+    """
+
+    n_episodes: int
+    mean: float
+    std: float
+    error: float
+    length: float
+
+    @classmethod
+    def of(cls, episodes: Sequence[Episode]) -> "Score":
+        """Return the score of at least one episode."""
+        n, rewards = len(episodes), np.array([episode.reward for episode in episodes])
+        error = float(rewards.std(ddof=1)) / math.sqrt(n) if n > 1 else math.nan
+        length = float(np.mean([episode.length for episode in episodes]))
+        return cls(n, float(rewards.mean()), float(rewards.std()), error, length)
 
 
 @dataclass
@@ -63,6 +92,11 @@ class Tally:
             if running is not None:
                 running.reward += reward
                 running.length += 1
+
+    def restart(self) -> None:
+        """Drop all unfinished episodes, because the environment begins others."""
+        self._running.clear()
+        self._n_begun = len(self.episodes)
 
     def _begin(self) -> _Running | None:
         self._n_begun += 1

@@ -23,7 +23,7 @@ with ends_quietly():
         write_best,
     )
     from mlagents.search.study import Result
-    from mlagents.trainers.cli_args import add_flags, nested
+    from mlagents.trainers.cli_args import add_flags, add_set, nested
     from mlagents.trainers.exception import TrainerError
     from mlagents.trainers.settings.configurations import find_configuration
     from mlagents.trainers.settings.reading import read_configuration
@@ -97,6 +97,7 @@ def make_parser() -> argparse.ArgumentParser:
         metavar="N",
         help="number of runs at a time (default: the number of CPUs, %(default)s)",
     )
+    add_set(search)
     begin = search.add_mutually_exclusive_group()
     begin.add_argument("--resume", action="store_true", help="continue the search of this name")
     begin.add_argument("--force", action="store_true", help="replace the search of this name")
@@ -108,7 +109,7 @@ def _plan(options: argparse.Namespace) -> Plan:
     file = find_configuration(options.config)
     settings = nested(vars(options))
     settings["checkpoint_settings"] = {"run_id": options.run_id}
-    line = CommandLine(file, settings)
+    line = CommandLine(file, settings, changes=tuple(options.set))
     folder = options.results_dir / options.run_id
     return make_plan(
         read_configuration(file), line, folder, jobs=options.jobs, trials=options.trials

@@ -2,6 +2,7 @@
 
 import shutil
 from collections import deque
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -151,6 +152,7 @@ def make_plan(
             "as docs/tuning.md shows."
         )
     options = validated(written, command_line)
+    command_line = replace(command_line, changes=())  # they are written now, below the space
     del written["search"]
     assert options.search is not None
     settings = options.search
@@ -413,7 +415,7 @@ def write_best(plan: Plan, values: Values, comment: str) -> Path:
     file = plan.folder / BEST
     best = with_values(plan.written, values)
     for section, typed in plan.command_line.settings.items():
-        if section != "checkpoint_settings":
+        if section != "checkpoint_settings" and isinstance(typed, dict):
             best[section] = {**best.get(section, {}), **typed}
     text = yaml.safe_dump(best, sort_keys=False, allow_unicode=True)
     lines = "".join(f"# {line}\n" for line in comment.splitlines())

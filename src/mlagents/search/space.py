@@ -8,6 +8,7 @@ from typing import Any
 from mlagents.trainers.exception import TrainerConfigError
 from mlagents.trainers.settings.base import quoted
 from mlagents.trainers.settings.load import validated
+from mlagents.trainers.settings.paths import put
 from mlagents.trainers.settings.reading import Written
 from mlagents.trainers.settings.search import Choices, Range
 from mlagents.trainers.settings.typed import CommandLine
@@ -27,29 +28,14 @@ def with_values(written: Written, values: Values) -> Written:
     """
     changed = copy.deepcopy(written)
     for path, value in values.items():
-        section = changed
-        keys = list(_keys(changed, path))
-        for depth, key in enumerate(keys[:-1]):
-            section = section.setdefault(key, {})
-            if not isinstance(section, dict):
-                raise TrainerConfigError(
-                    f"search.space.{path}: {'.'.join(keys[: depth + 1])} is {quoted(section)}, "
-                    "not a section. Choose between whole sections instead, or write a section."
-                )
-        section[keys[-1]] = copy.deepcopy(value)
+        try:
+            put(changed, path, value)
+        except ValueError as error:
+            raise TrainerConfigError(
+                f"search.space.{path}: {error}. Choose between whole sections instead, or write a "
+                "section."
+            ) from None
     return changed
-
-
-def _keys(written: Written, path: str) -> Iterator[str]:
-    """Split a path at its dots, except at those within a key of the file, such as a behavior."""
-    section: Any = written
-    while path:
-        own = section if isinstance(section, dict) else {}
-        known = [str(key) for key in own if path == str(key) or path.startswith(f"{key}.")]
-        key = max(known, key=len, default=path.partition(".")[0])
-        yield key
-        section = own.get(key)
-        path = path[len(key) + 1 :]
 
 
 def check_space(written: Written, space: Space, command_line: CommandLine) -> None:

@@ -15,9 +15,10 @@ from typing import Any, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from mlagents.trainers.settings.reading import read_change
 from mlagents.trainers.settings.run_options import RunOptions
 from mlagents.trainers.settings.schema import configuration_schema
-from mlagents.trainers.settings.typed import DEPRECATED_FLAGS, CommandLine
+from mlagents.trainers.settings.typed import DEPRECATED_FLAGS, Change, CommandLine
 from mlagents_envs import __version__
 
 FLAGS: dict[str, dict[str, str]] = {
@@ -41,6 +42,7 @@ FLAGS: dict[str, dict[str, str]] = {
         "--force": "checkpoint_settings.force",
         "--initialize-from": "checkpoint_settings.initialize_from",
         "--inference": "checkpoint_settings.inference",
+        "--track": "track",
     },
     "Unity engine": {
         "--width": "engine_settings.width",
@@ -65,6 +67,12 @@ DETERMINISTIC_HELP = (
 STOP_AT_REWARD_HELP = (
     "Mean reward of the last 100 episodes at which training ends, for every behavior "
     "(stop_at_reward)."
+)
+
+SET_HELP = (
+    "Set any setting by its path in the file, such as "
+    "behaviors.3DBall.hyperparameters.learning_rate=1e-4. It may be repeated. The value is read as "
+    "in the file, and overrides it."
 )
 
 PRINT_SCHEMA_HELP = "Print the JSON schema of the configuration file, for editors, and exit."
@@ -99,8 +107,10 @@ def parse_command_line(argv: Sequence[str] | None = None) -> CommandLine:
         SystemExit: With status 2 after a usage error, 0 after `--help`, `--version` or
             `--print-schema`.
     """
-    typed = vars(make_parser().parse_args(argv))
-    settings = nested(typed)
+    parser = make_parser()
+    typed = vars(parser.parse_args(argv))
+    changes = tuple(typed["set"])
+    settings = nested(typed | _with_flags(changes, typed, parser))
     deprecated = tuple(flag for flag in DEPRECATED_FLAGS if flag in typed)
     return CommandLine(
         typed["trainer_config_path"],
@@ -108,6 +118,7 @@ def parse_command_line(argv: Sequence[str] | None = None) -> CommandLine:
         deterministic=typed["deterministic"],
         deprecated=deprecated,
         stop_at_reward=typed["stop_at_reward"],
+        changes=changes,
     )
 
 
@@ -129,6 +140,7 @@ def make_parser() -> argparse.ArgumentParser:
         "other environments are trained with PPO's defaults.",
     )
     parser.add_argument("--version", action="version", version=f"mlagents-next {__version__}")
+    add_set(parser)
     parser.add_argument("--print-schema", action=_PrintSchema, nargs=0, help=PRINT_SCHEMA_HELP)
     for title, group in add_flags(parser, *FLAGS).items():
         if title == "results and checkpoints":
@@ -159,6 +171,34 @@ def add_flags(
         for flag, key in FLAGS[title].items():
             group.add_argument(flag, dest=key, default=argparse.SUPPRESS, **_arguments(key))
     return groups
+
+
+def _with_flags(
+    changes: Sequence[Change], typed: Mapping[str, Any], parser: argparse.ArgumentParser
+) -> dict[str, Any]:
+    """Return those of `changes` that have a flag of their own, as if that was typed."""
+    flag_of = {key: flag for flags in FLAGS.values() for flag, key in flags.items()}
+    found = {}
+    for change in changes:
+        if change.path in flag_of:
+            if change.path in typed:
+                parser.error(f"{change} and {flag_of[change.path]} set the same; remove one")
+            found[change.path] = change.value
+    return found
+
+
+def add_set(parser: "argparse.ArgumentParser | argparse._ArgumentGroup") -> None:
+    """Add `--set` to a parser; its destination is `set`, a list of `Change`."""
+    parser.add_argument(
+        "--set", type=_change, action="append", default=[], metavar="KEY=VALUE", help=SET_HELP
+    )
+
+
+def _change(text: str) -> Change:
+    try:
+        return read_change(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def nested(typed: Mapping[str, Any]) -> dict[str, Any]:
@@ -195,6 +235,9 @@ def _arguments(key: str) -> dict[str, Any]:
     field = field_of(key)
     sentence = " ".join((field.description or "").split()).replace("`", "").replace("%", "%%")
     kind = _not_none(field.annotation)
+    if key == "track":
+        default = ",".join(field.default)
+        return {"metavar": "NAMES", "help": f"{sentence} (default: {default})"}
     if kind is bool:
         return {"action": "store_true", "help": sentence}
     if get_origin(kind) is tuple:

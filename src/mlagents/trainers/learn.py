@@ -13,6 +13,7 @@ with ends_quietly():
     from typing import TYPE_CHECKING
 
     from mlagents import __version__, plugins
+    from mlagents.trainers.callbacks import Callback, Callbacks, OnSummary, as_callback
     from mlagents.trainers.cli_args import parse_command_line
     from mlagents.trainers.exception import TrainerConfigError, TrainerError
     from mlagents.trainers.reporting.stats import StatsWriter
@@ -118,6 +119,7 @@ def run_training(
     *,
     trainer_types: "Mapping[str, TrainerType] | None" = None,
     writers: Sequence[StatsWriter] = (),
+    callbacks: Sequence[Callback | OnSummary] = (),
 ) -> bool:
     """Run training once, from options to results.
 
@@ -130,6 +132,7 @@ def run_training(
         trainer_types: Additional trainers, by `trainer_type`.
         writers: Additional writers of statistics. One that raises `Interrupted` ends the run, whose
             results are saved.
+        callbacks: Additional callbacks, after those of plug-ins and of the key `callbacks`.
 
     Returns:
         Whether the training of a behavior ended because it reached `stop_at_reward`.
@@ -141,33 +144,30 @@ def run_training(
         KeyboardInterrupt: The run was interrupted twice.
     """
     with Interrupt() as interrupt:
-        return _run(options, trainer_types or {}, writers, interrupt)
+        made = _make_callbacks(options, callbacks)
+        return _run(options, trainer_types or {}, writers, made, interrupt)
 
 
 def _run(
     options: RunOptions,
     trainer_types: "Mapping[str, TrainerType]",
     more_writers: Sequence[StatsWriter],
+    callbacks: Callbacks,
     interrupt: Interrupt,
 ) -> bool:
     # Importing torch takes seconds. Here, --help and errors in a file do not wait for it.
-    import numpy as np
     import torch
 
     from mlagents.torch_utils import set_threads
     from mlagents.trainers.learning.trainer_types import TRAINER_TYPES
-    from mlagents.trainers.players.environments import env_manager_maker
+    from mlagents.trainers.players.environments import env_manager_maker, evaluation_maker
+    from mlagents.trainers.reporting.tracking import require_trackers
     from mlagents.trainers.run.controller import Controller
     from mlagents.trainers.run.folder import RunFolder, try_write
 
     set_log_level(logging.DEBUG if options.debug else logging.INFO)
     logger.info(f"mlagents-next {__version__}, PyTorch {torch.__version__}")
-    reset_timers()
-    add_metadata("mlagents_version", __version__)
-    add_metadata("mlagents_envs_version", __version__)
-    add_metadata("communication_protocol_version", API_VERSION)
-    add_metadata("pytorch_version", torch.__version__)
-    add_metadata("numpy_version", np.__version__)
+    _begin_timers()
     seed = options.env_settings.seed
     options = options.with_seed(random.randrange(10_000) if seed == -1 else seed)
     device = _choose_device(options)
@@ -175,8 +175,10 @@ def _run(
     logger.info(run_in_words(options, device=str(device), threads=torch.get_num_threads()))
 
     settings = options.checkpoint_settings
+    require_trackers(options)
     folder = RunFolder(Path(settings.results_dir) / settings.run_id)
     make_manager = env_manager_maker(options, log_folder=folder.logs)
+    make_evaluation = evaluation_maker(options, log_folder=folder.logs)
     started_s = time.perf_counter()
     with folder.opened(resume=settings.resume, force=settings.force, inference=settings.inference):
         writers = [*_make_writers(options, folder), *more_writers]
@@ -193,6 +195,8 @@ def _run(
                         device=device,
                         interrupt=interrupt,
                         trainer_types={**TRAINER_TYPES, **trainer_types},
+                        callbacks=callbacks,
+                        make_evaluation=make_evaluation,
                     )
                     controller.run()
                 finally:
@@ -204,6 +208,27 @@ def _run(
                 try_write("the timers", lambda: folder.write_timers(get_timer_tree()))
     logger.info(f"Done in {time.perf_counter() - started_s:.1f} s.")
     return any(trainer.has_learned for trainer in controller.trainers.values())
+
+
+def _begin_timers() -> None:
+    """Reset the timers, and note the versions of this process beside them."""
+    import numpy as np
+    import torch
+
+    reset_timers()
+    add_metadata("mlagents_version", __version__)
+    add_metadata("mlagents_envs_version", __version__)
+    add_metadata("communication_protocol_version", API_VERSION)
+    add_metadata("pytorch_version", torch.__version__)
+    add_metadata("numpy_version", np.__version__)
+
+
+def _make_callbacks(
+    options: RunOptions, more_callbacks: Sequence[Callback | OnSummary]
+) -> Callbacks:
+    """Return the callbacks of plug-ins and settings, followed by others."""
+    others = [(repr(given), as_callback(given, repr(given))) for given in more_callbacks]
+    return Callbacks([*plugins.callbacks(options), *others])
 
 
 def _choose_device(options: RunOptions) -> "torch.device":
@@ -218,12 +243,15 @@ def _choose_device(options: RunOptions) -> "torch.device":
 def _make_writers(options: RunOptions, folder: "RunFolder") -> "list[StatsWriter]":
     from mlagents.trainers.reporting.plots import CurveWriter
     from mlagents.trainers.reporting.stats import ConsoleWriter, GaugeWriter, TensorBoardWriter
+    from mlagents.trainers.reporting.tracking import make_trackers
 
     settings = options.checkpoint_settings
     writers: list[StatsWriter] = [ConsoleWriter(verbose=options.verbose or options.debug)]
     writers.append(GaugeWriter())
     if not settings.inference:
-        writers.append(TensorBoardWriter(folder.path, resume=settings.resume))
+        if "tensorboard" in options.track:
+            writers.append(TensorBoardWriter(folder.path, resume=settings.resume))
+        writers += make_trackers(options, folder, resume=settings.resume)
         writers.append(CurveWriter(folder, resume=settings.resume))
     return [*writers, *plugins.stats_writers(options)]
 

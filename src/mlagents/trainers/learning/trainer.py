@@ -46,7 +46,9 @@ class Trainer:
         meter: Counts of steps and episodes.
         policy: Policy of the agents.
         seat: The policy, and the collector of the agents' experience.
-        has_learned: Whether training has ended because the mean reward reached `stop_at_reward`.
+        has_learned: Whether training has ended before `max_steps`, because it reached a goal.
+        was_learning: Whether it learned before its last steps.
+        ended_by: Setting that ended training in that way; None if none did.
     """
 
     def __init__(
@@ -86,6 +88,8 @@ class Trainer:
         )
         self.learner = trainer_type.learner(name, algorithm, settings)
         self.has_learned = False
+        self.ended_by: str | None = None
+        self.was_learning = False
         self._inference = inference
         self._on_summary = on_summary
         self._on_checkpoint = on_checkpoint
@@ -133,11 +137,20 @@ class Trainer:
             return
         reward = self.mean_reward
         if reward is not None and reward >= goal:
-            self.has_learned = True
+            self.end(f"stop_at_reward: {goal:g}")
             logger.info(
                 f"{self.name} has reached a mean reward of {reward:.3f} at step {self.step} "
                 f"(stop_at_reward: {goal:g})."
             )
+
+    def end(self, by: str) -> None:
+        """End training before `max_steps`.
+
+        Args:
+            by: Setting that ends it, with its value.
+        """
+        self.has_learned = True
+        self.ended_by = by
 
     def advance(self) -> None:
         """Count the agents' steps, and learn from them if it is time."""
@@ -146,7 +159,7 @@ class Trainer:
         if self._collector.groups is not None:
             self.meter.warn_of(self._collector.groups.problems)
         counts_agents = self._inference or not self.learner.counts_own_steps
-        was_learning = self.is_learning
+        self.was_learning = was_learning = self.is_learning
         self._count(of_agents=counts_agents)
         if not was_learning:  # a behavior that has finished keeps acting beside others
             self._collector.take()

@@ -42,7 +42,34 @@ logger = get_logger(__name__)
 EnvManagerMaker = Callable[[], EnvManager]
 
 
-def env_manager_maker(options: RunOptions, *, log_folder: Path) -> EnvManagerMaker:
+def evaluation_maker(options: RunOptions, *, log_folder: Path) -> EnvManagerMaker | None:
+    """Return a function that creates the players for evaluations, or None if there are none.
+
+    Their worker ids, ports and seeds follow those of training.
+
+    Raises:
+        TrainerConfigError: There is no environment to start, or as `env_manager_maker`.
+    """
+    if options.evaluation is None or options.checkpoint_settings.inference:
+        return None
+    if options.env_settings.env_path is None:
+        raise TrainerConfigError(
+            "evaluation needs env_settings.env_path (--env): it starts players of its own, but "
+            "there is only one Unity Editor. Name a build or a world, or remove `evaluation`."
+        )
+    n_players = min(options.evaluation.num_envs, options.evaluation.episodes)
+    environment = options.env_settings
+    of_evaluation = environment.model_copy(update={"num_envs": n_players})
+    return env_manager_maker(
+        options.model_copy(update={"env_settings": of_evaluation}),
+        log_folder=log_folder,
+        first_worker=environment.num_envs,
+    )
+
+
+def env_manager_maker(
+    options: RunOptions, *, log_folder: Path, first_worker: int = 0
+) -> EnvManagerMaker:
     """Return a function that creates the players of the environment that `--env` names.
 
     Without `--env`, the environment is the Unity Editor, or there are no players if all behaviors
@@ -57,6 +84,7 @@ def env_manager_maker(options: RunOptions, *, log_folder: Path) -> EnvManagerMak
     Args:
         options: Options of the run, with its final seed. The seed of player k is that seed plus k.
         log_folder: Folder for the logs of players.
+        first_worker: Worker id of the first player.
 
     Raises:
         TrainerConfigError: The name is unknown; the message lists similar names. Or builds are to
@@ -72,14 +100,14 @@ def env_manager_maker(options: RunOptions, *, log_folder: Path) -> EnvManagerMak
         return _players(options, UnityEnvironment)  # which listens for the Editor
     start = find_build(name)
     if start is None:
-        return _factory(options, name, log_folder)
+        return _factory(options, name, log_folder, first_worker)
     together = options.env_settings.players_per_process
     if (together or 1) > 1:
         raise TrainerConfigError(
             f"env_settings.players_per_process (--players-per-process) is {together}, but {name!r} "
             "is a build, which cannot share its process. Remove the setting or set it to 1."
         )
-    return _players(options, start, log_folder)
+    return _players(options, start, log_folder, first_worker=first_worker)
 
 
 def _demonstrated_specs(options: RunOptions) -> dict[BehaviorName, BehaviorSpec]:
@@ -94,7 +122,9 @@ def _demonstrated_specs(options: RunOptions) -> dict[BehaviorName, BehaviorSpec]
     return specs
 
 
-def _factory(options: RunOptions, name: str, log_folder: Path) -> EnvManagerMaker:
+def _factory(
+    options: RunOptions, name: str, log_folder: Path, first_worker: int
+) -> EnvManagerMaker:
     """Return a function that creates the players of a factory's environment."""
     try:
         factory = find_factory(name, results=[Path(options.checkpoint_settings.results_dir)])
@@ -103,7 +133,7 @@ def _factory(options: RunOptions, name: str, log_folder: Path) -> EnvManagerMake
         raise TrainerConfigError(f"--env: {no_build}{error}") from error
     n_players = options.env_settings.num_envs
     if n_players == 1:
-        return functools.partial(_in_this_process, options, factory, 0)
+        return functools.partial(_in_this_process, options, factory, first_worker)
     command = [sys.executable, "-m", "mlagents_sim", name]
     for parameter, value in _constants(options).items():
         command += ["--parameter", f"{parameter}={value!r}"]
@@ -111,10 +141,15 @@ def _factory(options: RunOptions, name: str, log_folder: Path) -> EnvManagerMake
     n_processes = _n_processes(options, only_computes=only_computes)
     n_here = _n_here(n_players, n_processes) if only_computes else 0
     players = SimPlayers(
-        command, workers=range(n_here, n_players), n_processes=n_processes - (n_here > 0)
+        command,
+        workers=range(first_worker + n_here, first_worker + n_players),
+        n_processes=n_processes - (n_here > 0),
     )
-    here = [functools.partial(_in_this_process, options, factory, k) for k in range(n_here)]
-    return _players(options, players.start, log_folder, here=here)
+    here = [
+        functools.partial(_in_this_process, options, factory, first_worker + k)
+        for k in range(n_here)
+    ]
+    return _players(options, players.start, log_folder, here=here, first_worker=first_worker)
 
 
 def _n_processes(options: RunOptions, *, only_computes: bool) -> int:
@@ -157,6 +192,7 @@ def _players(
     log_folder: Path | None = None,
     *,
     here: Sequence[Callable[[], SimpleEnvManager]] = (),
+    first_worker: int = 0,
 ) -> Callable[[], PlayerPool]:
     """Return a function that creates players in processes that `start` starts.
 
@@ -166,6 +202,7 @@ def _players(
         log_folder: Folder for the logs of players; None for the Editor, which has its own log and
             port.
         here: Functions that make the first players, which play in this process instead.
+        first_worker: Worker id of the first player.
     """
     environment = options.env_settings
     base_port = _base_port(environment, is_editor=log_folder is None)
@@ -176,7 +213,7 @@ def _players(
         rate_limit_period_s=environment.restarts_rate_limit_period_s,
     )
     return lambda: PlayerPool(
-        functools.partial(_launch, options, start, base_port, log_folder),
+        lambda worker: _launch(options, start, base_port, log_folder, first_worker + worker),
         environment.num_envs - len(here),
         timeout_s=environment.timeout_wait,
         make_budget=make_budget,

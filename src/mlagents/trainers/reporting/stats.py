@@ -28,7 +28,7 @@ from mlagents_envs.timers import set_gauge
 
 if TYPE_CHECKING:
     from tensorboard.compat.proto.event_pb2 import Event
-    from tensorboard.compat.proto.summary_pb2 import HistogramProto
+    from tensorboard.compat.proto.summary_pb2 import HistogramProto, Summary
 
 logger = get_logger(__name__)
 
@@ -40,6 +40,9 @@ HELD_OUT_ACCURACY = "Imitation/Held-out Accuracy"
 """Share of demonstrated choices that equal the policy's most likely choices."""
 HELD_OUT_ERROR = "Imitation/Held-out Error"
 """Mean squared error of the policy's mean continuous actions on demonstrations."""
+EVALUATED_REWARD = "Evaluation/Cumulative Reward"
+EVALUATED_LENGTH = "Evaluation/Episode Length"
+EVALUATION_ERROR = "Evaluation/Standard Error"
 IS_TRAINING = "Is Training"
 STEP = "Step"
 
@@ -172,8 +175,8 @@ class StatsReporter:
         for writer in self._writers:
             writer.add_property(self._category, property_type, value)
 
-    def write_stats(self, step: int) -> None:
-        """Pass a summary of the values added since the last one to the writers.
+    def write_stats(self, step: int) -> dict[str, StatsSummary]:
+        """Pass a summary of the values added since the last one to the writers, and return it.
 
         Args:
             step: Step count of the behavior.
@@ -183,6 +186,23 @@ class StatsReporter:
         values = {
             key: StatsSummary(np.array(numbers), aggregation)
             for key, (aggregation, numbers) in stats.items()
+        }
+        for writer in self._writers:
+            writer.write_stats(self._category, values, step)
+        return values
+
+    def write_now(self, numbers: Mapping[str, float], step: int) -> None:
+        """Pass numbers to the writers at once, beside the values for the next summary.
+
+        Args:
+            numbers: Number of each statistic; those that are NaN are left out.
+            step: Step count of the behavior.
+        """
+        latest = StatsAggregationMethod.MOST_RECENT
+        values = {
+            key: StatsSummary(np.array([number], np.float64), latest)
+            for key, number in numbers.items()
+            if not math.isnan(number)
         }
         for writer in self._writers:
             writer.write_stats(self._category, values, step)
@@ -215,7 +235,9 @@ class ConsoleWriter(StatsWriter):
         self._is_terminal = sys.stdout.isatty()
 
     def write_stats(self, category: str, values: Mapping[str, StatsSummary], step: int) -> None:
-        """Log the line of this summary."""
+        """Log the line of this summary. The run itself logs evaluations."""
+        if STEP not in values and EVALUATED_REWARD in values:
+            return
         elapsed_s = time.monotonic() - self._start_s
         is_training = IS_TRAINING in values and values[IS_TRAINING].aggregated_value > 0
         mode = "Training" if is_training else "Not Training"
@@ -313,7 +335,7 @@ class TensorBoardWriter(StatsWriter):
             self._started.add(category)
 
     def add_property(self, category: str, property_type: StatsPropertyType, value: Any) -> None:
-        """Write the settings as text, for the tab Text."""
+        """Write the settings as text, for the tab Text, and as numbers, for the tab HParams."""
         if property_type is not StatsPropertyType.HYPERPARAMETERS:
             return
         from tensorboard.compat.proto.event_pb2 import Event
@@ -329,6 +351,7 @@ class TensorBoardWriter(StatsWriter):
         metadata = SummaryMetadata(plugin_data=SummaryMetadata.PluginData(plugin_name="text"))
         summary = Summary()
         summary.value.add(tag="Hyperparameters/text_summary", metadata=metadata, tensor=text)
+        summary.value.append(_hparams(category, value))
         self._write(category, [Event(wall_time=time.time(), summary=summary)])
 
     def _write(self, category: str, events: list["Event"]) -> bool:
@@ -358,6 +381,36 @@ class TensorBoardWriter(StatsWriter):
         # TensorBoard reads the files of a folder in the order of their names.
         started_s = int(time.time())
         return folder / f"events.out.tfevents.{started_s:010}.{socket.gethostname()}.{os.getpid()}"
+
+
+def _hparams(category: str, settings: Mapping[str, Any]) -> "Summary.Value":
+    """Return the settings of a behavior as the begin of a session of the tab HParams."""
+    from tensorboard.compat.proto.summary_pb2 import Summary
+    from tensorboard.plugins.hparams import metadata, plugin_data_pb2
+
+    start = plugin_data_pb2.SessionStartInfo(group_name=category, start_time_secs=time.time())
+    for key, number in leaves(settings):
+        if isinstance(number, bool):
+            start.hparams[key].bool_value = number
+        elif isinstance(number, int | float):
+            start.hparams[key].number_value = number
+        else:
+            start.hparams[key].string_value = str(number)
+    data = plugin_data_pb2.HParamsPluginData(session_start_info=start)
+    return Summary.Value(
+        tag=metadata.SESSION_START_INFO_TAG,
+        metadata=metadata.create_summary_metadata(data),
+        tensor=metadata.NULL_TENSOR,
+    )
+
+
+def leaves(settings: Mapping[str, Any], below: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the settings that are not null, by dotted key."""
+    for key, value in settings.items():
+        if isinstance(value, Mapping):
+            yield from leaves(value, f"{below}{key}.")
+        elif value is not None:
+            yield f"{below}{key}", value
 
 
 def _append(path: Path, events: list["Event"]) -> None:

@@ -109,8 +109,9 @@ class Outcome(NamedTuple):
         mean_reward: Mean reward of the last episodes; None if no episode ended.
         n_episodes: Number of these episodes.
         model: Path of the exported policy; None if it could not be written.
-        stopped_at: Value of `stop_at_reward` that ended training; None if training ended otherwise.
+        ended_by: Setting that ended training before `max_steps`; None if none did.
         mean_group_reward: Mean reward of the last groups; None if the episode of none ended.
+        best: Reward, step and model of the best evaluation; None without evaluations.
     """
 
     name: str
@@ -119,8 +120,9 @@ class Outcome(NamedTuple):
     mean_reward: float | None
     n_episodes: int
     model: Path | None
-    stopped_at: float | None = None
+    ended_by: str | None = None
     mean_group_reward: float | None = None
+    best: str | None = None
 
 
 def outcomes_in_words(outcomes: Iterable[Outcome], *, elapsed_s: float) -> str:
@@ -136,8 +138,8 @@ def _outcome_lines(outcome: Outcome) -> Lines:
         episodes = _number(outcome.n_episodes, "episode")
         reward = f"{outcome.mean_reward:.3f}, mean of the last {episodes}"
     steps = f"{outcome.step:,} of {outcome.max_steps:,}"
-    if outcome.stopped_at is not None:
-        steps += f"; ended by stop_at_reward: {outcome.stopped_at:g}"
+    if outcome.ended_by is not None:
+        steps += f"; ended by {outcome.ended_by}"
     of_groups = []
     if outcome.mean_group_reward is not None:
         of_groups = [("group reward", f"{outcome.mean_group_reward:.3f}")]
@@ -146,6 +148,7 @@ def _outcome_lines(outcome: Outcome) -> Lines:
         *of_groups,
         ("steps", steps),
         ("model", str(outcome.model) if outcome.model else "could not be written"),
+        *([("best", outcome.best)] if outcome.best else []),
     ]
 
 
@@ -168,6 +171,7 @@ def next_commands(
         to_resume += ", without --stop-at-reward"
     elif has_learned:
         to_resume += ", after raising stop_at_reward"
+        to_resume += " or patience" if options.evaluation else ""
     commands = [
         (to_resume, _typed_again(command_line, "--resume")),
         ("to see it act", _typed_again(command_line, "--resume", "--inference")),
@@ -206,17 +210,23 @@ def _typed_again(command_line: CommandLine, *begin_flags: str) -> list[str]:
     if command_line.config_path:
         words.append(str(command_line.config_path))
     env_args = FLAGS["environment"]["--env-args"]
+    by_path = {change.path for change in command_line.changes}
+    begin = {key for flags in FLAGS.values() for f, key in flags.items() if f in BEGIN_FLAGS}
     for flags in FLAGS.values():
         for flag, key in flags.items():
             value = _value_at(command_line, key)
-            if value is not None and flag not in BEGIN_FLAGS and key != env_args:
+            if value is not None and key not in {*begin, *by_path, env_args}:
                 words += _words(flag, value)
     if command_line.stop_at_reward is not None and "--inference" not in begin_flags:
         words += _words("--stop-at-reward", command_line.stop_at_reward)
+    for change in command_line.changes:
+        words += ["--set", change.text] if change.path not in begin else []
     words += ["--deterministic"] if command_line.deterministic else []
     words += begin_flags
     of_player = _value_at(command_line, env_args)
-    return words if of_player is None else [*words, "--env-args", *of_player]  # must be last
+    return (
+        words if of_player is None or env_args in by_path else [*words, "--env-args", *of_player]
+    )  # must be last
 
 
 def _value_at(command_line: CommandLine, key: str) -> Any:

@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -13,6 +14,7 @@ import torch
 from mlagents import __version__
 from mlagents.trainers.exception import UnityTrainerException
 from mlagents.trainers.run.curriculum import ParameterState
+from mlagents.trainers.run.evaluation import Best
 from mlagents.trainers.run.folder import RunFolder, other_runs
 from mlagents_envs.atomic_file import write_atomically
 from mlagents_envs.logging_util import get_logger
@@ -132,6 +134,38 @@ class CheckpointStore:
         candidates = [self._folder.checkpoint(behavior), *listed]
         return next((path for path in candidates if path.exists()), None)
 
+    def best(self, behavior: str) -> Best | None:
+        """Return the best evaluation of a behavior, if its policy is there."""
+        entry = self._status.get(behavior, {}).get("best")
+        if entry is None or not self._folder.best_checkpoint(behavior).exists():
+            return None
+        return _read_best(entry)
+
+    def set_best(self, behavior: str, entry: dict[str, Any]) -> None:
+        """Set the best evaluation of a behavior for the next status."""
+        self._status.setdefault(behavior, {})["best"] = entry
+
+    def save_best(
+        self, behavior: str, entry: dict[str, Any], *, state: dict[str, Any], model: bytes
+    ) -> None:
+        """Save the policy of the best evaluation in place of the one before.
+
+        Args:
+            behavior: Name of the behavior.
+            entry: Description of the evaluation, for the list.
+            state: Content of the checkpoint.
+            model: Exported policy, as ONNX.
+
+        Raises:
+            OSError: The disk is full or the folder cannot be written.
+        """
+        buffer = io.BytesIO()
+        torch.save(state, buffer)
+        write_atomically(self._folder.best_checkpoint(behavior), buffer.getvalue())
+        write_atomically(self._folder.best_model(behavior), model)
+        self.set_best(behavior, entry)
+        self.write_status()
+
     def set_lessons(self, lessons: Mapping[str, ParameterState]) -> None:
         """Set the lessons of environment parameters for the next status, by name."""
         for name, lesson in lessons.items():
@@ -159,6 +193,8 @@ class CheckpointStore:
             entry["auxillary_file_paths"] = [str(path) for path in others]
             return all(path.exists() for path in (model, *others))
 
+        if "best" in section:
+            _read_best(section["best"])
         if "checkpoints" in section:
             section["checkpoints"] = [e for e in section["checkpoints"] if is_there(e, folder)]
         if "final_checkpoint" in section and not is_there(
@@ -227,6 +263,26 @@ class CheckpointStore:
         listed = _files(section)
         self._dropped = (self._dropped | listed_before) - listed
         self.write_status()
+
+
+def none_if_nan(number: float) -> float | None:
+    """Return a number for JSON, which has no NaN."""
+    return None if math.isnan(number) else number
+
+
+def _read_best(entry: dict[str, Any]) -> Best:
+    """Return the best evaluation from its entry in the status.
+
+    Raises:
+        ValueError: The entry is damaged.
+    """
+    error = math.nan if entry["error"] is None else float(entry["error"])
+    best = Best(
+        int(entry["step"]), float(entry["reward"]), error, int(entry["n_since"]), entry["lessons"]
+    )
+    if not math.isfinite(best.reward):
+        raise ValueError(f"the reward of the best evaluation is {best.reward}")
+    return best
 
 
 def _files(section: dict[str, Any]) -> set[Path]:

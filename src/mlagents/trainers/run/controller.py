@@ -1,11 +1,15 @@
 """One run: builds the trainers as behaviors appear, loops until they are done, saves."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 
 import torch
 
+from mlagents.playing.tally import Score
 from mlagents.trainers.acting.rollout import Rollout, Seat, SharedSeat
+from mlagents.trainers.callbacks import Callbacks, Run, Summary
 from mlagents.trainers.exception import UnityTrainerException
 from mlagents.trainers.learning.league import League
 from mlagents.trainers.learning.trainer import Trainer
@@ -17,6 +21,9 @@ from mlagents.trainers.learning.trainer_types import (
 from mlagents.trainers.players.env_manager import EnvManager, PlayerSteps
 from mlagents.trainers.reporting.progress import ProgressTable
 from mlagents.trainers.reporting.stats import (
+    EVALUATED_LENGTH,
+    EVALUATED_REWARD,
+    EVALUATION_ERROR,
     IS_TRAINING,
     STEP,
     StatsPropertyType,
@@ -26,6 +33,7 @@ from mlagents.trainers.reporting.stats import (
 from mlagents.trainers.reporting.summaries import SAVED, behavior_in_words
 from mlagents.trainers.run.checkpoints import CheckpointStore
 from mlagents.trainers.run.curriculum import BehaviorProgress, Curriculum
+from mlagents.trainers.run.evaluation import Evaluator, judged, why_over, with_error
 from mlagents.trainers.run.folder import RunFolder
 from mlagents.trainers.run.interrupt import Interrupt, Interrupted
 from mlagents.trainers.run.memory import require_memory
@@ -52,6 +60,8 @@ class Controller:
         device: Device to learn on.
         interrupt: Interrupt that ends the run in good order.
         trainer_types: Ways to learn, by `trainer_type`.
+        callbacks: Callbacks that follow the run.
+        make_evaluation: Function that makes the players for evaluations; None if there are none.
     """
 
     def __init__(
@@ -64,6 +74,8 @@ class Controller:
         device: torch.device,
         interrupt: Interrupt,
         trainer_types: Mapping[str, TrainerType] = TRAINER_TYPES,
+        callbacks: Callbacks | None = None,
+        make_evaluation: Callable[[], EnvManager] | None = None,
     ) -> None:
         self._options = options
         self._manager = manager
@@ -86,11 +98,23 @@ class Controller:
         )
         self._loader = Loader(options, folder, store, self._league)
         self._saver = Saver(options, folder, store, self._curriculum, self._league)
+        self._store = store
+        self._evaluator: Evaluator | None = None
+        if options.evaluation and make_evaluation:
+            self._evaluator = Evaluator(
+                options.evaluation,
+                make_evaluation,
+                seed=options.env_settings.seed,
+                waiting=interrupt.waiting,
+            )
         self._progress = ProgressTable(lessons=self._curriculum.in_words, endless=self._inference)
         self._trainer_of_id: dict[BehaviorName, Trainer] = {}  # teams share a trainer
         self._resumed_at: dict[str, int] = {}
         self._started_s = time.monotonic()
         self._has_begun = False
+        self._callbacks = callbacks or Callbacks()
+        self._summaries: list[Summary] = []  # those that no callback has received yet
+        self._handle = _Handle(options, folder.path, self)
         self.trainers: dict[str, Trainer] = {}
 
     def run(self) -> None:
@@ -104,9 +128,17 @@ class Controller:
         """
         try:
             self._train_and_save()
+        except BaseException:
+            with suppress(Exception):  # the first error counts
+                self._callbacks.end(self._handle)
+            raise
+        else:
+            self._callbacks.end(self._handle)
         finally:
             for trainer in self.trainers.values():
                 trainer.learner.close()
+            if self._evaluator is not None:
+                self._evaluator.close()
 
     def _train_and_save(self) -> None:
         try:
@@ -137,6 +169,7 @@ class Controller:
         if not self._inference:
             self._saver.begin()
             self._has_begun = True
+        self._callbacks.begin(self._handle)
         self._started_s = time.monotonic()
         with self._progress:
             self._interrupt.is_below_table = self._progress.is_shown
@@ -148,7 +181,9 @@ class Controller:
                 self._interrupt.is_below_table = False
 
     def _is_done(self) -> bool:
-        """Whether every behavior has finished learning."""
+        """Whether every behavior has finished learning, or a callback ended the run."""
+        if self._handle.is_stopped:
+            return True
         if self._inference or not self.trainers:
             return False
         return not any(trainer.is_learning for trainer in self.trainers.values())
@@ -162,12 +197,62 @@ class Controller:
             for trainer in self.trainers.values():
                 trainer.advance()
                 self._stop_if_learned(trainer)
+        self._call_callbacks()
+        if self._evaluator is not None and self._evaluator.is_due(self.trainers):
+            self.evaluate()
         if self._is_done():
             return  # without drawing actions that are not taken: a resumed run draws them
         if self._league.advance():
             self._rollout.reset()
         elif not self._begin_lessons():
             self._answer()
+
+    def _call_callbacks(self) -> None:
+        """Hand new summaries to the callbacks, between two steps, when the run may be saved."""
+        while self._summaries:
+            self._callbacks.summarize(self._summaries.pop(0), self._handle)
+
+    def save(self) -> None:
+        """Save a checkpoint of every behavior; inference saves nothing."""
+        for trainer in () if self._inference else self.trainers.values():
+            self._saver.save(trainer)
+
+    def evaluate(self) -> dict[str, Score]:
+        """Evaluate all behaviors now, keep the best policies, and end those that are over."""
+        if self._evaluator is None:
+            raise UnityTrainerException(
+                "there are no settings for evaluations: write `evaluation:` into the configuration"
+            )
+        lessons = self._curriculum.lesson_numbers
+        scores = self._evaluator.evaluate(self.trainers, self._curriculum.parameters)
+        for name, score in scores.items():
+            trainer = self.trainers[name]
+            step = trainer.step
+            best = judged(self._store.best(name), score, step=step, lessons=lessons)
+            numbers = {EVALUATED_REWARD: score.mean, EVALUATION_ERROR: score.error}
+            trainer.stats.write_now(numbers | {EVALUATED_LENGTH: score.length}, step)
+            compared = "the best so far"
+            if best.n_since:
+                compared = f"the best was {best.reward:.3f} at step {best.step}"
+            logger.info(
+                f"{name}. Step: {step}. Evaluation: {with_error(score.mean, score.error)}, mean of "
+                f"{score.n_episodes} episodes; {compared}."
+            )
+            self._saver.record_evaluation(trainer, best)
+            self._end_if_over(trainer)
+        for name, score in scores.items():
+            self._callbacks.evaluate(name, score, self._handle)
+        return scores
+
+    def _end_if_over(self, trainer: Trainer) -> None:
+        """End the training of a behavior whose evaluations say so, in the last lessons."""
+        best = self._store.best(trainer.name)
+        settings = self._options.evaluation
+        if not (settings and best and trainer.is_learning and self._curriculum.is_in_last_lessons):
+            return
+        if best.lessons == self._curriculum.lesson_numbers and (by := why_over(settings, best)):
+            trainer.end(by)
+            logger.info(f"{trainer.name} ends at step {trainer.step} ({by}).")
 
     def _stop_if_learned(self, trainer: Trainer) -> None:
         """In the last lessons, end the training of a behavior with enough reward."""
@@ -279,6 +364,8 @@ class Controller:
             self._resume_trainer(trainer)
         else:
             self._loader.initialize(trainer)
+        if self._evaluator is not None:
+            self._evaluator.begin(name, trainer.step)
         return trainer
 
     def _resume_trainer(self, trainer: Trainer) -> None:
@@ -287,8 +374,11 @@ class Controller:
         name = trainer.name
         self._resumed_at[name] = trainer.step
         self._stop_if_learned(trainer)
+        if not self._inference:
+            self._end_if_over(trainer)
         if trainer.has_learned:
-            logger.info(f"To train {name} further, raise stop_at_reward or leave it out.")
+            setting = str(trainer.ended_by).partition(":")[0]
+            logger.info(f"To train {name} further, raise {setting} or leave it out.")
         elif not (trainer.is_learning or self._inference):
             logger.info(
                 f"{name} has reached max_steps ({trainer.settings.max_steps}). To train it "
@@ -309,4 +399,34 @@ class Controller:
         self._league.summarize(trainer.name)
         for parameter, number in self._curriculum.lesson_numbers.items():
             trainer.stats.set_stat(f"Environment/Lesson Number/{parameter}", number)
-        trainer.stats.write_stats(step)
+        values = trainer.stats.write_stats(step)
+        self._summaries.append(Summary(trainer.name, step, values))
+
+
+class _Handle(Run):
+    """What callbacks may do to a controller's run.
+
+    Attributes:
+        is_stopped: Whether a callback asked to end the run.
+    """
+
+    def __init__(self, options: RunOptions, folder: Path, controller: Controller) -> None:
+        self.options = options
+        self.folder = folder
+        self.is_stopped = False
+        self._controller = controller
+
+    @property
+    def steps(self) -> dict[str, int]:
+        return {name: trainer.step for name, trainer in self._controller.trainers.items()}
+
+    def save(self) -> None:
+        self._controller.save()
+
+    def evaluate(self) -> dict[str, Score]:
+        return self._controller.evaluate()
+
+    def stop(self, reason: str = "") -> None:
+        if not self.is_stopped:
+            logger.info(f"A callback ended the run{f': {reason}' if reason else '.'}")
+        self.is_stopped = True

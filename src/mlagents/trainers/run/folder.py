@@ -3,10 +3,12 @@
     <results_dir>/<run_id>/
       configuration.yaml            effective options
       <behavior>.onnx               newest model
+      <behavior>-best.onnx          model of the best evaluation
       <behavior>/
         <behavior>-<step>.pt        checkpoint
         <behavior>-<step>.onnx      the policy at that checkpoint
         checkpoint.pt               copy of the newest
+        best.pt                     checkpoint of the best evaluation
         last_replay_buffer.npz      experience to learn from again, if it is saved
         events.out.tfevents.*       TensorBoard
       run_logs/
@@ -171,6 +173,14 @@ class RunFolder:
     def checkpoint(self, behavior: str) -> Path:
         """Return the path of a behavior's newest checkpoint."""
         return self.path / behavior / "checkpoint.pt"
+
+    def best_model(self, behavior: str) -> Path:
+        """Return the path of the policy of a behavior's best evaluation."""
+        return self.path / f"{behavior}-best.onnx"
+
+    def best_checkpoint(self, behavior: str) -> Path:
+        """Return the path of the checkpoint of a behavior's best evaluation."""
+        return self.path / behavior / "best.pt"
 
     def experience(self, behavior: str) -> Path:
         """Return the path of a behavior's saved replay buffer."""

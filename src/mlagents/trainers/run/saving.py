@@ -2,13 +2,15 @@
 
 import time
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from mlagents.trainers.learning.league import League
 from mlagents.trainers.learning.meter import N_RETURNS
 from mlagents.trainers.learning.trainer import Trainer
 from mlagents.trainers.reporting.summaries import Outcome, outcomes_in_words
-from mlagents.trainers.run.checkpoints import CheckpointStore
+from mlagents.trainers.run.checkpoints import CheckpointStore, none_if_nan
 from mlagents.trainers.run.curriculum import Curriculum
+from mlagents.trainers.run.evaluation import Best, with_error
 from mlagents.trainers.run.fitting import shaping_settings
 from mlagents.trainers.run.folder import RunFolder, try_write
 from mlagents.trainers.settings.load import dump_configuration
@@ -64,14 +66,7 @@ class Saver:
                 lambda: self._store.save(
                     trainer.name,
                     step=trainer.step,
-                    state={
-                        **trainer.state(),
-                        "settings": shaping_settings(trainer.settings),
-                        "lessons": self._curriculum.lesson_numbers,
-                        "recent_returns": list(trainer.meter.recent_returns),
-                        "self_play": self._league.state(trainer.name),
-                        "recent_group_returns": list(trainer.meter.recent_group_returns),
-                    },
+                    state=self._state(trainer),
                     model=trainer.learner.export(),
                     reward=trainer.mean_reward,
                     elo=self._league.elo(trainer.name),
@@ -87,6 +82,37 @@ class Saver:
         if is_written:
             logger.info(f"Saved {trainer.name} at step {trainer.step}.")
         return is_written
+
+    def record_evaluation(self, trainer: Trainer, best: Best) -> None:
+        """Write the result of an evaluation; save the policy if it is the best so far."""
+        name, entry = trainer.name, {**best._asdict(), "error": none_if_nan(best.error)}
+        if best.n_since:
+            self._store.set_best(name, entry)
+            try_write("the status", self._store.write_status)
+        elif not trainer.learner.has_diverged:
+            model, state = trainer.learner.export(), self._state(trainer)
+            try_write(
+                f"the best policy of {name}",
+                lambda: self._store.save_best(name, entry, state=state, model=model),
+            )
+
+    def _best_in_words(self, name: str) -> str | None:
+        best = self._store.best(name)
+        if best is None:
+            return None
+        reward = with_error(best.reward, best.error)
+        return f"{reward} in an evaluation at step {best.step:,}: {self._folder.best_model(name)}"
+
+    def _state(self, trainer: Trainer) -> dict[str, Any]:
+        """Return the content of a checkpoint."""
+        return {
+            **trainer.state(),
+            "settings": shaping_settings(trainer.settings),
+            "lessons": self._curriculum.lesson_numbers,
+            "recent_returns": list(trainer.meter.recent_returns),
+            "self_play": self._league.state(trainer.name),
+            "recent_group_returns": list(trainer.meter.recent_group_returns),
+        }
 
     def save_final(
         self, trainers: Iterable[Trainer], *, resumed_at: Mapping[str, int], started_s: float
@@ -117,8 +143,9 @@ class Saver:
                     trainer.mean_reward,
                     min(len(trainer.meter.recent_returns), N_RETURNS),
                     self._folder.model(trainer.name) if is_saved else None,
-                    trainer.settings.stop_at_reward if trainer.has_learned else None,
+                    trainer.ended_by,
                     trainer.mean_group_reward,
+                    self._best_in_words(trainer.name),
                 )
             )
         if outcomes:

@@ -26,13 +26,15 @@ from mlagents.trainers.settings.configurations import (
     typed_name,
 )
 from mlagents.trainers.settings.hyperparameters import hyperparameters_of, names_code
+from mlagents.trainers.settings.paths import put
 from mlagents.trainers.settings.reading import Written, read_configuration
 from mlagents.trainers.settings.run_options import RunOptions, holds_run
-from mlagents.trainers.settings.typed import DEPRECATED_FLAGS, CommandLine
+from mlagents.trainers.settings.typed import DEPRECATED_FLAGS, Change, CommandLine
 from mlagents_envs.exception import UnityEnvironmentException
 from mlagents_envs.folder_names import downloaded_folder
 from mlagents_envs.logging_util import get_logger
 from mlagents_envs.programs import command, python
+from mlagents_envs.suggestions import did_you_mean
 
 logger = get_logger(__name__)
 
@@ -105,13 +107,15 @@ def validated(written: Written, command_line: CommandLine) -> RunOptions:
     """
     _refuse_old_form(written, command_line.config_path)
     _refuse_what_must_be_typed(written, command_line)
+    typed_at: TypedAt = {}
     try:
         _replace_old_spellings(written)
         _put_flags_over(written, command_line)
+        typed_at = _put_changes_over(written, command_line)
         _put_defaults_under_behaviors(written)
         return RunOptions.model_validate(written)
     except ValidationError as error:
-        raise TrainerConfigError(_report(error, command_line)) from None
+        raise TrainerConfigError(_report(error, command_line, typed_at)) from None
     except RecursionError:
         raise TrainerConfigError(
             f"{command_line.config_path}: nested too deeply, or an alias that refers to itself"
@@ -196,6 +200,12 @@ def _refuse_what_must_be_typed(written: Written, command_line: CommandLine) -> N
             )
     if download:
         _refuse_code_of_behaviors(written, file, download)
+    if download and written.get("callbacks"):
+        raise TrainerConfigError(
+            f"{file}: callbacks: {quoted(written['callbacks'])} names code to run, but {download} "
+            "was downloaded. Remove the key. If you trust that code, type it: --set "
+            "'callbacks=[module:function]'"
+        )
     env = _mapping(written.get("env_settings")).get("env_path")
     if not download or not isinstance(env, str) or "env_path" in typed.get("env_settings", {}):
         return
@@ -280,6 +290,38 @@ def _put_flags_over(written: Written, command_line: CommandLine) -> None:
             behavior["stop_at_reward"] = command_line.stop_at_reward
 
 
+TypedAt = dict[tuple[str, ...], Change]
+"""What `--set` changed, by the keys of the topmost setting that it made or replaced."""
+
+
+def _put_changes_over(written: Written, command_line: CommandLine) -> TypedAt:
+    typed_at: TypedAt = {}
+    _refuse_unlikely_behaviors(written, command_line)
+    for change in command_line.changes:
+        try:
+            typed_at[put(written, change.path, change.value)] = change
+        except ValueError as error:
+            raise TrainerConfigError(
+                f"{change}: {error}. Name a setting of docs/configuration.md."
+            ) from None
+    return typed_at
+
+
+def _refuse_unlikely_behaviors(written: Written, command_line: CommandLine) -> None:
+    """Refuse the name of a behavior that is not in the file, but like one there."""
+    known = [str(name) for name in _mapping(written.get("behaviors"))]
+    for change in command_line.changes:
+        section, _, rest = change.path.partition(".")
+        if section != "behaviors" or any(rest == n or rest.startswith(f"{n}.") for n in known):
+            continue
+        hint = did_you_mean(rest.partition(".")[0], known)
+        if hint or (known and not isinstance(written.get("default_settings"), dict)):
+            raise TrainerConfigError(
+                f"{change}: there is no behavior {rest.partition('.')[0]!r} in "
+                f"{command_line.config_path}{hint or '.'} It has {', '.join(map(repr, known))}."
+            )
+
+
 _MOST_DEFAULTS = 500
 """Limit of default settings, far above what they need: each behavior gets a copy."""
 
@@ -347,19 +389,23 @@ def _merge(under: Written, over: Written) -> Written:
 # Error messages
 
 
-def _report(error: ValidationError, command_line: CommandLine) -> str:
+def _report(error: ValidationError, command_line: CommandLine, typed_at: TypedAt) -> str:
     """Return the problems, one per line; problems of inherited settings are reported once."""
     found = [(details["loc"], details["msg"]) for details in error.errors(include_url=False)]
     inherited = {(path[1:], says) for path, says in found if path[0] == "default_settings"}
     return "\n".join(
-        f"{_origin(path, command_line)}: {_dotted(path)}: {says}"
+        f"{_origin(path, command_line, typed_at)}: {_dotted(path)}: {says}"
         for path, says in found
         if path[0] != "behaviors" or (path[2:], says) not in inherited
     )
 
 
-def _origin(path: tuple[str | int, ...], command_line: CommandLine) -> str:
-    """Return the origin of the setting at `path`: the file or the command line."""
+def _origin(path: tuple[str | int, ...], command_line: CommandLine, typed_at: TypedAt) -> str:
+    """Return the origin of the setting at `path`: a flag `--set`, the command line or the file."""
+    keys = tuple(map(str, path))
+    for owned, change in reversed(typed_at.items()):
+        if keys[: len(owned)] == owned:
+            return str(change)
     value: Any = command_line.settings
     # A section that has another type in the file is refused as a whole.
     for key in path:

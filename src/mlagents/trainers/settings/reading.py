@@ -9,6 +9,7 @@ import yaml
 
 from mlagents.trainers.exception import TrainerConfigError
 from mlagents.trainers.settings.run_options import RunOptions
+from mlagents.trainers.settings.typed import Change
 from mlagents_envs.logging_util import get_logger
 from mlagents_envs.suggestions import did_you_mean
 
@@ -123,6 +124,29 @@ def _check_extent(text: str) -> None:
         if says:
             mark: Any = event.start_mark  # libyaml has its own type for it
             raise yaml.MarkedYAMLError(problem=says, problem_mark=mark)
+
+
+def read_change(text: str) -> Change:
+    """Return the setting in a text such as `torch_settings.threads=2`, its value read as YAML.
+
+    Raises:
+        ValueError: The text has another form, or its value is not YAML.
+    """
+    path, is_there, value = text.partition("=")
+    path = path.strip()
+    if not is_there or not path or "" in path.split("."):
+        raise ValueError(
+            f"expected KEY=VALUE, such as behaviors.3DBall.max_steps=100000, got {text!r:.200}"
+        )
+    if not value.strip():
+        raise ValueError(f"{path} has no value; write null or '' for none, got {text!r:.200}")
+    try:
+        _check_extent(value)
+        return Change(path, yaml.load(value, Loader=_Loader), text)
+    except yaml.MarkedYAMLError as error:
+        raise ValueError(f"{path}: {error.problem or error.context}, got {value!r:.200}") from None
+    except (yaml.YAMLError, RecursionError) as error:
+        raise ValueError(f"{path}: is not YAML: {error}, got {value!r:.200}") from None
 
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> Written:

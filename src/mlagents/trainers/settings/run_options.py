@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 from pydantic_core import ErrorDetails, InitErrorDetails
 
 from mlagents.trainers.exception import TrainerConfigError
@@ -18,6 +18,7 @@ from mlagents.trainers.settings.base import (
     refuse,
 )
 from mlagents.trainers.settings.behavior import BehaviorSettings
+from mlagents.trainers.settings.evaluation import EvaluationSettings
 from mlagents.trainers.settings.parameters import EnvironmentParameter, read_parameters, with_seeds
 from mlagents.trainers.settings.search import SearchSettings
 from mlagents_envs.base_env import behavior_name_problem
@@ -171,6 +172,16 @@ class TorchSettings(Settings):
     `compile`."""
 
 
+def _names(written: Any) -> Any:
+    """Read names joined by commas; each counts once."""
+    if isinstance(written, str):
+        names = [name.strip() for name in written.split(",")]
+        return () if names == ["none"] else tuple(dict.fromkeys(names))
+    if not isinstance(written, list | tuple):
+        raise ValueError("must be a list of names, as in [tensorboard, wandb]")
+    return written
+
+
 _MOST_BEHAVIORS = 1000
 _WITHOUT_GROUPS = {"ppo", "sac", "bc"}
 """Trainer types that do not count the rewards of groups."""
@@ -193,6 +204,17 @@ class RunOptions(Settings):
     """Results and checkpoints."""
     torch_settings: TorchSettings = TorchSettings()
     """PyTorch."""
+    callbacks: Annotated[tuple[str, ...], list_of("names, as in [my_module:my_function]")] = ()
+    """Callbacks that follow the run, as `module:function` or `module:Class`, which are code to
+    run."""
+    track: Annotated[
+        tuple[Literal["tensorboard", "jsonl", "wandb", "mlflow", "trackio"], ...],
+        BeforeValidator(_names),
+    ] = ("tensorboard", "jsonl")
+    """Trackers of statistics, as a list or joined by commas: `tensorboard`, `jsonl` (the file
+    `stats.jsonl`), `wandb`, `mlflow`, `trackio`; `none` for none."""
+    evaluation: EvaluationSettings | None = None
+    """Evaluation of the policies during training; `{}` enables it with defaults."""
     search: SearchSettings | None = None
     """Search for better settings, which `mlagents-search` runs."""
     debug: bool = False
@@ -276,6 +298,30 @@ class RunOptions(Settings):
         n_lessons = sum(len(parameter.curriculum) for parameter in parameters)
         what = "lessons of environment_parameters"
         refuse(_problem_of_seeds(self.env_settings.seed, n_lessons, what, "env_settings"))
+        return self
+
+    @model_validator(mode="after")
+    def _can_be_evaluated(self) -> Self:
+        if self.evaluation is None or self.checkpoint_settings.inference:
+            return self
+        environment, n_envs = self.env_settings, self.evaluation.num_envs
+        listed = {f"behaviors.{name}": each for name, each in self.behaviors.items()}
+        for path, each in {"default_settings": self.default_settings, **listed}.items():
+            if each is not None and each.self_play:
+                says = (
+                    f"is not possible with {path}.self_play: the reward of a policy against itself "
+                    "does not show its strength. Watch Self-play/ELO, and compare models with "
+                    "mlagents-play --tournament"
+                )
+                refuse([problem("evaluation", says=says)])
+        n_players = environment.num_envs + n_envs
+        if "base_port" in environment.model_fields_set and environment.base_port:
+            last = environment.base_port + n_players - 1
+            if last > 65535:
+                says = f"leads to port {last}, above the last one, 65535; lower base_port"
+                refuse([problem("evaluation", "num_envs", says=says)])
+        what = "environments (num_envs and evaluation.num_envs)"
+        refuse(_problem_of_seeds(environment.seed, n_players, what, "env_settings"))
         return self
 
     def as_dict(self) -> dict[str, Any]:

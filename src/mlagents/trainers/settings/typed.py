@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 DEPRECATED_FLAGS = {
     "--load": "--resume continues a run; --load also starts one if there is none",
@@ -11,6 +11,24 @@ DEPRECATED_FLAGS = {
     "--tensorflow": "TensorFlow is not supported any more",
 }
 """Old flags that are still accepted, with a message for the user."""
+
+
+class Change(NamedTuple):
+    """A setting that the user typed by its path.
+
+    Attributes:
+        path: Keys of the setting, joined by dots.
+        value: Its value, as a file would hold it.
+        text: What was typed, `path=value`.
+    """
+
+    path: str
+    value: Any
+    text: str
+
+    def __str__(self) -> str:
+        """Return the flag as it was typed."""
+        return f"--set {self.text}"
 
 
 @dataclass(frozen=True)
@@ -23,6 +41,8 @@ class CommandLine:
         deterministic: Whether every behavior takes its most likely action.
         deprecated: The flags of `DEPRECATED_FLAGS` that were typed.
         stop_at_reward: Mean reward at which the training of every behavior ends, if one was typed.
+        changes: Settings that were typed by their paths, in their order. Those that have a flag of
+            their own are in `settings`, too.
     """
 
     config_path: Path | None
@@ -30,3 +50,4 @@ class CommandLine:
     deterministic: bool = False
     deprecated: tuple[str, ...] = ()
     stop_at_reward: float | None = None
+    changes: tuple[Change, ...] = ()

@@ -1,0 +1,202 @@
+"""`Evaluator`: judges the policies of a run by episodes that nothing is learned from."""
+
+import math
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from typing import NamedTuple
+
+import numpy as np
+
+from mlagents.playing.tally import Episode, Score, Tally
+from mlagents.trainers.acting.memories import Memories
+from mlagents.trainers.acting.policy import ActingPolicy
+from mlagents.trainers.acting.rollout import Rollout, Seat, SharedSeat
+from mlagents.trainers.exception import UnityTrainerException
+from mlagents.trainers.learning.trainer import Trainer
+from mlagents.trainers.players.env_manager import EnvManager
+from mlagents.trainers.settings.evaluation import EvaluationSettings
+from mlagents.trainers.settings.parameters import Sampler
+from mlagents_envs.base_env import BehaviorId, BehaviorName
+from mlagents_envs.exception import UnityException
+from mlagents_envs.logging_util import get_logger
+from mlagents_envs.timers import hierarchical_timer
+
+logger = get_logger(__name__)
+
+
+class Best(NamedTuple):
+    """The best evaluation of a behavior so far.
+
+    Attributes:
+        step: Step count of the behavior at that time.
+        reward: Mean reward of its episodes.
+        error: Standard error of the mean; NaN for a single episode.
+        n_since: Number of evaluations since then.
+        lessons: Lesson of every environment parameter. In other lessons, the best starts over.
+    """
+
+    step: int
+    reward: float
+    error: float
+    n_since: int
+    lessons: dict[str, int]
+
+
+class Evaluator:
+    """Plays episodes with the present policies in players of its own.
+
+    Args:
+        settings: Settings of the evaluations.
+        make_manager: Function that makes the players, before the first evaluation.
+        seed: Seed of the samples of actions.
+        waiting: Function that makes the context in which to wait for players.
+    """
+
+    def __init__(
+        self,
+        settings: EvaluationSettings,
+        make_manager: Callable[[], EnvManager],
+        *,
+        seed: int,
+        waiting: Callable[[], AbstractContextManager[object]],
+    ) -> None:
+        self.settings = settings
+        self._make_manager = make_manager
+        self._seed = seed
+        self._waiting = waiting
+        self._manager: EnvManager | None = None
+        self._due_at: dict[str, int] = {}
+
+    def begin(self, name: str, step: int) -> None:
+        """Take in the step at which a behavior begins."""
+        self._due_at[name] = (step // self.settings.every + 1) * self.settings.every
+
+    def is_due(self, trainers: Mapping[str, Trainer]) -> bool:
+        """Return whether a behavior that learns has taken enough steps since the last time."""
+        return any(
+            trainer.step >= self._due_at[name] and trainer.was_learning
+            for name, trainer in trainers.items()
+        )
+
+    def evaluate(
+        self, trainers: Mapping[str, Trainer], parameters: Mapping[str, Sampler]
+    ) -> dict[str, Score]:
+        """Play episodes of all behaviors together.
+
+        A failure of the players is logged, and the next evaluation starts other players.
+
+        Args:
+            trainers: Trainers of the behaviors, by name.
+            parameters: Environment parameters of the present lessons.
+
+        Returns:
+            Score of each behavior that has ended episodes, by name.
+        """
+        every = self.settings.every
+        for name, trainer in trainers.items():
+            if trainer.step >= self._due_at[name]:
+                self.begin(name, trainer.step)
+            elif self._due_at[name] - trainer.step < every / 2:
+                self._due_at[name] += every  # its evaluation of that step is this one
+        try:
+            with hierarchical_timer("evaluate"):
+                episodes = self._play(trainers, parameters)
+        except (UnityException, UnityTrainerException, OSError) as error:
+            logger.error(
+                f"The evaluation failed: {error}. Training continues. The next evaluation tries "
+                "again."
+            )
+            self.close()
+            return {}
+        return {name: Score.of(ended) for name, ended in episodes.items() if ended}
+
+    def close(self) -> None:
+        """Close the players, if there are any."""
+        manager, self._manager = self._manager, None
+        if manager is not None:
+            manager.close()
+
+    def _play(
+        self, trainers: Mapping[str, Trainer], parameters: Mapping[str, Sampler]
+    ) -> dict[str, list[Episode]]:
+        seats = {name: self._seat(trainer) for name, trainer in trainers.items()}
+
+        def seat_of(_player: int, behavior: BehaviorName) -> Seat | SharedSeat:
+            name = BehaviorId.parse(behavior).name
+            if name not in seats:
+                raise UnityTrainerException(
+                    f"the players of the evaluation have a behavior {name!r}, which those of "
+                    "training do not have yet"
+                )
+            return seats[name]
+
+        if self._manager is None:
+            with self._waiting():
+                self._manager = self._make_manager()
+        self._manager.set_parameters(parameters)
+        rollout = Rollout(self._manager, seat_of, waiting=self._waiting)
+        rollout.reset()
+        tallies: dict[tuple[int, BehaviorName], Tally] = {}
+        n_reports: dict[int, int] = {}
+        n_players = min(self.settings.num_envs, self.settings.episodes)
+        while True:
+            for report in rollout.advance():
+                player = report.player
+                n_reports[player] = n_reports.get(player, 0) + 1
+                for behavior, (decisions, terminals) in report.steps.items():
+                    tally = tallies.get((player, behavior))
+                    if tally is None:
+                        share = len(range(player, self.settings.episodes, n_players))
+                        tally = tallies[player, behavior] = Tally(share)
+                    if report.is_new:
+                        tally.restart()
+                    tally.observe(decisions, terminals)
+            is_complete = all(tally.is_complete for tally in tallies.values())
+            if is_complete and len(n_reports) == n_players and tallies:
+                break
+            if max(n_reports.values(), default=0) > self.settings.most_steps:
+                counted = sum(len(tally.episodes) for tally in tallies.values())
+                logger.warning(
+                    f"The evaluation ended after {self.settings.most_steps} steps with {counted} "
+                    "ended episodes, fewer than requested. Short episodes count too much in such "
+                    "a mean. Raise evaluation.most_steps or lower evaluation.episodes."
+                )
+                break
+            rollout.answer()
+        episodes: dict[str, list[Episode]] = {}
+        for (_, behavior), tally in tallies.items():
+            episodes.setdefault(BehaviorId.parse(behavior).name, []).extend(tally.episodes)
+        return episodes
+
+    def _seat(self, trainer: Trainer) -> Seat:
+        snapshot = trainer.policy.snapshot
+        policy = ActingPolicy(
+            snapshot,
+            trainer.spec.action_spec,
+            deterministic=self.settings.deterministic
+            or trainer.settings.network_settings.deterministic,
+            rng=np.random.default_rng([self._seed, trainer.step]),
+        )
+        return Seat(policy, Memories(snapshot.memory_size))
+
+
+def judged(best: Best | None, score: Score, *, step: int, lessons: dict[str, int]) -> Best:
+    """Return the best evaluation after another one; its `n_since` is 0 if that is the best."""
+    if best is None or best.lessons != lessons or score.mean > best.reward:
+        return Best(step, score.mean, score.error, 0, lessons)
+    return best._replace(n_since=best.n_since + 1)
+
+
+def why_over(settings: EvaluationSettings, best: Best) -> str | None:
+    """Return what ends the training of a behavior; None if it continues."""
+    goal, patience = settings.stop_at_reward, settings.patience
+    if goal is not None and best.reward >= goal:
+        return f"evaluation.stop_at_reward: {goal:g}"
+    if patience is not None and best.n_since >= patience:
+        return f"evaluation.patience: {patience}"
+    return None
+
+
+def with_error(mean: float, error: float) -> str:
+    """Return a mean and its standard error as text; a single episode has no error."""
+    return f"{mean:.3f}" if math.isnan(error) else f"{mean:.3f} ± {error:.3f}"
