@@ -9,6 +9,7 @@ with ends_quietly():
     import sys
     import time
     from collections.abc import Mapping, Sequence
+    from contextlib import ExitStack
     from pathlib import Path
     from typing import TYPE_CHECKING
 
@@ -37,6 +38,7 @@ with ends_quietly():
 
         from mlagents.trainers.learning.trainer_types import TrainerType
         from mlagents.trainers.run.folder import RunFolder
+        from mlagents.trainers.run.learners import Place
 
 logger = get_logger(__name__)
 
@@ -118,6 +120,7 @@ def run_training(
     *,
     trainer_types: "Mapping[str, TrainerType] | None" = None,
     writers: Sequence[StatsWriter] = (),
+    place: "Place | None" = None,
 ) -> bool:
     """Run training once, from options to results.
 
@@ -130,6 +133,7 @@ def run_training(
         trainer_types: Additional trainers, by `trainer_type`.
         writers: Additional writers of statistics. One that raises `Interrupted` ends the run, whose
             results are saved.
+        place: Place among several learners, if another process has started this one as a learner.
 
     Returns:
         Whether the training of a behavior ended because it reached `stop_at_reward`.
@@ -141,7 +145,7 @@ def run_training(
         KeyboardInterrupt: The run was interrupted twice.
     """
     with Interrupt() as interrupt:
-        return _run(options, trainer_types or {}, writers, interrupt)
+        return _run(options, trainer_types or {}, writers, interrupt, place)
 
 
 def _run(
@@ -149,6 +153,7 @@ def _run(
     trainer_types: "Mapping[str, TrainerType]",
     more_writers: Sequence[StatsWriter],
     interrupt: Interrupt,
+    place: "Place | None",
 ) -> bool:
     # Importing torch takes seconds. Here, --help and errors in a file do not wait for it.
     import numpy as np
@@ -159,8 +164,11 @@ def _run(
     from mlagents.trainers.players.environments import env_manager_maker
     from mlagents.trainers.run.controller import Controller
     from mlagents.trainers.run.folder import RunFolder, try_write
+    from mlagents.trainers.run.learners import joined, learner_device, place_of
 
-    set_log_level(logging.DEBUG if options.debug else logging.INFO)
+    place = place or place_of(options, os.environ)
+    is_first = place is None or place.rank == 0
+    set_log_level(logging.DEBUG if options.debug else logging.INFO if is_first else logging.WARNING)
     logger.info(f"mlagents-next {__version__}, PyTorch {torch.__version__}")
     reset_timers()
     add_metadata("mlagents_version", __version__)
@@ -169,17 +177,34 @@ def _run(
     add_metadata("pytorch_version", torch.__version__)
     add_metadata("numpy_version", np.__version__)
     seed = options.env_settings.seed
-    options = options.with_seed(random.randrange(10_000) if seed == -1 else seed)
+    if is_first:  # the other learners get the seed of the first
+        options = options.with_seed(random.randrange(10_000) if seed == -1 else seed)
     device = _choose_device(options)
-    set_threads(options.torch_settings.threads)
+    if place is not None:
+        device = learner_device(device, place)
+    set_threads(options.torch_settings.threads, n_learners=place.n_local if place else 1)
     logger.info(run_in_words(options, device=str(device), threads=torch.get_num_threads()))
 
     settings = options.checkpoint_settings
     folder = RunFolder(Path(settings.results_dir) / settings.run_id)
-    make_manager = env_manager_maker(options, log_folder=folder.logs)
+    first_worker = place.rank * options.env_settings.num_envs if place else 0
+    make_manager = env_manager_maker(options, log_folder=folder.logs, first_worker=first_worker)
     started_s = time.perf_counter()
-    with folder.opened(resume=settings.resume, force=settings.force, inference=settings.inference):
-        writers = [*_make_writers(options, folder), *more_writers]
+    with ExitStack() as stack:
+        writers: Sequence[StatsWriter] = ()
+        if is_first:
+            stack.enter_context(
+                folder.opened(
+                    resume=settings.resume, force=settings.force, inference=settings.inference
+                )
+            )
+        group, options = stack.enter_context(joined(options, place, device))
+        if is_first:
+            writers = [*_make_writers(options, folder), *more_writers]
+        else:
+            make_manager = env_manager_maker(
+                options, log_folder=folder.logs, first_worker=first_worker
+            )
         try:
             with hierarchical_timer("run_training"):
                 with interrupt.waiting():
@@ -193,6 +218,7 @@ def _run(
                         device=device,
                         interrupt=interrupt,
                         trainer_types={**TRAINER_TYPES, **trainer_types},
+                        group=group,
                     )
                     controller.run()
                 finally:
@@ -200,7 +226,7 @@ def _run(
         finally:
             for writer in writers:
                 writer.close()
-            if not settings.inference:
+            if is_first and not settings.inference:
                 try_write("the timers", lambda: folder.write_timers(get_timer_tree()))
     logger.info(f"Done in {time.perf_counter() - started_s:.1f} s.")
     return any(trainer.has_learned for trainer in controller.trainers.values())

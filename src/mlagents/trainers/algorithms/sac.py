@@ -107,9 +107,18 @@ class SAC(Algorithm):
         }
 
     @torch.no_grad()
-    def see(self, segments: Segments) -> None:
-        """Update the normalizers with new observations."""
-        obs = [torch.as_tensor(o, device=self.device) for o in segments.obs]
+    def see(self, *parts: Segments) -> None:
+        """Update the normalizers with new observations, all at once.
+
+        Of several learners, each calls this, with or without observations.
+        """
+        columns = [[part.obs[i] for part in parts] for i in range(len(self.spec.observation_specs))]
+        obs = [
+            torch.cat([torch.as_tensor(o, device=self.device) for o in column])
+            if column
+            else torch.zeros(0, *spec.shape, device=self.device)
+            for column, spec in zip(columns, self.spec.observation_specs, strict=True)
+        ]
         self.actor.body.observations.update_normalization(obs)
 
     def score(self, segments: Segments) -> FloatArray:
@@ -134,7 +143,9 @@ class SAC(Algorithm):
         plots: list[dict[str, Tensor]] = []
         for batch in self._minibatches(replay, n_updates):
             losses = self.differentiate(batch, self._rewards(batch))
-            self.take_step(self.actor.parameters(), self._critic_parameters)
+            self.take_step(
+                self.actor.parameters(), self._critic_parameters, n_rows=len(batch.reward)
+            )
             with torch.no_grad():
                 move_each(target, online, s.tau)
             plots += self._update_signals(batch)
@@ -268,7 +279,7 @@ class SAC(Algorithm):
     def _minibatches(self, replay: Replay, n: int) -> Iterator[Minibatch]:
         """Yield n minibatches of sequences, drawn with replacement."""
         longest = self.sequence_length
-        n_sequences = max(1, self.settings.batch_size // longest)
+        n_sequences = max(1, self.shards.share(self.settings.batch_size) // longest)
         to_device = partial(torch.as_tensor, device=self.device)
         for done in range(0, n, MINIBATCHES_AT_ONCE):
             n_drawn = min(n - done, MINIBATCHES_AT_ONCE) * n_sequences

@@ -45,6 +45,9 @@ class Learner(ABC):
         name: Name of the behavior, for messages.
         algorithm: Algorithm that learns. While an update runs, only the update may use its weights.
         settings: Settings of the behavior.
+
+    Attributes:
+        others_can_learn: Whether `can_learn` is true of all learners that learn together.
     """
 
     counts_own_steps: ClassVar[bool] = False
@@ -55,6 +58,7 @@ class Learner(ABC):
         self.algorithm = algorithm
         self.settings = settings
         self._running: Future[tuple[dict[str, float], TimerNode]] | None = None
+        self.others_can_learn = True
         self._plots: list[dict[str, float]] = []
         self._snapshot: Snapshot | None = None
         """Snapshot of the last update, if one has finished since `finished` was called."""
@@ -82,6 +86,11 @@ class Learner(ABC):
         If 0, `learn` gets finished segments as soon as there are any.
         """
         return 0
+
+    @property
+    def can_learn(self) -> bool:
+        """Whether there is enough past experience to learn from."""
+        return True
 
     @abstractmethod
     def learn(self, segments: Segments | None, *, step: int, n_unfinished: int) -> int:

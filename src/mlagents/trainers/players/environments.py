@@ -42,7 +42,9 @@ logger = get_logger(__name__)
 EnvManagerMaker = Callable[[], EnvManager]
 
 
-def env_manager_maker(options: RunOptions, *, log_folder: Path) -> EnvManagerMaker:
+def env_manager_maker(
+    options: RunOptions, *, log_folder: Path, first_worker: int = 0
+) -> EnvManagerMaker:
     """Return a function that creates the players of the environment that `--env` names.
 
     Without `--env`, the environment is the Unity Editor, or there are no players if all behaviors
@@ -57,6 +59,7 @@ def env_manager_maker(options: RunOptions, *, log_folder: Path) -> EnvManagerMak
     Args:
         options: Options of the run, with its final seed. The seed of player k is that seed plus k.
         log_folder: Folder for the logs of players.
+        first_worker: Number of the first player, if other learners of the run have those before.
 
     Raises:
         TrainerConfigError: The name is unknown; the message lists similar names. Or builds are to
@@ -72,14 +75,14 @@ def env_manager_maker(options: RunOptions, *, log_folder: Path) -> EnvManagerMak
         return _players(options, UnityEnvironment)  # which listens for the Editor
     start = find_build(name)
     if start is None:
-        return _factory(options, name, log_folder)
+        return _factory(options, name, log_folder, first_worker)
     together = options.env_settings.players_per_process
     if (together or 1) > 1:
         raise TrainerConfigError(
             f"env_settings.players_per_process (--players-per-process) is {together}, but {name!r} "
             "is a build, which cannot share its process. Remove the setting or set it to 1."
         )
-    return _players(options, start, log_folder)
+    return _players(options, start, log_folder, first_worker=first_worker)
 
 
 def _demonstrated_specs(options: RunOptions) -> dict[BehaviorName, BehaviorSpec]:
@@ -94,7 +97,9 @@ def _demonstrated_specs(options: RunOptions) -> dict[BehaviorName, BehaviorSpec]
     return specs
 
 
-def _factory(options: RunOptions, name: str, log_folder: Path) -> EnvManagerMaker:
+def _factory(
+    options: RunOptions, name: str, log_folder: Path, first_worker: int
+) -> EnvManagerMaker:
     """Return a function that creates the players of a factory's environment."""
     try:
         factory = find_factory(name, results=[Path(options.checkpoint_settings.results_dir)])
@@ -103,7 +108,7 @@ def _factory(options: RunOptions, name: str, log_folder: Path) -> EnvManagerMake
         raise TrainerConfigError(f"--env: {no_build}{error}") from error
     n_players = options.env_settings.num_envs
     if n_players == 1:
-        return functools.partial(_in_this_process, options, factory, 0)
+        return functools.partial(_in_this_process, options, factory, first_worker)
     command = [sys.executable, "-m", "mlagents_sim", name]
     for parameter, value in _constants(options).items():
         command += ["--parameter", f"{parameter}={value!r}"]
@@ -111,10 +116,15 @@ def _factory(options: RunOptions, name: str, log_folder: Path) -> EnvManagerMake
     n_processes = _n_processes(options, only_computes=only_computes)
     n_here = _n_here(n_players, n_processes) if only_computes else 0
     players = SimPlayers(
-        command, workers=range(n_here, n_players), n_processes=n_processes - (n_here > 0)
+        command,
+        workers=range(first_worker + n_here, first_worker + n_players),
+        n_processes=n_processes - (n_here > 0),
     )
-    here = [functools.partial(_in_this_process, options, factory, k) for k in range(n_here)]
-    return _players(options, players.start, log_folder, here=here)
+    here = [
+        functools.partial(_in_this_process, options, factory, first_worker + k)
+        for k in range(n_here)
+    ]
+    return _players(options, players.start, log_folder, here=here, first_worker=first_worker)
 
 
 def _n_processes(options: RunOptions, *, only_computes: bool) -> int:
@@ -157,6 +167,7 @@ def _players(
     log_folder: Path | None = None,
     *,
     here: Sequence[Callable[[], SimpleEnvManager]] = (),
+    first_worker: int = 0,
 ) -> Callable[[], PlayerPool]:
     """Return a function that creates players in processes that `start` starts.
 
@@ -166,6 +177,7 @@ def _players(
         log_folder: Folder for the logs of players; None for the Editor, which has its own log and
             port.
         here: Functions that make the first players, which play in this process instead.
+        first_worker: Number of the first player.
     """
     environment = options.env_settings
     base_port = _base_port(environment, is_editor=log_folder is None)
@@ -176,7 +188,7 @@ def _players(
         rate_limit_period_s=environment.restarts_rate_limit_period_s,
     )
     return lambda: PlayerPool(
-        functools.partial(_launch, options, start, base_port, log_folder),
+        functools.partial(_launch, options, start, base_port, log_folder, first_worker),
         environment.num_envs - len(here),
         timeout_s=environment.timeout_wait,
         make_budget=make_budget,
@@ -189,9 +201,11 @@ def _launch(
     start: Callable[..., UnityEnvironment],
     base_port: int | None,
     log_folder: Path | None,
-    worker: int,
+    first_worker: int,
+    player: int,
 ) -> UnityEnvironment:
     """Start one player, without waiting for it to connect; the arguments are as in `_players`."""
+    worker = first_worker + player
     environment, engine = options.env_settings, options.engine_settings
     engine_channel = EngineConfigurationChannel()
     engine_channel.set_configuration(_engine_config(engine))
