@@ -164,9 +164,16 @@ def _run(
     from mlagents.trainers.players.environments import env_manager_maker
     from mlagents.trainers.run.controller import Controller
     from mlagents.trainers.run.folder import RunFolder, try_write
-    from mlagents.trainers.run.learners import joined, learner_device, place_of
+    from mlagents.trainers.run.learners import (
+        joined,
+        learner_device,
+        place_of,
+        require_for_several,
+    )
 
     place = place or place_of(options, os.environ)
+    if place is not None:
+        require_for_several(options, place.size)
     is_first = place is None or place.rank == 0
     set_log_level(logging.DEBUG if options.debug else logging.INFO if is_first else logging.WARNING)
     logger.info(f"mlagents-next {__version__}, PyTorch {torch.__version__}")
@@ -198,7 +205,8 @@ def _run(
                     resume=settings.resume, force=settings.force, inference=settings.inference
                 )
             )
-        group, options = stack.enter_context(joined(options, place, device))
+        with interrupt.waiting():
+            group, options = stack.enter_context(joined(options, place, device))
         if is_first:
             writers = [*_make_writers(options, folder), *more_writers]
         else:

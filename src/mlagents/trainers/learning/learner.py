@@ -1,5 +1,6 @@
 """`Learner`: learns from segments and returns snapshots of the policy."""
 
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
@@ -140,6 +141,15 @@ class Learner(ABC):
         """Whether some weights are NaN or infinite."""
         self.settle()
         return self.algorithm.has_diverged
+
+    def digest(self) -> str:
+        """Return a digest of all weights, which several learners have in common."""
+        self.settle()
+        digest = hashlib.sha256()
+        for network in self.algorithm.modules().values():
+            for weight in network.parameters() if isinstance(network, nn.Module) else ():
+                digest.update(weight.detach().cpu().numpy().tobytes())
+        return digest.hexdigest()
 
     def state(self) -> dict[str, Any]:
         """Return the state from which learning can continue, without unused experience."""

@@ -275,13 +275,11 @@ class Trainer:
         self.learner.load_weights(state)
         self.take_over()
 
-    def reseed(self, seed: int) -> None:
-        """Give this learner, one of several, random numbers that no other learner draws.
-
-        Args:
-            seed: Seed of this learner, from `Shards.seed`.
-        """
-        self.learner.algorithm.reseed(seed)
+    def reseed(self) -> None:
+        """Give this learner, one of several, random numbers that no other learner draws."""
+        algorithm = self.learner.algorithm
+        seed = algorithm.shards.seed(algorithm.seed, self.step)
+        algorithm.reseed(seed)
         self.policy.rng = np.random.default_rng(seed)
 
     def _count(self, *, of_agents: bool) -> None:

@@ -104,6 +104,7 @@ class Controller:
         self._started_s = time.monotonic()
         self._has_begun = False
         self._is_ending = False
+        self._has_warned_of_drift = False
         self.trainers: dict[str, Trainer] = {}
 
     def run(self) -> None:
@@ -391,26 +392,38 @@ class Controller:
     def _synchronize(self, group: ProcessGroup, trainer: Trainer) -> None:
         """Give all learners the weights and counts of the first."""
         meter = trainer.meter
-        state = group.broadcast(
-            {
-                **trainer.state(),
-                "resumed_at": self._resumed_at.get(trainer.name, -1),
-                "has_learned": trainer.has_learned,
-                "recent_returns": list(meter.recent_returns),
-                "recent_group_returns": list(meter.recent_group_returns),
-            }
-        )
-        if group.rank == 0:
-            return
-        trainer.load_state(state)
-        trainer.reseed(ALONE.seed(self._options.env_settings.seed, trainer.step, group.rank))
-        trainer.has_learned = state["has_learned"]
-        if state["resumed_at"] >= 0:
-            self._resumed_at[trainer.name] = state["resumed_at"]
-        meter.recent_returns.extend(state["recent_returns"])
-        meter.recent_group_returns.extend(state["recent_group_returns"])
+        counts = {
+            "resumed_at": self._resumed_at.get(trainer.name),
+            "has_learned": trainer.has_learned,
+            "returns": list(meter.recent_returns),
+            "group_returns": list(meter.recent_group_returns),
+        }
+        first, *_ = group.gather(counts)
+        self._take_state_of_first(group, trainer)
+        if group.rank:
+            trainer.has_learned = first["has_learned"]
+            meter.remember(first["returns"], first["group_returns"])
+            if first["resumed_at"] is not None:
+                self._resumed_at[trainer.name] = first["resumed_at"]
+
+    def _take_state_of_first(self, group: ProcessGroup, trainer: Trainer) -> None:
+        state = group.broadcast(trainer.state())
+        if group.rank:
+            trainer.load_state(state)
+            trainer.reseed()
 
     def _checkpoint(self, trainer: Trainer) -> None:
+        """Save a checkpoint. Before, make sure that all learners have the same weights."""
+        group = self._group
+        if group is not None and len(set(group.gather(trainer.learner.digest()))) > 1:
+            # Processors of different kinds may round the last bit of a weight differently.
+            if not self._has_warned_of_drift:
+                self._has_warned_of_drift = True
+                logger.warning(
+                    f"{trainer.name}: the learners' weights differ at step {trainer.step}, because "
+                    "their processors round differently. All continue with those of learner 0."
+                )
+            self._take_state_of_first(group, trainer)
         self._saver.save(trainer)
 
     def _resume_trainer(self, trainer: Trainer) -> None:

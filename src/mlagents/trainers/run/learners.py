@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import subprocess
 import sys
 import tempfile
@@ -190,13 +191,11 @@ def joined(
     The first learner of a machine without torchrun starts the others. They end with it.
 
     Raises:
-        TrainerConfigError: Several learners cannot do what the settings ask for.
         LearnerError: Another learner cannot be started, or has other versions or settings.
     """
     if place is None:
         yield None, options
         return
-    require_for_several(options, place.size)
     with ExitStack() as stack:
         others = None
         if place.store is not None:
@@ -247,7 +246,7 @@ def _joined(
     )
     gpu = None
     if device.type == "cuda":
-        gpu = [os.uname().nodename, device.index]
+        gpu = [platform.node(), device.index]
     try:
         group.require_same(
             "versions of mlagents-next", __version__, remedy="Install the same everywhere."
@@ -411,7 +410,7 @@ class LocalLearners:
 
     def _watch(self, rank: int, process: "subprocess.Popen[bytes]", group: ProcessGroup) -> None:
         process.wait()
-        if not self.is_over and group.failure is None:
+        if process.returncode and not self.is_over and group.failure is None:
             time.sleep(0.1)  # a cause that the learner itself has given says more
             group.report(_ended(rank, process))
 

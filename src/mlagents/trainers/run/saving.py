@@ -110,6 +110,8 @@ class Saver:
             Names of the behaviors that could not be saved.
         """
         if not self._writes:
+            for trainer in trainers:  # the first learner needs the others to finish its update
+                trainer.learner.settle()
             return []
         unsaved: list[str] = []
         outcomes: list[Outcome] = []
