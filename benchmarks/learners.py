@@ -116,7 +116,9 @@ def make(size: tuple[int, int, int], group: ProcessGroup | None) -> tuple[PPO, S
             "network_settings": {"hidden_units": hidden_units, "num_layers": num_layers},
         }
     )
-    spec = BehaviorSpec([ObservationSpec.vector(N_OBSERVED, "vector")], ActionSpec.create_continuous(N_ACTIONS))
+    spec = BehaviorSpec(
+        [ObservationSpec.vector(N_OBSERVED, "vector")], ActionSpec.create_continuous(N_ACTIONS)
+    )
     ppo = PPO(spec, settings, device=torch.device("cpu"), seed=0, shards=shards)
     rng = np.random.default_rng(shards.rank)
     n_steps = shards.share(batch_size) * N_MINIBATCHES

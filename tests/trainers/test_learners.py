@@ -70,6 +70,7 @@ def weights(run_id: str) -> list[torch.Tensor]:
     return list(checkpoint(run_id)["Policy"].values())
 
 
+@pytest.mark.slow
 def test_two_learners_write_one_run_and_do_so_again_to_the_bit() -> None:
     configure()
     for run_id in ("first", "second"):
@@ -91,6 +92,7 @@ def test_two_learners_write_one_run_and_do_so_again_to_the_bit() -> None:
     assert saved["torch_settings"]["learners"] == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("then", "in_words"), [("1", "1"), ("3", "3")], ids=["one", "three"])
 def test_a_run_is_resumed_with_any_number_of_learners(then: str, in_words: str) -> None:
     configure("ppo")
@@ -102,6 +104,7 @@ def test_a_run_is_resumed_with_any_number_of_learners(then: str, in_words: str) 
     assert before < 2500 <= checkpoint()["global_step"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threaded", [False, True])
 def test_sac_learns_with_two_learners(threaded: bool) -> None:
     configure("sac", threaded=threaded)
@@ -153,6 +156,7 @@ def wait_for_end(pid: int) -> None:
 needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
 
 
+@pytest.mark.slow
 @needs_proc
 def test_a_run_saves_and_ends_when_a_learner_is_killed() -> None:
     process = start()
@@ -162,9 +166,10 @@ def test_a_run_saves_and_ends_when_a_learner_is_killed() -> None:
     assert process.returncode == 1
     assert f"learner 1 (process {learner}) was killed by signal 9" in output
     assert "--resume" in output
-    assert checkpoint()["global_step"] >= 400
+    assert checkpoint()["global_step"] >= 256
 
 
+@pytest.mark.slow
 @needs_proc
 def test_no_learner_outlives_the_run() -> None:
     process = start()
@@ -174,6 +179,7 @@ def test_no_learner_outlives_the_run() -> None:
     wait_for_end(learner)
 
 
+@pytest.mark.slow
 @needs_proc
 def test_a_signal_to_either_learner_ends_both_in_good_order() -> None:
     for to_first in (True, False):
@@ -186,6 +192,7 @@ def test_a_signal_to_either_learner_ends_both_in_good_order() -> None:
         wait_for_end(learner)
 
 
+@pytest.mark.slow
 def test_torchrun_starts_learners() -> None:
     configure()
     command = [
@@ -202,6 +209,7 @@ def test_torchrun_starts_learners() -> None:
         assert torch.equal(one, other)
 
 
+@pytest.mark.slow
 def test_the_cause_of_a_failed_learner_is_told_by_the_first(
     capsys: pytest.CaptureFixture[str], working_directory: Path
 ) -> None:

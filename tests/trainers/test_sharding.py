@@ -51,6 +51,7 @@ def _in_processes(folder: Path, devices: list[str]) -> list[dict[str, Results]]:
     return [torch.load(output) for output in outputs]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_two_processes_equal_one_with_the_same_shards_to_the_bit(
     case: str,

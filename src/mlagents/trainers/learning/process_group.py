@@ -78,6 +78,7 @@ class ProcessGroup:
     def use_nccl(self) -> None:
         """Add up gradients with NCCL, between GPUs. All learners call this or none."""
         self._backend = "nccl"
+        torch.cuda.set_device(self.device)
 
     def shards(self) -> "GroupShards":
         """Return this learner's place in another behavior. Communicates."""
