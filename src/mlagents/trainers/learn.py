@@ -30,7 +30,7 @@ with ends_quietly():
     from mlagents.trainers.settings.typed import CommandLine
     from mlagents_envs.exception import UnityCommunicatorStoppedException, UnityException
     from mlagents_envs.handshake import API_VERSION
-    from mlagents_envs.logging_util import get_logger, set_log_level
+    from mlagents_envs.logging_util import get_logger, set_log_level, set_log_origin
     from mlagents_envs.timers import add_metadata, get_timer_tree, hierarchical_timer, reset_timers
 
     if TYPE_CHECKING:
@@ -175,6 +175,7 @@ def _run(
     if place is not None:
         require_for_several(options, place.size)
     is_first = place is None or place.rank == 0
+    set_log_origin("" if place is None or is_first else f"learner {place.rank}: ")
     set_log_level(logging.DEBUG if options.debug else logging.INFO if is_first else logging.WARNING)
     logger.info(f"mlagents-next {__version__}, PyTorch {torch.__version__}")
     reset_timers()

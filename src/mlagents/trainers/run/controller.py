@@ -125,9 +125,11 @@ class Controller:
     def _train_and_save(self) -> None:
         try:
             self._train()
-        except Interrupted:
+        except Interrupted as error:
+            self._leave(error)
             logger.info("Interrupted." if self._inference else "Interrupted: saving.")
         except UnityCommunicatorStoppedException as error:
+            self._leave(error)
             logger.info(f"The environment ended the session: {error}")
         except (Exception, SystemExit) as error:
             self._leave(error)
@@ -257,9 +259,9 @@ class Controller:
 
     def _leave(self, error: BaseException) -> None:
         """Tell the other learners why this one ends."""
-        if self._group is None:
+        if self._group is None or self._is_ending:  # or all have agreed to end
             return
-        self._group.leave(f"{error}")
+        self._group.leave(str(error) or type(error).__name__)
         for trainer in self.trainers.values():
             with suppress(LearnerError, UnityTrainerException):
                 trainer.learner.settle()
