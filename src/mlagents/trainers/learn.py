@@ -174,6 +174,7 @@ def _run(
     place = place or place_of(options, os.environ)
     if place is not None:
         require_for_several(options, place.size)
+        options = options.with_learners(place.size)
     is_first = place is None or place.rank == 0
     set_log_origin("" if place is None or is_first else f"learner {place.rank}: ")
     set_log_level(logging.DEBUG if options.debug else logging.INFO if is_first else logging.WARNING)

@@ -265,8 +265,6 @@ def _joined(
         raise
     if None not in gpus and len({json.dumps(each) for each in gpus}) == len(gpus):
         group.use_nccl()
-    together = options.torch_settings.model_copy(update={"learners": place.size})
-    options = options.model_copy(update={"torch_settings": together})
     if place.rank:
         options = options.with_seed(first["env_settings"]["seed"])
     carrier = "NCCL" if None not in gpus else "gloo"

@@ -314,6 +314,11 @@ class RunOptions(Settings):
             )
         return settings
 
+    def with_learners(self, learners: int) -> "RunOptions":
+        """Return options with this number of learners."""
+        settings = self.torch_settings.model_copy(update={"learners": learners})
+        return self.model_copy(update={"torch_settings": settings})
+
     def with_seed(self, seed: int) -> "RunOptions":
         """Return options with this seed for the run, and seeds for all samplers without one."""
         environment = self.env_settings.model_copy(update={"seed": seed})
