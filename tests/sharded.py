@@ -2,7 +2,7 @@
 
 As a program, it is a learner in a process of its own:
 
-    python sharded.py STORE RANK SIZE OUTPUT [DEVICE]
+    python sharded.py STORE RANK SIZE OUTPUT DEVICE BACKEND
 """
 
 import sys
@@ -220,7 +220,7 @@ def in_threads(n_learners: int, learner: Callable[[Shards], Any]) -> Sequence[An
     return results
 
 
-def main(store: str, rank: str, size: str, output: str, device: str = "cpu") -> None:
+def main(store: str, rank: str, size: str, output: str, device: str, backend: str) -> None:
     torch.set_num_threads(1)
     group = ProcessGroup(
         dist.FileStore(store, int(size)),
@@ -229,7 +229,7 @@ def main(store: str, rank: str, size: str, output: str, device: str = "cpu") -> 
         device=torch.device(device),
         hostname="127.0.0.1",
     )
-    if device != "cpu":
+    if backend == "nccl":
         group.use_nccl()
 
     (results,) = learn_all(lambda learn_cases: [learn_cases(group)], device)

@@ -124,3 +124,14 @@ def test_a_reported_failure_ends_the_next_wait(tmp_path: Path) -> None:
     error, _ = in_groups(tmp_path, learner)
     assert isinstance(error, LearnerError)
     assert "learner 1" in str(error)
+
+
+def test_a_learner_that_is_lost_without_a_word_is_named(tmp_path: Path) -> None:
+    def learner(group: ProcessGroup) -> None:
+        group.gather("begin")
+        if group.rank == 0:
+            group.gather("more")
+
+    error, _ = in_groups(tmp_path, learner)
+    assert isinstance(error, LearnerError)
+    assert str(error).startswith("the connection to learner 1 was lost.")

@@ -34,14 +34,16 @@ def of_one_process() -> list[dict[str, Results]]:
     return learn_all(lambda learn_cases: in_threads(2, learn_cases))
 
 
-def _in_processes(folder: Path, devices: list[str]) -> list[dict[str, Results]]:
+def _in_processes(
+    folder: Path, devices: list[str], backend: str = "gloo"
+) -> list[dict[str, Results]]:
     environ = os.environ | {"PYTHONPATH": str(TESTS)}
     outputs = [folder / f"{rank}.pt" for rank in range(len(devices))]
     processes = [
         subprocess.Popen(
             [
                 *(sys.executable, str(TESTS / "sharded.py"), str(folder / "store"), str(rank)),
-                *(str(len(devices)), str(output), device),
+                *(str(len(devices)), str(output), device, backend),
             ],
             env=environ,
         )
@@ -67,9 +69,18 @@ def test_two_processes_equal_one_with_the_same_shards_to_the_bit(
 
 
 @pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_two_learners_share_a_gpu(tmp_path: Path) -> None:
+    first, second = _in_processes(tmp_path, ["cuda:0", "cuda:0"])
+    for case in CASES:
+        for name, value in first[case].items():
+            assert torch.equal(second[case][name], value), (case, name)
+
+
+@pytest.mark.gpu
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA devices")
 def test_two_gpus_learn_the_same(tmp_path: Path) -> None:
-    first, second = _in_processes(tmp_path, ["cuda:0", "cuda:1"])
+    first, second = _in_processes(tmp_path, ["cuda:0", "cuda:1"], "nccl")
     for case in CASES:
         for name, value in first[case].items():
             assert torch.equal(second[case][name], value), (case, name)

@@ -27,6 +27,7 @@ LONGEST_WAIT = timedelta(minutes=30)
 """Longest time that a learner waits for the others, whose players may be slow."""
 
 _FAILED = "mlagents/failed"
+_ALIVE = "mlagents/alive"
 _POST_S = 2.0
 """Time in which the cause of a lost connection becomes known, in s."""
 _CAPACITY = 4096
@@ -227,14 +228,25 @@ class ProcessGroup:
             self._raise_cause(error)
 
     def _raise_cause(self, error: RuntimeError) -> None:
+        with suppress(RuntimeError):
+            self._store.set(f"{_ALIVE}/{self.rank}", "")
         deadline_s = time.monotonic() + _POST_S
         while self.failure is None and time.monotonic() < deadline_s:
             self.failure = self._posted()
             time.sleep(0.05)
         self._is_left = True
-        raise LearnerError(
-            self.failure or f"the connection to another learner was lost: {error}"
-        ) from error
+        raise LearnerError(self.failure or self._lost()) from error
+
+    def _lost(self) -> str:
+        """Return what is known of a learner that ended without giving a cause."""
+        others = [rank for rank in range(self.size) if rank != self.rank]
+        with suppress(RuntimeError):  # the machine of the store may have gone
+            silent = [rank for rank in others if not self._store.check([f"{_ALIVE}/{rank}"])]
+            others = silent or others
+        return (
+            f"the connection to learner {' or '.join(map(str, others))} was lost. Look at its log, "
+            "and whether its process was killed, for example for lack of memory."
+        )
 
     def _posted(self) -> str | None:
         """Return the cause that another learner has given before it ended."""

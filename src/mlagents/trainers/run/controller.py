@@ -229,7 +229,8 @@ class Controller:
         """
         trainers = sorted(self.trainers.items())
         message = {"ends": ends, "reports": {name: each.report() for name, each in trainers}}
-        messages = group.gather(message)
+        with hierarchical_timer("wait_for_learners"):
+            messages = group.gather(message)
         self._is_ending = any(each["ends"] for each in messages)
         for each in messages:
             if each["ends"] == "interrupted":
