@@ -99,6 +99,8 @@ def test_a_learner_that_leaves_is_named_with_its_cause(tmp_path: Path, waits: st
             numbers = torch.ones(1)
             shards.add(numbers)
             assert numbers.item() == 1.0
+            with pytest.raises(LearnerError, match="its player has vanished"):
+                group.gather("more")
             return None  # its connections are closed with its group
         if waits == "for a sum":
             shards.add(torch.ones(1))

@@ -216,6 +216,8 @@ class ProcessGroup:
     def _wait(self, start: Callable[[], Any]) -> None:
         """Wait for an exchange that may take long, open to signals and to news of a failure."""
         self.check()
+        if self._is_left:
+            raise LearnerError(self.failure or "this learner has left the others")
         try:
             work = start()
             pause_s = 0.0

@@ -163,7 +163,7 @@ def require_shareable(section: str, settings: BehaviorSettings, n_learners: int)
     """
     hyperparameters = settings.hyperparameters
     for key in ("batch_size", "buffer_size"):
-        number = getattr(hyperparameters, key)
+        number = getattr(hyperparameters, key, n_learners)  # a plug-in may have neither
         if number < n_learners:
             raise TrainerConfigError(
                 f"{section}.hyperparameters.{key} is {number}, which {n_learners} learners "
@@ -202,9 +202,7 @@ def joined(
             store: Store = dist.FileStore(str(place.store), place.size)
             store.set(ready_key(place.rank), "")
         elif torchrun_place(os.environ) is not None:
-            waits = timedelta(seconds=START_S)
-            store, *_ = next(dist.rendezvous("env://", place.rank, place.size, timeout=waits))
-            store = dist.PrefixStore(_attempt(), store)
+            store = dist.PrefixStore(_attempt(), _store_of_torchrun(place))
         else:
             others = stack.enter_context(LocalLearners(options, place.size))
             store = dist.FileStore(str(others.store), place.size)
@@ -226,6 +224,20 @@ def joined(
 def ready_key(rank: int) -> str:
     """Return the key that a learner sets when it is about to join."""
     return f"mlagents/ready/{rank}"
+
+
+def _store_of_torchrun(place: Place) -> Store:
+    waits = timedelta(seconds=START_S)
+    try:
+        store, *_ = next(dist.rendezvous("env://", place.rank, place.size, timeout=waits))
+    except (RuntimeError, ValueError, OSError) as error:
+        address = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
+        raise LearnerError(
+            f"learner {place.rank} cannot meet the others at {address} (MASTER_ADDR and "
+            f"MASTER_PORT): {str(error).partition(chr(10))[0]}. Start all learners with torchrun, "
+            "and let this machine reach that address."
+        ) from error
+    return store
 
 
 def _attempt() -> str:
@@ -263,11 +275,12 @@ def _joined(
     except LearnerError as error:
         group.leave(str(error))
         raise
-    if None not in gpus and len({json.dumps(each) for each in gpus}) == len(gpus):
+    has_gpu_each = None not in gpus and len({json.dumps(each) for each in gpus}) == len(gpus)
+    if has_gpu_each:
         group.use_nccl()
     if place.rank:
         options = options.with_seed(first["env_settings"]["seed"])
-    carrier = "NCCL" if None not in gpus else "gloo"
+    carrier = "NCCL" if has_gpu_each else "gloo"
     logger.info(f"{place.size} learners add up their gradients with {carrier}.")
     return group, options
 
