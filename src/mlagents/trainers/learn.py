@@ -156,51 +156,24 @@ def _run(
     place: "Place | None",
 ) -> bool:
     # Importing torch takes seconds. Here, --help and errors in a file do not wait for it.
-    import numpy as np
-    import torch
-
-    from mlagents.torch_utils import set_threads
     from mlagents.trainers.learning.trainer_types import TRAINER_TYPES
     from mlagents.trainers.players.environments import env_manager_maker
     from mlagents.trainers.run.controller import Controller
     from mlagents.trainers.run.folder import RunFolder, try_write
-    from mlagents.trainers.run.learners import (
-        joined,
-        learner_device,
-        place_of,
-        require_for_several,
-    )
+    from mlagents.trainers.run.learners import joined, place_of, require_for_several
 
     place = place or place_of(options, os.environ)
     if place is not None:
         require_for_several(options, place.size)
         options = options.with_learners(place.size)
     is_first = place is None or place.rank == 0
-    set_log_origin("" if place is None or is_first else f"learner {place.rank}: ")
-    set_log_level(logging.DEBUG if options.debug else logging.INFO if is_first else logging.WARNING)
-    logger.info(f"mlagents-next {__version__}, PyTorch {torch.__version__}")
-    reset_timers()
-    add_metadata("mlagents_version", __version__)
-    add_metadata("mlagents_envs_version", __version__)
-    add_metadata("communication_protocol_version", API_VERSION)
-    add_metadata("pytorch_version", torch.__version__)
-    add_metadata("numpy_version", np.__version__)
-    seed = options.env_settings.seed
-    if is_first:  # the other learners get the seed of the first
-        options = options.with_seed(random.randrange(10_000) if seed == -1 else seed)
-    device = _choose_device(options)
-    if place is not None:
-        device = learner_device(device, place)
-    set_threads(options.torch_settings.threads, n_learners=place.n_local if place else 1)
-    logger.info(run_in_words(options, device=str(device), threads=torch.get_num_threads()))
-
+    options, device = _begin(options, place)
     settings = options.checkpoint_settings
     folder = RunFolder(Path(settings.results_dir) / settings.run_id)
     first_worker = place.rank * options.env_settings.num_envs if place else 0
     make_manager = env_manager_maker(options, log_folder=folder.logs, first_worker=first_worker)
     started_s = time.perf_counter()
     with ExitStack() as stack:
-        writers: Sequence[StatsWriter] = ()
         if is_first:
             stack.enter_context(
                 folder.opened(
@@ -209,12 +182,11 @@ def _run(
             )
         with interrupt.waiting():
             group, options = stack.enter_context(joined(options, place, device))
-        if is_first:
-            writers = [*_make_writers(options, folder), *more_writers]
-        else:
+        if not is_first:  # the first learner has chosen the seed
             make_manager = env_manager_maker(
                 options, log_folder=folder.logs, first_worker=first_worker
             )
+        writers = [*_make_writers(options, folder), *more_writers] if is_first else []
         try:
             with hierarchical_timer("run_training"):
                 with interrupt.waiting():
@@ -240,6 +212,35 @@ def _run(
                 try_write("the timers", lambda: folder.write_timers(get_timer_tree()))
     logger.info(f"Done in {time.perf_counter() - started_s:.1f} s.")
     return any(trainer.has_learned for trainer in controller.trainers.values())
+
+
+def _begin(options: RunOptions, place: "Place | None") -> "tuple[RunOptions, torch.device]":
+    """Set log, timers, seed and threads of the process; return the options and the device."""
+    import numpy as np
+    import torch
+
+    from mlagents.torch_utils import set_threads
+    from mlagents.trainers.run.learners import learner_device
+
+    is_first = place is None or place.rank == 0
+    set_log_origin("" if place is None or is_first else f"learner {place.rank}: ")
+    set_log_level(logging.DEBUG if options.debug else logging.INFO if is_first else logging.WARNING)
+    logger.info(f"mlagents-next {__version__}, PyTorch {torch.__version__}")
+    reset_timers()
+    add_metadata("mlagents_version", __version__)
+    add_metadata("mlagents_envs_version", __version__)
+    add_metadata("communication_protocol_version", API_VERSION)
+    add_metadata("pytorch_version", torch.__version__)
+    add_metadata("numpy_version", np.__version__)
+    seed = options.env_settings.seed
+    if is_first:  # the other learners get the seed of the first
+        options = options.with_seed(random.randrange(10_000) if seed == -1 else seed)
+    device = _choose_device(options)
+    if place is not None:
+        device = learner_device(device, place)
+    set_threads(options.torch_settings.threads, n_learners=place.n_local if place else 1)
+    logger.info(run_in_words(options, device=str(device), threads=torch.get_num_threads()))
+    return options, device
 
 
 def _choose_device(options: RunOptions) -> "torch.device":
