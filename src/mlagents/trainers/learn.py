@@ -10,6 +10,7 @@ with ends_quietly():
     import time
     from collections.abc import Mapping, Sequence
     from contextlib import ExitStack
+    from functools import partial
     from pathlib import Path
     from typing import TYPE_CHECKING
 
@@ -160,18 +161,16 @@ def _run(
     from mlagents.trainers.players.environments import env_manager_maker
     from mlagents.trainers.run.controller import Controller
     from mlagents.trainers.run.folder import RunFolder, try_write
-    from mlagents.trainers.run.learners import joined, place_of, require_for_several
+    from mlagents.trainers.run.learners import joined, place_of
 
     place = place or place_of(options, os.environ)
-    if place is not None:
-        require_for_several(options, place.size)
-        options = options.with_learners(place.size)
     is_first = place is None or place.rank == 0
     options, device = _begin(options, place)
     settings = options.checkpoint_settings
     folder = RunFolder(Path(settings.results_dir) / settings.run_id)
     first_worker = place.rank * options.env_settings.num_envs if place else 0
-    make_manager = env_manager_maker(options, log_folder=folder.logs, first_worker=first_worker)
+    maker = partial(env_manager_maker, log_folder=folder.logs, first_worker=first_worker)
+    make_manager = maker(options)
     started_s = time.perf_counter()
     with ExitStack() as stack:
         if is_first:
@@ -183,9 +182,7 @@ def _run(
         with interrupt.waiting():
             group, options = stack.enter_context(joined(options, place, device))
         if not is_first:  # the first learner has chosen the seed
-            make_manager = env_manager_maker(
-                options, log_folder=folder.logs, first_worker=first_worker
-            )
+            make_manager = maker(options)
         writers = [*_make_writers(options, folder), *more_writers] if is_first else []
         try:
             with hierarchical_timer("run_training"):
@@ -220,8 +217,11 @@ def _begin(options: RunOptions, place: "Place | None") -> "tuple[RunOptions, tor
     import torch
 
     from mlagents.torch_utils import set_threads
-    from mlagents.trainers.run.learners import learner_device
+    from mlagents.trainers.run.learners import learner_device, require_for_several
 
+    if place is not None:
+        require_for_several(options, place.size)
+        options = options.with_learners(place.size)
     is_first = place is None or place.rank == 0
     set_log_origin("" if place is None or is_first else f"learner {place.rank}: ")
     set_log_level(logging.DEBUG if options.debug else logging.INFO if is_first else logging.WARNING)
