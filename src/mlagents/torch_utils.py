@@ -30,12 +30,14 @@ def default_device() -> torch.device:
     return choose_device(None)
 
 
-def set_threads(threads: int | None = None) -> None:
+def set_threads(threads: int | None = None, *, n_learners: int = 1) -> None:
     """Set the number of threads of torch; by default, half of the CPUs of this process.
+
+    Several learners of a machine divide the CPUs among themselves.
 
     The default is at least one and at most four, because small networks gain nothing from more and
     simulations need the other CPUs. NumPy's linear algebra, which acting uses, gets one thread: its
     threads spin while they wait, which makes acting up to eight times slower beside simulations.
     """
-    torch.set_num_threads(threads or max(1, min(4, n_cpus() // 2)))
+    torch.set_num_threads(threads or max(1, min(4, n_cpus() // n_learners // 2)))
     threadpool_limits(1, user_api="blas")

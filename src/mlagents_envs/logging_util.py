@@ -44,11 +44,12 @@ class _StdoutHandler(logging.Handler):
     Where that is a full disk or a closed pipe, lines are lost; standard error says so once.
     """
 
+    origin = ""
     _is_failing = False
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            print(printable(self.format(record)), flush=True)
+            print(self.origin + printable(self.format(record)), flush=True)
             self._is_failing = False
         except OSError as error:
             if not self._is_failing:
@@ -92,6 +93,11 @@ def set_log_level(log_level: int) -> None:
     _handler.setFormatter(_LONG if log_level <= DEBUG else _SHORT)
     for package in _packages:
         package.setLevel(log_level)
+
+
+def set_log_origin(origin: str) -> None:
+    """Begin all lines with the part of the program that they come from; empty for none."""
+    _handler.origin = origin
 
 
 @contextlib.contextmanager

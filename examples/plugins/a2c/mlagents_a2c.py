@@ -106,7 +106,7 @@ class A2C(OnPolicyAlgorithm):
         entropy = entropies.sum(dim=1).mean()
         loss = policy_loss + 0.5 * value_loss - self.settings.beta * entropy
 
-        self.descend(loss, self.network.parameters())
+        self.descend(loss, self.network.parameters(), n_rows=segments.n_steps)
         self.network.update_normalization(obs)
         return {
             **self._update_signals(segments, step),

@@ -54,7 +54,10 @@ FLAGS: dict[str, dict[str, str]] = {
         "--no-graphics": "engine_settings.no_graphics",
         "--no-graphics-monitor": "engine_settings.no_graphics_monitor",
     },
-    "PyTorch": {"--torch-device": "torch_settings.device"},
+    "PyTorch": {
+        "--torch-device": "torch_settings.device",
+        "--learners": "torch_settings.learners",
+    },
     "diagnosis": {"--debug": "debug", "--verbose": "verbose"},
 }
 """Keys of all flags that set one key, in the groups of the help."""

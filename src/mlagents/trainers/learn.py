@@ -9,6 +9,8 @@ with ends_quietly():
     import sys
     import time
     from collections.abc import Mapping, Sequence
+    from contextlib import ExitStack
+    from functools import partial
     from pathlib import Path
     from typing import TYPE_CHECKING
 
@@ -30,7 +32,7 @@ with ends_quietly():
     from mlagents.trainers.settings.typed import CommandLine
     from mlagents_envs.exception import UnityCommunicatorStoppedException, UnityException
     from mlagents_envs.handshake import API_VERSION
-    from mlagents_envs.logging_util import get_logger, set_log_level
+    from mlagents_envs.logging_util import get_logger, set_log_level, set_log_origin
     from mlagents_envs.timers import add_metadata, get_timer_tree, hierarchical_timer, reset_timers
 
     if TYPE_CHECKING:
@@ -38,6 +40,7 @@ with ends_quietly():
 
         from mlagents.trainers.learning.trainer_types import TrainerType
         from mlagents.trainers.run.folder import RunFolder
+        from mlagents.trainers.run.learners import Place
 
 logger = get_logger(__name__)
 
@@ -120,6 +123,7 @@ def run_training(
     trainer_types: "Mapping[str, TrainerType] | None" = None,
     writers: Sequence[StatsWriter] = (),
     callbacks: Sequence[Callback | OnSummary] = (),
+    place: "Place | None" = None,
 ) -> bool:
     """Run training once, from options to results.
 
@@ -133,6 +137,7 @@ def run_training(
         writers: Additional writers of statistics. One that raises `Interrupted` ends the run, whose
             results are saved.
         callbacks: Additional callbacks, after those of plug-ins and of the key `callbacks`.
+        place: Place among several learners, if another process has started this one as a learner.
 
     Returns:
         Whether the training of a behavior ended because it reached `stop_at_reward`.
@@ -145,7 +150,7 @@ def run_training(
     """
     with Interrupt() as interrupt:
         made = _make_callbacks(options, callbacks)
-        return _run(options, trainer_types or {}, writers, made, interrupt)
+        return _run(options, trainer_types or {}, writers, made, interrupt, place)
 
 
 def _run(
@@ -154,34 +159,39 @@ def _run(
     more_writers: Sequence[StatsWriter],
     callbacks: Callbacks,
     interrupt: Interrupt,
+    place: "Place | None",
 ) -> bool:
     # Importing torch takes seconds. Here, --help and errors in a file do not wait for it.
-    import torch
-
-    from mlagents.torch_utils import set_threads
     from mlagents.trainers.learning.trainer_types import TRAINER_TYPES
     from mlagents.trainers.players.environments import env_manager_maker, evaluation_maker
     from mlagents.trainers.reporting.tracking import require_trackers
     from mlagents.trainers.run.controller import Controller
     from mlagents.trainers.run.folder import RunFolder, try_write
+    from mlagents.trainers.run.learners import joined, place_of
 
-    set_log_level(logging.DEBUG if options.debug else logging.INFO)
-    logger.info(f"mlagents-next {__version__}, PyTorch {torch.__version__}")
-    _begin_timers()
-    seed = options.env_settings.seed
-    options = options.with_seed(random.randrange(10_000) if seed == -1 else seed)
-    device = _choose_device(options)
-    set_threads(options.torch_settings.threads)
-    logger.info(run_in_words(options, device=str(device), threads=torch.get_num_threads()))
-
+    place = place or place_of(options, os.environ)
+    is_first = place is None or place.rank == 0
+    options, device = _begin(options, place)
     settings = options.checkpoint_settings
     require_trackers(options)
     folder = RunFolder(Path(settings.results_dir) / settings.run_id)
-    make_manager = env_manager_maker(options, log_folder=folder.logs)
+    first_worker = place.rank * options.env_settings.num_envs if place else 0
+    maker = partial(env_manager_maker, log_folder=folder.logs, first_worker=first_worker)
+    make_manager = maker(options)
     make_evaluation = evaluation_maker(options, log_folder=folder.logs)
     started_s = time.perf_counter()
-    with folder.opened(resume=settings.resume, force=settings.force, inference=settings.inference):
-        writers = [*_make_writers(options, folder), *more_writers]
+    with ExitStack() as stack:
+        if is_first:
+            stack.enter_context(
+                folder.opened(
+                    resume=settings.resume, force=settings.force, inference=settings.inference
+                )
+            )
+        with interrupt.waiting():
+            group, options = stack.enter_context(joined(options, place, device))
+        if not is_first:  # the first learner has chosen the seed
+            make_manager = maker(options)
+        writers = [*_make_writers(options, folder), *more_writers] if is_first else []
         try:
             with hierarchical_timer("run_training"):
                 with interrupt.waiting():
@@ -197,6 +207,7 @@ def _run(
                         trainer_types={**TRAINER_TYPES, **trainer_types},
                         callbacks=callbacks,
                         make_evaluation=make_evaluation,
+                        group=group,
                     )
                     controller.run()
                 finally:
@@ -204,23 +215,42 @@ def _run(
         finally:
             for writer in writers:
                 writer.close()
-            if not settings.inference:
+            if is_first and not settings.inference:
                 try_write("the timers", lambda: folder.write_timers(get_timer_tree()))
     logger.info(f"Done in {time.perf_counter() - started_s:.1f} s.")
     return any(trainer.has_learned for trainer in controller.trainers.values())
 
 
-def _begin_timers() -> None:
-    """Reset the timers, and note the versions of this process beside them."""
+def _begin(options: RunOptions, place: "Place | None") -> "tuple[RunOptions, torch.device]":
+    """Set log, timers, seed and threads of the process; return the options and the device."""
     import numpy as np
     import torch
 
+    from mlagents.torch_utils import set_threads
+    from mlagents.trainers.run.learners import learner_device, require_for_several
+
+    if place is not None:
+        require_for_several(options, place.size)
+        options = options.with_learners(place.size)
+    is_first = place is None or place.rank == 0
+    set_log_origin("" if place is None or is_first else f"learner {place.rank}: ")
+    set_log_level(logging.DEBUG if options.debug else logging.INFO if is_first else logging.WARNING)
+    logger.info(f"mlagents-next {__version__}, PyTorch {torch.__version__}")
     reset_timers()
     add_metadata("mlagents_version", __version__)
     add_metadata("mlagents_envs_version", __version__)
     add_metadata("communication_protocol_version", API_VERSION)
     add_metadata("pytorch_version", torch.__version__)
     add_metadata("numpy_version", np.__version__)
+    seed = options.env_settings.seed
+    if is_first:  # the other learners get the seed of the first
+        options = options.with_seed(random.randrange(10_000) if seed == -1 else seed)
+    device = _choose_device(options)
+    if place is not None:
+        device = learner_device(device, place)
+    set_threads(options.torch_settings.threads, n_learners=place.n_local if place else 1)
+    logger.info(run_in_words(options, device=str(device), threads=torch.get_num_threads()))
+    return options, device
 
 
 def _make_callbacks(

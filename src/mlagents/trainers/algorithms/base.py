@@ -21,9 +21,11 @@ from mlagents.trainers.data.snapshot import Snapshot
 from mlagents.trainers.exception import UnityTrainerException
 from mlagents.trainers.fast.compute import PLAIN, Compute
 from mlagents.trainers.networks.actor_critic import Actor
+from mlagents.trainers.networks.layers import Normalizer
 from mlagents.trainers.networks.snapshots import snapshot_of
 from mlagents.trainers.settings.behavior import BehaviorSettings
 from mlagents.trainers.settings.hyperparameters import HyperparameterSettings
+from mlagents.trainers.sharding import ALONE, Shards
 from mlagents_envs.base_env import BehaviorSpec, FloatArray
 
 
@@ -45,12 +47,15 @@ class Algorithm(ABC):
         inference: Whether the networks only act. Reward signals and demonstrations are then not
             created.
         compute: Precision of learning, and whether its losses are compiled.
+        shards: This learner's place among several that learn together.
 
     Attributes:
         spec: Observations and actions of the behavior.
         settings: The algorithm's own settings: `hyperparameters` of the behavior's settings.
         device: Device to learn on.
         compute: Argument of that name, for the networks and losses of the algorithm.
+        shards: Argument of that name.
+        seed: Argument of that name, the same for all learners.
         generator: Random generator used in learning, on the CPU. Checkpoints contain its state.
         max_steps: Step of the behavior at which schedules end.
         signals: Reward signals, in the order of the columns of `score`.
@@ -77,12 +82,15 @@ class Algorithm(ABC):
         seed: int,
         inference: bool = False,
         compute: Compute = PLAIN,
+        shards: Shards = ALONE,
     ) -> None:
         self.spec = spec
         self.settings = settings.hyperparameters
         self.device = device
         self.compute = compute
-        self.generator = torch.Generator().manual_seed(seed)
+        self.shards = shards
+        self.seed = seed
+        self.generator = torch.Generator().manual_seed(shards.seed(seed))
         self.signals: list[RewardSignal] = []
         self.cloning: BehavioralCloning | None = None
         self.max_steps = settings.max_steps
@@ -92,6 +100,10 @@ class Algorithm(ABC):
             self.make_networks(settings)
             if not inference:
                 self.make_sources(settings)
+        for network in self.modules().values() if shards.size > 1 else ():
+            for module in network.modules() if isinstance(network, nn.Module) else ():
+                if isinstance(module, Normalizer):
+                    module.shards = shards
 
     @property
     @abstractmethod
@@ -110,10 +122,17 @@ class Algorithm(ABC):
             device=self.device,
             generator=self.generator,
             compute=self.compute,
+            shards=self.shards,
         )
         if settings.behavioral_cloning:
             self.cloning = BehavioralCloning(
-                self.actor, self.spec, settings, device=self.device, generator=self.generator
+                self.actor,
+                self.spec,
+                settings,
+                device=self.device,
+                generator=self.generator,
+                shards=self.shards,
+                seed=self.seed,
             )
 
     @abstractmethod
@@ -148,23 +167,45 @@ class Algorithm(ABC):
         self.optimizer.param_groups[0]["lr"] = learning_rate
         return learning_rate
 
-    def descend(self, loss: Tensor, *parts: Iterable[nn.Parameter]) -> None:
-        """Take one gradient step down a scalar loss.
+    def reseed(self, seed: int) -> None:
+        """Give this learner random numbers that no other learner draws.
 
         Args:
-            loss: Scalar loss to differentiate.
+            seed: Seed of this learner, from `Shards.seed`.
+        """
+        self.generator.manual_seed(seed)
+
+    def descend(self, loss: Tensor, *parts: Iterable[nn.Parameter], n_rows: int = 1) -> None:
+        """Take one gradient step down a scalar loss, together with all other learners.
+
+        Args:
+            loss: Scalar loss to differentiate, a mean over rows.
             *parts: Groups of parameters. The gradient of each group is clipped to `max_grad_norm`.
+            n_rows: Number of rows of the loss, which weighs this learner's gradient.
 
         Raises:
             ClosedError: The algorithm was closed.
         """
         self.refuse_when_closed()
-        descend(loss, self.optimizer, *parts, max_norm=self.settings.max_grad_norm)
+        descend(
+            loss,
+            self.optimizer,
+            *parts,
+            max_norm=self.settings.max_grad_norm,
+            shards=self.shards,
+            n_rows=n_rows,
+        )
 
-    def take_step(self, *parts: Iterable[nn.Parameter]) -> None:
+    def take_step(self, *parts: Iterable[nn.Parameter], n_rows: int = 1) -> None:
         """Take one step with the gradients already computed; otherwise like `descend`."""
         self.refuse_when_closed()
-        take_step(self.optimizer, *parts, max_norm=self.settings.max_grad_norm)
+        take_step(
+            self.optimizer,
+            *parts,
+            max_norm=self.settings.max_grad_norm,
+            shards=self.shards,
+            n_rows=n_rows,
+        )
 
     def close(self) -> None:
         """Stop an update that runs in another thread at its next gradient step."""

@@ -47,6 +47,11 @@ class BC(Algorithm):
             f"Learning from {path}: {learned}. "
             f"Held out: {held_out or 'nothing, because there is only one episode'}."
         )
+        # Several learners deal the same minibatches, and draw their own samples.
+        self.samples = self.generator
+        if self.shards.size > 1:
+            self.samples = torch.Generator().manual_seed(self.generator.initial_seed())
+            self.generator.manual_seed(self.seed)
         make = partial(
             DemonstrationSet, memory=settings.network_settings.memory, device=self.device
         )
@@ -63,6 +68,10 @@ class BC(Algorithm):
         """The actor and its optimizer, by their names in a checkpoint."""
         return {"Policy": self.actor, "Optimizer:BehavioralCloning": self.optimizer}
 
+    def reseed(self, seed: int) -> None:
+        """Give this learner samples of its own; all learners deal the same minibatches."""
+        self.samples.manual_seed(seed)
+
     def update(self, n_steps: int, *, step: int) -> dict[str, float]:
         """Learn from about `n_steps` demonstrated steps; return the statistics to plot, by tag.
 
@@ -75,11 +84,12 @@ class BC(Algorithm):
         plots: list[dict[str, Tensor]] = []
         n_seen = 0
         while n_seen < n_steps:
-            for batch, sequences in self.expert.minibatches(s.batch_size, self.generator):
-                loss = cloning_loss(self.actor, batch, sequences, self.spec, self.generator)
-                self.descend(loss, self.actor.parameters())
+            shares = self.expert.shares(s.batch_size, self.generator, self.shards)
+            for batch, sequences, n_rows in shares:
+                loss = cloning_loss(self.actor, batch, sequences, self.spec, self.samples)
+                self.descend(loss, self.actor.parameters(), n_rows=len(batch.reward))
                 plots.append({PRETRAINING_LOSS: loss.detach()})
-                n_seen += len(batch.reward)
+                n_seen += n_rows
                 if n_seen >= n_steps:
                     break
         return means(plots) | self._judge() | {"Policy/Learning Rate": learning_rate}

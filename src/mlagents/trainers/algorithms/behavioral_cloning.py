@@ -11,9 +11,11 @@ from mlagents.trainers.algorithms.schedules import LEARNING_RATE_FLOOR, schedule
 from mlagents.trainers.algorithms.transitions import Transitions, transitions_of_experts
 from mlagents.trainers.data.demonstrations import Demonstrations, load_demonstrations
 from mlagents.trainers.data.segments import cut_into
+from mlagents.trainers.exception import UnityTrainerException
 from mlagents.trainers.networks.actor_critic import Actor
 from mlagents.trainers.networks.layers import Sequences
 from mlagents.trainers.settings.behavior import BehaviorSettings, MemorySettings
+from mlagents.trainers.sharding import ALONE, Shards
 from mlagents_envs.base_env import BehaviorSpec
 from mlagents_envs.logging_util import get_logger
 
@@ -50,17 +52,45 @@ class DemonstrationSet:
 
         Each sequence begins with an empty memory. An incomplete last minibatch is left out.
         """
+        for batch, sequences, _ in self.shares(batch_size, generator, ALONE):
+            yield batch, sequences
+
+    def shares(
+        self, batch_size: int, generator: torch.Generator, shards: Shards
+    ) -> Iterator[tuple[Transitions, Sequences | None, int]]:
+        """Yield this learner's share of each of the `minibatches`, and the rows of all shares.
+
+        Learners whose generators are in the same state deal the same minibatches.
+
+        Raises:
+            UnityTrainerException: There are more learners than steps or sequences in a minibatch.
+        """
         if self.memory is None:
             size = min(batch_size, self.n_steps)
+            _require_shares(size, "steps", shards)
             for rows in deal(self.n_steps, size, generator).to(self.device):
-                yield self.steps.take(rows), None
+                yield self.steps.take(rows[shards.rank :: shards.size]), None, size
             return
-        size = min(max(1, batch_size // self.longest), len(self.lengths))
-        memory = torch.zeros(size, self.memory.memory_size, device=self.device)
+        size = min(max(shards.size, batch_size // self.longest), len(self.lengths))
+        _require_shares(size, "sequences", shards)
+        memory = torch.zeros(shards.share(size), self.memory.memory_size, device=self.device)
         for rows, _, place in deal_sequences(
             self.lengths, size, self.longest, generator, self.device
         ):
-            yield self.steps.take(rows), Sequences(memory, place, self.longest)
+            n_rows, sequence = len(rows), place // self.longest
+            if shards.size > 1:
+                own = sequence % shards.size == shards.rank
+                within = (place - sequence * self.longest)[own]
+                rows, place = rows[own], sequence[own] // shards.size * self.longest + within
+            yield self.steps.take(rows), Sequences(memory, place, self.longest), n_rows
+
+
+def _require_shares(n: int, of_what: str, shards: Shards) -> None:
+    if n < shards.size:
+        raise UnityTrainerException(
+            f"{shards.size} learners cannot share a minibatch of {n} demonstrated {of_what}. Use "
+            "fewer learners (--learners), or more demonstrations and a larger batch_size."
+        )
 
 
 def cloning_loss(
@@ -109,6 +139,8 @@ class BehavioralCloning:
         settings: Settings of the behavior, with `behavioral_cloning`.
         device: Device to learn on.
         generator: Random generator of minibatches and samples, on the CPU.
+        shards: This learner's place among several. All learn from the same demonstrations.
+        seed: Seed of the minibatches of several learners.
 
     Raises:
         UnityTrainerException: A demonstration cannot be read or does not fit the behavior.
@@ -122,11 +154,15 @@ class BehavioralCloning:
         *,
         device: torch.device,
         generator: torch.Generator,
+        shards: Shards = ALONE,
+        seed: int = 0,
     ) -> None:
         assert settings.behavioral_cloning is not None
         self.settings = settings.behavioral_cloning
         self.hyperparameters = settings.hyperparameters
-        self.actor, self.spec, self.generator = actor, spec, generator
+        self.actor, self.spec, self.generator, self.shards = actor, spec, generator, shards
+        # Several learners deal the same minibatches, and draw their own samples.
+        self.deals = generator if shards.size == 1 else torch.Generator().manual_seed(seed)
         demonstrations = load_demonstrations(self.settings.demo_path, spec)
         logger.info(f"Cloning learns from {self.settings.demo_path}: {demonstrations}.")
         self.expert = DemonstrationSet(demonstrations, settings.network_settings.memory, device)
@@ -157,16 +193,19 @@ class BehavioralCloning:
         losses: list[Tensor] = []
         for _ in range(s.num_epoch or DEFAULT_EPOCHS):
             n_seen = 0
-            for batch, sequences in self.expert.minibatches(batch_size, self.generator):
-                if n_seen and n_seen + len(batch.reward) > most:
+            shares = self.expert.shares(batch_size, self.deals, self.shards)
+            for batch, sequences, n_rows in shares:
+                if n_seen and n_seen + n_rows > most:
                     break
-                n_seen += len(batch.reward)
+                n_seen += n_rows
                 loss = cloning_loss(self.actor, batch, sequences, self.spec, self.generator)
                 descend(
                     loss,
                     self.optimizer,
                     self.actor.parameters(),
                     max_norm=self.hyperparameters.max_grad_norm,
+                    shards=self.shards,
+                    n_rows=len(batch.reward),
                 )
                 losses.append(loss.detach())
         return {PRETRAINING_LOSS: torch.stack(losses).mean()}

@@ -18,6 +18,7 @@ from mlagents.trainers.fast.compute import PLAIN, Compute
 from mlagents.trainers.networks.body import NetworkBody
 from mlagents.trainers.networks.layers import dense_block, linear
 from mlagents.trainers.settings.behavior import CuriositySettings, NetworkSettings
+from mlagents.trainers.sharding import ALONE, Shards
 from mlagents_envs.base_env import BehaviorSpec
 
 HIDDEN_UNITS = 256
@@ -81,6 +82,7 @@ class Curiosity:
         settings: Settings of this signal.
         device: Device to learn on.
         compute: Precision of the features.
+        shards: This learner's place among several.
     """
 
     name: ClassVar[str] = "curiosity"
@@ -94,7 +96,9 @@ class Curiosity:
         *,
         device: torch.device,
         compute: Compute = PLAIN,
+        shards: Shards = ALONE,
     ) -> None:
+        self.shards = shards
         self.gamma, self.strength = settings.gamma, settings.strength
         self.network = CuriosityNetwork(spec, settings.network_settings, compute).to(device)
         self.optimizer = adam(self.network.parameters(), settings.learning_rate)
@@ -115,7 +119,7 @@ class Curiosity:
         forward_loss, inverse_loss = forward_error.mean(), inverse_error.mean()
         loss = LOSS_SCALE * (FORWARD_WEIGHT * forward_loss + (1 - FORWARD_WEIGHT) * inverse_loss)
 
-        descend(loss, self.optimizer)
+        descend(loss, self.optimizer, shards=self.shards, n_rows=len(batch.reward))
         self.network.features.observations.update_normalization(batch.obs)
         self.network.has_learned.fill_(1.0)
         return {

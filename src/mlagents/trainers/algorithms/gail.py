@@ -18,6 +18,7 @@ from mlagents.trainers.fast.compute import PLAIN, Compute
 from mlagents.trainers.networks.body import NetworkBody
 from mlagents.trainers.networks.layers import as_floats, linear
 from mlagents.trainers.settings.behavior import GailSettings
+from mlagents.trainers.sharding import ALONE, Shards
 from mlagents_envs.base_env import BehaviorSpec
 
 EPSILON = 1e-7
@@ -100,6 +101,7 @@ class GAIL:
         device: Device to learn on.
         generator: Random generator of the updates, on the CPU.
         compute: Precision of the discriminator's body.
+        shards: This learner's place among several.
     """
 
     name: ClassVar[str] = "gail"
@@ -115,7 +117,9 @@ class GAIL:
         device: torch.device,
         generator: torch.Generator,
         compute: Compute = PLAIN,
+        shards: Shards = ALONE,
     ) -> None:
+        self.shards = shards
         self.gamma, self.strength = settings.gamma, settings.strength
         self.expert = transitions_of_experts(demonstrations, device)
         self.network = Discriminator(spec, settings, compute).to(device)
@@ -164,9 +168,10 @@ class GAIL:
             plotted["Losses/GAIL KL Loss"] = excess + INFORMATION_LIMIT
             plotted["Policy/GAIL Beta"] = network.beta.clone()
 
-        descend(loss, self.optimizer)
+        descend(loss, self.optimizer, shards=self.shards, n_rows=size)
         if network.latent_mean is not None:
-            network.beta.add_(BETA_STEP * excess.detach()).clamp_(min=0.0)
+            excess = self.shards.mean(excess.detach(), size)
+            network.beta.add_(BETA_STEP * excess).clamp_(min=0.0)
         return {tag: value.detach() for tag, value in plotted.items()}
 
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from mlagents.trainers.fast.torch_internals import fused_adam
+from mlagents.trainers.sharding import ALONE, Shards
 
 Moments = Mapping[nn.Parameter, tuple[Tensor, Tensor]]
 """Running mean of the gradient and of its square, for each parameter."""
@@ -188,24 +189,34 @@ def descend(
     optimizer: Optimizer,
     *parts: Iterable[nn.Parameter],
     max_norm: float | None = None,
+    shards: Shards = ALONE,
+    n_rows: int = 1,
 ) -> None:
     """Take one gradient step down a scalar loss.
 
     Args:
-        loss: Scalar loss to differentiate.
+        loss: Scalar loss to differentiate, a mean over rows.
         optimizer: Optimizer of all parameters to train.
         *parts: Groups of parameters. The gradient of each group is clipped separately.
         max_norm: Largest gradient norm of a group, or None for no limit.
+        shards: This learner's place among several. They take one step together, down the mean loss
+            over the rows of all.
+        n_rows: Number of rows of the loss, which weighs this learner's gradient.
     """
     optimizer.zero_grad()
     loss.backward()
-    take_step(optimizer, *parts, max_norm=max_norm)
+    take_step(optimizer, *parts, max_norm=max_norm, shards=shards, n_rows=n_rows)
 
 
 def take_step(
-    optimizer: Optimizer, *parts: Iterable[nn.Parameter], max_norm: float | None = None
+    optimizer: Optimizer,
+    *parts: Iterable[nn.Parameter],
+    max_norm: float | None = None,
+    shards: Shards = ALONE,
+    n_rows: int = 1,
 ) -> None:
     """Take one step with the gradients already computed; the arguments are those of `descend`."""
+    shards.average_gradients(optimizer.param_groups, n_rows)
     if max_norm is not None:
         for part in parts:
             nn.utils.clip_grad_norm_(part, max_norm)

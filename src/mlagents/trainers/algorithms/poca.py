@@ -14,7 +14,7 @@ from the rewards that the others receive afterwards.
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -185,7 +185,7 @@ class POCA(Proximal[Experience, Minibatch]):
         """Return the experience on the device with the critic's estimates, and their means."""
         steps, seen = group_steps(segments), Appearances.of(segments, self.device)
         critic = self.network.critic
-        critic.note_sizes(int(steps.size.max()))
+        critic.note_sizes(self.shards.most(int(steps.size.max())))
         values, baselines = self._encodings(steps, seen)
         members = torch.as_tensor(steps.size, device=self.device).float()
         step_of_row = torch.from_numpy(steps.step_of_row).to(self.device)
@@ -235,10 +235,11 @@ class POCA(Proximal[Experience, Minibatch]):
             return
         longest = self.sequence_length
         lengths = torch.from_numpy(experience.length)
-        size = min(max(1, self.settings.batch_size // longest), len(lengths))
-        for rows, dealt, place in deal_sequences(
-            lengths, size, longest, self.generator, self.device
-        ):
+        batch_size = self.shards.share(self.settings.batch_size)
+        size = min(max(1, batch_size // longest), len(lengths))
+        n_dealt = self.shards.least(len(lengths) // size)
+        minibatches = deal_sequences(lengths, size, longest, self.generator, self.device)
+        for rows, dealt, place in islice(minibatches, n_dealt):
             sequences = Sequences(experience.memory[dealt], place, longest)
             arrangement = experience.steps.around(rows.cpu().numpy())
             yield self._minibatch(experience, arrangement, sequences)
@@ -266,11 +267,12 @@ class POCA(Proximal[Experience, Minibatch]):
         acting, n_rows = np.unique(steps.step_of_row, return_counts=True)
         order = torch.randperm(len(acting), generator=self.generator).numpy()
         dealt_before = np.cumsum(n_rows[order]) - n_rows[order]
-        size = min(self.settings.batch_size, steps.n_rows)
+        size = min(self.shards.share(self.settings.batch_size), steps.n_rows)
         firsts = np.searchsorted(dealt_before, size * np.arange(steps.n_rows // size + 1))
-        for first, end in pairwise(firsts.tolist()):
-            if end > first:  # a group may be larger than a minibatch
-                yield steps.arrange(acting[order[first:end]])
+        # A group may be larger than a minibatch, and then begins several.
+        parts = [(first, end) for first, end in pairwise(firsts.tolist()) if end > first]
+        for first, end in parts[: self.shards.least(len(parts))]:
+            yield steps.arrange(acting[order[first:end]])
 
     def _minibatch(
         self, experience: Experience, arrangement: Arrangement, sequences: Sequences | None

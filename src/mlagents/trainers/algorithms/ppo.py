@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from functools import partial
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -115,21 +116,24 @@ class PPO(Proximal[Experience, Minibatch]):
     def dealt(self, segments: Segments) -> Iterator[Rows]:
         """Yield random minibatches of single steps or, with memory, of whole sequences.
 
-        An incomplete last minibatch is left out of this epoch.
+        An incomplete last minibatch is left out of this epoch. Of several learners, each deals its
+        share of every minibatch, and all deal equally many.
         """
+        shards, batch_size = self.shards, self.shards.share(self.settings.batch_size)
         if self.sequence_length is None:
-            size = min(self.settings.batch_size, segments.n_steps)
-            for rows in deal(segments.n_steps, size, self.generator).to(self.device):
+            size = min(batch_size, segments.n_steps)
+            dealt = deal(segments.n_steps, size, self.generator).to(self.device)
+            for rows in dealt[: shards.least(len(dealt))]:
                 yield rows, None
             return
         longest = self.sequence_length
         lengths = torch.from_numpy(cut_into(longest, segments.length))
         memory = torch.as_tensor(segments.memory, device=self.device)
-        size = min(max(1, self.settings.batch_size // longest), len(lengths))
-        for rows, dealt, place in deal_sequences(
-            lengths, size, longest, self.generator, self.device
-        ):
-            yield rows, Sequences(memory[dealt], place, longest)
+        size = min(max(1, batch_size // longest), len(lengths))
+        n_dealt = shards.least(len(lengths) // size)
+        minibatches = deal_sequences(lengths, size, longest, self.generator, self.device)
+        for rows, which, place in islice(minibatches, n_dealt):
+            yield rows, Sequences(memory[which], place, longest)
 
     @torch.no_grad()
     def _prepare(self, segments: Segments, rewards: FloatArray) -> tuple[Batch, dict[str, float]]:

@@ -187,7 +187,7 @@ class Proximal(Algorithm, Generic[Experience, Minibatch]):
             for rows, minibatch in self.minibatches(experience):
                 policy_loss, critic_loss, entropy, plotted = self.terms(minibatch, epsilon)
                 loss = policy_loss + 0.5 * critic_loss - beta * entropy
-                self.descend(loss, self.network.parameters())
+                self.descend(loss, self.network.parameters(), n_rows=len(rows))
                 yield rows, {POLICY_LOSS: policy_loss.detach().abs()} | plotted
 
     def policy_loss(
@@ -222,7 +222,7 @@ class Proximal(Algorithm, Generic[Experience, Minibatch]):
         """Return normalized advantages (N, 1) from those of all reward signals (N, signals)."""
         each = self.settings.normalize_each_signal
         strengths = [signal.strength for signal in self.signals] if each else None
-        return joined_advantages(advantages, strengths)
+        return joined_advantages(advantages, strengths, self.shards)
 
     def estimates(self, of_signals: FloatArray, what: str) -> dict[str, float]:
         """Return the mean estimate of each reward signal, by tag, from (N, signals)."""

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlagents.trainers.data.segments import Segments, is_step, to_columns
+from mlagents.trainers.sharding import ALONE, Shards
 from mlagents_envs.base_env import FloatArray
 
 
@@ -98,7 +99,9 @@ def advantages_of(
 
 
 def joined_advantages(
-    advantages: FloatArray, strengths: Sequence[float] | None = None
+    advantages: FloatArray,
+    strengths: Sequence[float] | None = None,
+    shards: Shards = ALONE,
 ) -> FloatArray:
     """Return one advantage per step, combined from the advantages of all reward signals.
 
@@ -113,15 +116,22 @@ def joined_advantages(
     Args:
         advantages: (N, signals) advantages of each signal.
         strengths: Strength of each signal, or None to sum the advantages unnormalized.
+        shards: This learner's place among several. Means and deviations are over all their rows.
 
     Returns:
         (N, 1) advantages with mean 0 and deviation 1.
     """
     if strengths is not None:
-        advantages = _normal(advantages) * np.asarray(strengths, np.float32)
-    return _normal(advantages.sum(axis=1, keepdims=True))
+        advantages = _normal(advantages, shards) * np.asarray(strengths, np.float32)
+    return _normal(advantages.sum(axis=1, keepdims=True), shards)
 
 
-def _normal(x: FloatArray) -> FloatArray:
-    normal: FloatArray = (x - x.mean(axis=0)) / (x.std(axis=0) + 1e-10)
-    return normal
+def _normal(x: FloatArray, shards: Shards) -> FloatArray:
+    if shards.size == 1:
+        normal: FloatArray = (x - x.mean(axis=0)) / (x.std(axis=0) + 1e-10)
+        return normal
+    wide = x.astype(np.float64)
+    n_rows, *sums = shards.sums(np.array([len(x), *wide.sum(axis=0)]))
+    wide -= np.array(sums) / n_rows
+    deviation = np.sqrt(shards.sums(np.square(wide).sum(axis=0)) / n_rows)
+    return (wide / (deviation + 1e-10)).astype(np.float32)

@@ -26,6 +26,7 @@ from mlagents.trainers.settings.behavior import (
     RewardSignalSettings,
     RNDSettings,
 )
+from mlagents.trainers.sharding import ALONE, Shards
 from mlagents_envs.base_env import BehaviorSpec, FloatArray
 from mlagents_envs.logging_util import get_logger
 
@@ -96,6 +97,7 @@ def make_reward_signals(
     device: torch.device,
     generator: torch.Generator,
     compute: Compute = PLAIN,
+    shards: Shards = ALONE,
 ) -> list[RewardSignal]:
     """Return the reward signals of a behavior, in the order of its settings.
 
@@ -106,6 +108,7 @@ def make_reward_signals(
         generator: Random generator used in learning, on the CPU. Initial weights come from torch's
             global one.
         compute: Precision of the signals' networks.
+        shards: This learner's place among several.
 
     Raises:
         UnityTrainerException: A demonstration cannot be read or does not fit the behavior.
@@ -114,9 +117,9 @@ def make_reward_signals(
     def make(signal: RewardSignalSettings) -> RewardSignal:
         match signal:
             case CuriositySettings():
-                return Curiosity(spec, signal, device=device, compute=compute)
+                return Curiosity(spec, signal, device=device, compute=compute, shards=shards)
             case RNDSettings():
-                return RND(spec, signal, device=device)
+                return RND(spec, signal, device=device, shards=shards)
             case GailSettings():
                 demonstrations = load_demonstrations(signal.demo_path, spec)
                 logger.info(f"GAIL learns from {signal.demo_path}: {demonstrations}.")
@@ -127,6 +130,7 @@ def make_reward_signals(
                     device=device,
                     generator=generator,
                     compute=compute,
+                    shards=shards,
                 )
             case _:
                 return ExtrinsicReward(gamma=signal.gamma, strength=signal.strength)

@@ -16,6 +16,7 @@ from mlagents.trainers.algorithms.transitions import Transitions
 from mlagents.trainers.networks.body import NetworkBody
 from mlagents.trainers.networks.layers import Normalizer
 from mlagents.trainers.settings.behavior import RNDSettings
+from mlagents.trainers.sharding import ALONE, Shards
 from mlagents_envs.base_env import BehaviorSpec
 
 NORMALIZED_BY = 10_000
@@ -30,13 +31,22 @@ class RND:
         spec: Observations of the behavior.
         settings: Settings of this signal.
         device: Device to learn on.
+        shards: This learner's place among several.
     """
 
     name: ClassVar[str] = "rnd"
     respects_end: ClassVar[bool] = False
     needs_next_obs: ClassVar[bool] = False
 
-    def __init__(self, spec: BehaviorSpec, settings: RNDSettings, *, device: torch.device) -> None:
+    def __init__(
+        self,
+        spec: BehaviorSpec,
+        settings: RNDSettings,
+        *,
+        device: torch.device,
+        shards: Shards = ALONE,
+    ) -> None:
+        self.shards = shards
         self.gamma, self.strength = settings.gamma, settings.strength
         self.predictor, self.target = (
             NetworkBody(spec.observation_specs, settings.network_settings).to(device)
@@ -65,7 +75,7 @@ class RND:
         """Learn from a minibatch; return the statistics to plot, by tag."""
         loss = self._errors(batch).mean()
 
-        descend(loss, self.optimizer)
+        descend(loss, self.optimizer, shards=self.shards, n_rows=len(batch.reward))
         if any(normalizer.count <= NORMALIZED_BY for normalizer in self.normalizers):
             for network in (self.predictor, self.target):
                 network.observations.update_normalization(batch.obs)

@@ -107,9 +107,18 @@ class SAC(Algorithm):
         }
 
     @torch.no_grad()
-    def see(self, segments: Segments) -> None:
-        """Update the normalizers with new observations."""
-        obs = [torch.as_tensor(o, device=self.device) for o in segments.obs]
+    def see(self, *parts: Segments) -> None:
+        """Update the normalizers with new observations, all at once.
+
+        Of several learners, each calls this, with or without observations.
+        """
+        columns = [[part.obs[i] for part in parts] for i in range(len(self.spec.observation_specs))]
+        obs = [
+            torch.cat([torch.as_tensor(o, device=self.device) for o in column])
+            if column
+            else torch.zeros(0, *spec.shape, device=self.device)
+            for column, spec in zip(columns, self.spec.observation_specs, strict=True)
+        ]
         self.actor.body.observations.update_normalization(obs)
 
     def score(self, segments: Segments) -> FloatArray:
@@ -164,7 +173,9 @@ class SAC(Algorithm):
     def take_one(self, batch: Minibatch) -> Tensor:
         """Take one gradient step; return its losses, (4 + signals,), as `descents` does."""
         losses = self.differentiate(batch, self.rewards(batch))
-        self.take_step(self.actor.parameters(), self._critic_parameters)
+        self.take_step(
+            self.actor.parameters(), self._critic_parameters, n_rows=len(batch.reward)
+        )
         online: list[Tensor] = list(self.value.parameters())
         target: list[Tensor] = list(self.target_value.parameters())
         with torch.no_grad():
@@ -291,7 +302,7 @@ class SAC(Algorithm):
         In its `sequences`, each place is one in its own minibatch.
         """
         longest = self.sequence_length
-        n_sequences = max(1, self.settings.batch_size // longest)
+        n_sequences = max(1, self.shards.share(self.settings.batch_size) // longest)
         to_device = partial(torch.as_tensor, device=self.device)
         drawn = torch.randint(replay.n_sequences, (n * n_sequences,), generator=self.generator)
         replayed = replay.take(drawn.numpy())

@@ -98,6 +98,12 @@ class FastPPO(PPO):
         dense = self.compute.dense
         if dense == "torch" or not NativePPO.supports(self):
             return
+        if self.shards.size > 1:
+            logger.info(
+                "PyTorch computes dense layers: the native library cannot add up the gradients of "
+                "several learners."
+            )
+            return
         if dense == "auto" and not NativePPO.is_faster(self):
             return
         functions = PART.load()

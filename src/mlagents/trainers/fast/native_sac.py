@@ -174,7 +174,8 @@ class NativeSAC:
         """Return whether the library can take the gradient steps of this algorithm."""
         networks = (sac.actor, sac.q, sac.value, sac.target_value, sac.coefficients)
         return (
-            sac.device.type == "cpu"
+            sac.shards.size == 1
+            and sac.device.type == "cpu"
             and isinstance(sac.optimizer, Adam)
             and sac.actor.body.is_dense
             and all(isinstance(layer, StackedLinear) for layer in sac.q.dense)

@@ -1,5 +1,6 @@
 """`Learner`: learns from segments and returns snapshots of the policy."""
 
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
@@ -45,6 +46,9 @@ class Learner(ABC):
         name: Name of the behavior, for messages.
         algorithm: Algorithm that learns. While an update runs, only the update may use its weights.
         settings: Settings of the behavior.
+
+    Attributes:
+        others_can_learn: Whether `can_learn` is true of all learners that learn together.
     """
 
     counts_own_steps: ClassVar[bool] = False
@@ -55,6 +59,7 @@ class Learner(ABC):
         self.algorithm = algorithm
         self.settings = settings
         self._running: Future[tuple[dict[str, float], TimerNode]] | None = None
+        self.others_can_learn = True
         self._plots: list[dict[str, float]] = []
         self._snapshot: Snapshot | None = None
         """Snapshot of the last update, if one has finished since `finished` was called."""
@@ -82,6 +87,11 @@ class Learner(ABC):
         If 0, `learn` gets finished segments as soon as there are any.
         """
         return 0
+
+    @property
+    def can_learn(self) -> bool:
+        """Whether there is enough past experience to learn from."""
+        return True
 
     @abstractmethod
     def learn(self, segments: Segments | None, *, step: int, n_unfinished: int) -> int:
@@ -131,6 +141,15 @@ class Learner(ABC):
         """Whether some weights are NaN or infinite."""
         self.settle()
         return self.algorithm.has_diverged
+
+    def digest(self) -> str:
+        """Return a digest of all weights, which several learners have in common."""
+        self.settle()
+        digest = hashlib.sha256()
+        for network in self.algorithm.modules().values():
+            for weight in network.parameters() if isinstance(network, nn.Module) else ():
+                digest.update(weight.detach().cpu().numpy().tobytes())
+        return digest.hexdigest()
 
     def state(self) -> dict[str, Any]:
         """Return the state from which learning can continue, without unused experience."""

@@ -72,6 +72,16 @@ class Meter:
         return _mean_of_last(self.recent_group_returns)
 
     def record(self, activity: Activity) -> None:
+        """Add ended episodes to the statistics, and remember their returns."""
+        self.plot_episodes(activity)
+        self.remember(activity.episode_return.tolist(), activity.group_return.tolist())
+
+    def remember(self, returns: Iterable[float], group_returns: Iterable[float]) -> None:
+        """Remember the returns of ended episodes and of groups."""
+        self.recent_returns.extend(returns)
+        self.recent_group_returns.extend(group_returns)
+
+    def plot_episodes(self, activity: Activity) -> None:
         """Add ended episodes to the statistics."""
         is_alone = not self._learns_in_groups
         if activity.has_group_reward and is_alone and not self._has_warned_of_groups:
@@ -82,7 +92,6 @@ class Meter:
                 "each agent alone. The cumulative reward does not include group rewards."
             )
         of_groups = activity.group_return
-        self.recent_group_returns.extend(of_groups.tolist())
         self._stats.add_stats(GROUP_CUMULATIVE_REWARD, of_groups, StatsAggregationMethod.HISTOGRAM)
         returns = activity.episode_return
         if not len(returns):
@@ -90,7 +99,6 @@ class Meter:
         if self._extrinsic_strength is not None:
             earned = self._extrinsic_strength * (returns + activity.episode_group_return)
             self._stats.add_stats("Policy/Extrinsic Reward", earned)
-        self.recent_returns.extend(returns.tolist())
         self._stats.add_stats(CUMULATIVE_REWARD, returns, StatsAggregationMethod.HISTOGRAM)
         # Count transitions between decisions, as the original does: one less than decisions.
         self._stats.add_stats("Environment/Episode Length", activity.episode_length - 1)

@@ -39,7 +39,7 @@ class OffPolicyLearner(Learner):
         self._hyperparameters = hyperparameters
         self.replay = Replay(
             self.spec,
-            capacity=hyperparameters.buffer_size,
+            capacity=self.algorithm.shards.share(hyperparameters.buffer_size),
             longest=algorithm.sequence_length,
             memory_size=algorithm.actor.body.memory_size,
         )
@@ -60,6 +60,11 @@ class OffPolicyLearner(Learner):
         """Steps that are replayed together; 1 without memory."""
         return self.algorithm.sequence_length
 
+    @property
+    def can_learn(self) -> bool:
+        """Whether there is experience for a minibatch."""
+        return self._n_experiences >= self.algorithm.shards.share(self._hyperparameters.batch_size)
+
     def learn(self, segments: Segments | None, *, step: int, n_unfinished: int) -> int:
         """Queue segments for the next update; take the gradient steps that are due."""
         if segments is not None:
@@ -67,7 +72,8 @@ class OffPolicyLearner(Learner):
             self._n_experiences += segments.n_steps
         settings = self._hyperparameters
         made = step + n_unfinished
-        if self._n_experiences < settings.batch_size or made < settings.buffer_init_steps:
+        can_learn = self.can_learn and self.others_can_learn
+        if not can_learn or made < settings.buffer_init_steps:
             self._learned_to = max(self._learned_to, float(made))
             return 0
         n_updates = int((made - self._learned_to) / settings.steps_per_update)
@@ -124,13 +130,19 @@ class OffPolicyLearner(Learner):
 
     def _store_waiting(self) -> None:
         self.settle()
+        if self.algorithm.shards.size > 1:
+            return  # all learners store together, when they update
         waiting, self._waiting = self._waiting, []
         self._has_updated(self._store(waiting))  # act with the normalizers that are saved
 
     def _store(self, parts: list[Segments]) -> dict[str, float]:
         """Add experience to the replay buffer; return numbers to plot, by tag."""
+        if self.algorithm.shards.size > 1:
+            self.algorithm.see(*parts)  # once, because other learners have other parts
+        else:
+            for part in parts:
+                self.algorithm.see(part)
         for part in parts:
-            self.algorithm.see(part)
             self.replay.add(part)
         if not (parts and self._learned_rewards):
             return {}

@@ -42,8 +42,8 @@ class OnPolicyLearner(Learner):
 
     @property
     def wants(self) -> int:
-        """Steps needed for an update: `buffer_size`."""
-        return self.settings.hyperparameters.buffer_size
+        """Steps needed for an update: `buffer_size`, or this learner's share of it."""
+        return self.algorithm.shards.share(self.settings.hyperparameters.buffer_size)
 
     def learn(self, segments: Segments | None, *, step: int, n_unfinished: int) -> int:
         """Start an update with the segments, if there are any."""

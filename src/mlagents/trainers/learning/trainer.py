@@ -1,7 +1,7 @@
 """`Trainer`: trains one behavior of a run."""
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -15,10 +15,31 @@ from mlagents.trainers.learning.trainer_types import TrainerType
 from mlagents.trainers.reporting.stats import StatsReporter
 from mlagents.trainers.settings.behavior import BehaviorSettings
 from mlagents.trainers.settings.run_options import TorchSettings
+from mlagents.trainers.sharding import ALONE, Shards
 from mlagents_envs.base_env import BehaviorSpec
 from mlagents_envs.logging_util import get_logger
 
 logger = get_logger(__name__)
+
+
+class Report(NamedTuple):
+    """What one of several learners tells the others of a behavior.
+
+    Attributes:
+        n_steps: Steps that its agents finished since its last report.
+        n_unfinished: Steps in unfinished segments.
+        returns: Returns of episodes that ended since then.
+        group_returns: Returns of groups whose episodes ended since then.
+        has_share: Whether it has its share of the experience for an update.
+        can_learn: Whether it has enough past experience.
+    """
+
+    n_steps: int
+    n_unfinished: int
+    returns: list[float]
+    group_returns: list[float]
+    has_share: bool
+    can_learn: bool
 
 
 class Trainer:
@@ -40,6 +61,8 @@ class Trainer:
         on_summary: Function called with the summary's step count when a summary is due.
         on_checkpoint: Function called when a checkpoint is due.
         n_returns: Smallest number of episode returns to remember.
+        shards: This learner's place among several. They call `observe` and `learn_with`, not
+            `advance`.
 
     Attributes:
         learner: Learner of the behavior.
@@ -66,6 +89,7 @@ class Trainer:
         on_summary: Callable[[int], None],
         on_checkpoint: Callable[[], object],
         n_returns: int = N_RETURNS,
+        shards: Shards = ALONE,
     ) -> None:
         self.name = name
         self.spec = spec
@@ -85,6 +109,7 @@ class Trainer:
             seed=seed,
             inference=inference,
             compute=PLAIN if inference else Compute.of(torch_settings, device),
+            shards=shards,
         )
         self.learner = trainer_type.learner(name, algorithm, settings)
         self.has_learned = False
@@ -98,7 +123,7 @@ class Trainer:
             snapshot,
             spec.action_spec,
             deterministic=settings.network_settings.deterministic,
-            rng=np.random.default_rng(seed),
+            rng=np.random.default_rng(shards.seed(seed)),
         )
         self._collector = Collector(
             spec,
@@ -109,6 +134,7 @@ class Trainer:
             with_groups=algorithm.learns_in_groups,
         )
         self.seat = Seat(self.policy, self._collector)
+        self._unreported = Report(0, 0, [], [], False, False)
 
     @property
     def step(self) -> int:
@@ -174,6 +200,65 @@ class Trainer:
         if self.learner.counts_own_steps:
             self._count_learned(n_learned)
 
+    def observe(self) -> bool:
+        """Take in what this learner's agents did; return whether it has its share for an update.
+
+        For several learners, which then meet and call `learn_with`.
+        """
+        self.take_over()
+        self.meter.warn_of_vanished(self._collector.n_vanished)
+        if self._collector.groups is not None:
+            self.meter.warn_of(self._collector.groups.problems)
+        activity, so_far = self._collector.activity(), self._unreported
+        self.meter.plot_episodes(activity)
+        n_unfinished = self._collector.n_unfinished
+        has_share = self._collector.n_held + n_unfinished >= self.learner.wants
+        self._unreported = Report(
+            so_far.n_steps + activity.n_steps,
+            n_unfinished,
+            so_far.returns + activity.episode_return.tolist(),
+            so_far.group_returns + activity.group_return.tolist(),
+            has_share,
+            self.learner.can_learn,
+        )
+        return has_share
+
+    def report(self) -> Report:
+        """Return what happened since the last report."""
+        report, self._unreported = self._unreported, Report(0, 0, [], [], False, False)
+        return report
+
+    def learn_with(
+        self, reports: Sequence[Report], exchange: Callable[[Report], Sequence[Report]]
+    ) -> None:
+        """Count the steps of all learners, and learn from their experience if it is time.
+
+        Args:
+            reports: Reports of all learners.
+            exchange: Function that sends a report and returns those of all learners.
+        """
+        was_learning = self.is_learning
+        self._count_all(reports)
+        if not was_learning:  # a behavior that has finished keeps acting beside others
+            self._collector.take()
+            return
+        segments = None
+        if not self.learner.wants:
+            segments = self._collector.take()
+        elif all(report.has_share for report in reports):
+            segments = self._collector.take(at_least=1)
+            self.observe()
+            reports = exchange(self.report())
+            self._count_all(reports)  # steps of segments that `take` has cut
+        if segments is not None:
+            self.meter.look_for_groups(segments)
+        self.learner.others_can_learn = all(report.can_learn for report in reports)
+        n_unfinished = sum(report.n_unfinished for report in reports)
+        n_learned = self.learner.learn(segments, step=self.step, n_unfinished=n_unfinished)
+        self.take_over()
+        if self.learner.counts_own_steps:
+            self._count_learned(n_learned)
+
     def take_over(self) -> None:
         """Act with the policy learned since the last call, if there is a new one."""
         update = self.learner.finished()
@@ -203,13 +288,28 @@ class Trainer:
         self.learner.load_weights(state)
         self.take_over()
 
+    def reseed(self) -> None:
+        """Give this learner, one of several, random numbers that no other learner draws."""
+        algorithm = self.learner.algorithm
+        seed = algorithm.shards.seed(algorithm.seed, self.step)
+        algorithm.reseed(seed)
+        self.policy.rng = np.random.default_rng(seed)
+
     def _count(self, *, of_agents: bool) -> None:
         """Record what agents did. Due summaries and checkpoints come before the new step count."""
         activity = self._collector.activity()
         self.meter.record(activity)
-        if not of_agents:
-            return
-        n_steps = activity.n_steps
+        if of_agents:
+            self._count_steps(activity.n_steps)
+
+    def _count_all(self, reports: Sequence[Report]) -> None:
+        """Remember the episodes of all learners and count their steps."""
+        for report in reports:
+            self.meter.remember(report.returns, report.group_returns)
+        if not self.learner.counts_own_steps:
+            self._count_steps(sum(report.n_steps for report in reports))
+
+    def _count_steps(self, n_steps: int) -> None:
         self._summarize_when_due(n_steps)
         due = self.meter.passes(self.settings.checkpoint_interval, n_steps)
         if due and self.is_learning and self.step:

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from mlagents.trainers.fast.products import is_large, product
 from mlagents.trainers.fast.torch_internals import lstm_cell
+from mlagents.trainers.sharding import ALONE, Shards
 
 
 class Linear(nn.Linear):
@@ -60,6 +61,9 @@ class Normalizer(nn.Module):
 
     Args:
         size: Length of the vector.
+
+    Attributes:
+        shards: This learner's place among several, whose statistics are those of all rows.
     """
 
     limit = 5.0
@@ -76,6 +80,7 @@ class Normalizer(nn.Module):
         self.register_buffer("count", torch.ones((), dtype=torch.float64))
         self.register_buffer("mean", torch.zeros(size, dtype=torch.float64))
         self.register_buffer("squares", torch.ones(size, dtype=torch.float64))
+        self.shards: Shards = ALONE
         # The statistics in the precision of `forward`: (x - shift) * scale.
         self.register_buffer("shift", torch.zeros(size))
         self.register_buffer("scale", torch.ones(size))
@@ -89,9 +94,19 @@ class Normalizer(nn.Module):
         """Update the statistics with (B, size), all rows at once (Welford's method)."""
         vectors = vectors.to(torch.float64)
         before = vectors - self.mean
-        self.count += len(vectors)
-        self.mean += before.sum(0) / self.count
-        self.squares += ((vectors - self.mean) * before).sum(0)
+        if self.shards.size == 1:
+            self.count += len(vectors)
+            self.mean += before.sum(0) / self.count
+            self.squares += ((vectors - self.mean) * before).sum(0)
+        else:
+            n_rows = self.count.new_full((1,), len(vectors))
+            sums = torch.cat([n_rows, before.sum(0), before.square().sum(0)])
+            self.shards.add(sums)
+            n_rows, total, squares = sums.split([1, len(self.mean), len(self.mean)])
+            self.count += n_rows[0]
+            self.mean += total / self.count
+            # The sum of (x - new mean) (x - old mean), as above.
+            self.squares += squares - total / self.count * total
         self.shift.copy_(self.mean)
         self.scale.copy_(torch.rsqrt(self.squares / self.count))
 

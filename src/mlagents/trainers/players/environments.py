@@ -84,7 +84,7 @@ def env_manager_maker(
     Args:
         options: Options of the run, with its final seed. The seed of player k is that seed plus k.
         log_folder: Folder for the logs of players.
-        first_worker: Worker id of the first player.
+        first_worker: Worker id of the first player, if other learners or training have those before.
 
     Raises:
         TrainerConfigError: The name is unknown; the message lists similar names. Or builds are to
@@ -213,7 +213,7 @@ def _players(
         rate_limit_period_s=environment.restarts_rate_limit_period_s,
     )
     return lambda: PlayerPool(
-        lambda worker: _launch(options, start, base_port, log_folder, first_worker + worker),
+        functools.partial(_launch, options, start, base_port, log_folder, first_worker),
         environment.num_envs - len(here),
         timeout_s=environment.timeout_wait,
         make_budget=make_budget,
@@ -226,9 +226,11 @@ def _launch(
     start: Callable[..., UnityEnvironment],
     base_port: int | None,
     log_folder: Path | None,
-    worker: int,
+    first_worker: int,
+    player: int,
 ) -> UnityEnvironment:
     """Start one player, without waiting for it to connect; the arguments are as in `_players`."""
+    worker = first_worker + player
     environment, engine = options.env_settings, options.engine_settings
     engine_channel = EngineConfigurationChannel()
     engine_channel.set_configuration(_engine_config(engine))

@@ -207,6 +207,20 @@ class StatsReporter:
         for writer in self._writers:
             writer.write_stats(self._category, values, step)
 
+    def drain(self) -> dict[str, tuple[int, list[float]]]:
+        """Remove and return the values added since the last summary, as JSON holds them."""
+        with self._lock:
+            stats, self._stats = self._stats, {}
+        return {key: (aggregation.value, numbers) for key, (aggregation, numbers) in stats.items()}
+
+    def add_drained(self, drained: Mapping[str, tuple[int, list[float]]]) -> None:
+        """Add the values of another learner's reporter; of latest values, the own ones stay."""
+        for key, (number, numbers) in drained.items():
+            aggregation = StatsAggregationMethod(number)
+            if aggregation is StatsAggregationMethod.MOST_RECENT and key in self._stats:
+                continue
+            self._add(key, numbers, aggregation)
+
     def _add(self, key: str, numbers: list[float], aggregation: StatsAggregationMethod) -> None:
         if not numbers:
             return

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import torch
@@ -12,7 +12,8 @@ from mlagents.trainers.acting.rollout import Rollout, Seat, SharedSeat
 from mlagents.trainers.callbacks import Callbacks, Run, Summary
 from mlagents.trainers.exception import UnityTrainerException
 from mlagents.trainers.learning.league import League
-from mlagents.trainers.learning.trainer import Trainer
+from mlagents.trainers.learning.process_group import LearnerError, ProcessGroup
+from mlagents.trainers.learning.trainer import Report, Trainer
 from mlagents.trainers.learning.trainer_types import (
     TRAINER_TYPES,
     TrainerType,
@@ -36,10 +37,12 @@ from mlagents.trainers.run.curriculum import BehaviorProgress, Curriculum
 from mlagents.trainers.run.evaluation import Evaluator, judged, why_over, with_error
 from mlagents.trainers.run.folder import RunFolder
 from mlagents.trainers.run.interrupt import Interrupt, Interrupted
+from mlagents.trainers.run.learners import require_shareable
 from mlagents.trainers.run.memory import require_memory
 from mlagents.trainers.run.resume import Loader
 from mlagents.trainers.run.saving import Saver
 from mlagents.trainers.settings.run_options import RunOptions
+from mlagents.trainers.sharding import ALONE
 from mlagents_envs.base_env import BehaviorId, BehaviorName
 from mlagents_envs.exception import UnityCommunicatorStoppedException
 from mlagents_envs.logging_util import get_logger
@@ -62,6 +65,7 @@ class Controller:
         trainer_types: Ways to learn, by `trainer_type`.
         callbacks: Callbacks that follow the run.
         make_evaluation: Function that makes the players for evaluations; None if there are none.
+        group: All learners of the run, of which the first reports and saves; None for one.
     """
 
     def __init__(
@@ -76,6 +80,7 @@ class Controller:
         trainer_types: Mapping[str, TrainerType] = TRAINER_TYPES,
         callbacks: Callbacks | None = None,
         make_evaluation: Callable[[], EnvManager] | None = None,
+        group: ProcessGroup | None = None,
     ) -> None:
         self._options = options
         self._manager = manager
@@ -87,9 +92,13 @@ class Controller:
         self._trainer_types = trainer_types
         self._resume = options.checkpoint_settings.resume
         self._inference = options.checkpoint_settings.inference
-        store = CheckpointStore(folder, resume=self._resume)
+        self._group = group
+        self._is_first = group is None or group.rank == 0
+        self._has_met = group is None
+        store = CheckpointStore(folder, resume=self._resume and self._is_first)
         self._curriculum = Curriculum(options.environment_parameters or {})
-        self._curriculum.load_state(store.lessons)
+        lessons = store.lessons if group is None else group.gather(store.lessons)[0]
+        self._curriculum.load_state(lessons)
         store.set_lessons(self._curriculum.state())
         self._league = League(
             seed=options.env_settings.seed,
@@ -97,7 +106,9 @@ class Controller:
             results=[folder.path.parent],
         )
         self._loader = Loader(options, folder, store, self._league)
-        self._saver = Saver(options, folder, store, self._curriculum, self._league)
+        self._saver = Saver(
+            options, folder, store, self._curriculum, self._league, writes=self._is_first
+        )
         self._store = store
         self._evaluator: Evaluator | None = None
         if options.evaluation and make_evaluation:
@@ -115,6 +126,8 @@ class Controller:
         self._callbacks = callbacks or Callbacks()
         self._summaries: list[Summary] = []  # those that no callback has received yet
         self._handle = _Handle(options, folder.path, self)
+        self._is_ending = False
+        self._has_warned_of_drift = False
         self.trainers: dict[str, Trainer] = {}
 
     def run(self) -> None:
@@ -143,11 +156,14 @@ class Controller:
     def _train_and_save(self) -> None:
         try:
             self._train()
-        except Interrupted:
+        except Interrupted as error:
+            self._leave(error)
             logger.info("Interrupted." if self._inference else "Interrupted: saving.")
         except UnityCommunicatorStoppedException as error:
+            self._leave(error)
             logger.info(f"The environment ended the session: {error}")
         except (Exception, SystemExit) as error:
+            self._leave(error)
             unsaved = self._save_final()
             if self._has_begun and not unsaved:
                 error.add_note(SAVED)
@@ -164,19 +180,23 @@ class Controller:
         self._rollout.reset()
         if self._resume and not self._inference:
             self._loader.require_own_behavior(self._manager.behavior_specs)
-        for behavior in self._manager.behavior_specs:
+        for behavior in self._agreed_behaviors():
             self._trainer_of(behavior)
         if not self._inference:
             self._saver.begin()
             self._has_begun = True
         self._callbacks.begin(self._handle)
         self._started_s = time.monotonic()
-        with self._progress:
+        with self._progress if self._is_first else nullcontext():
             self._interrupt.is_below_table = self._progress.is_shown
             try:
                 while not self._is_done():
-                    self._advance()
-                    self._progress.update(self.trainers.values())
+                    if self._group is None:
+                        self._advance()
+                    else:
+                        self._advance_with(self._group)
+                    if self._is_first:
+                        self._progress.update(self.trainers.values())
             finally:
                 self._interrupt.is_below_table = False
 
@@ -194,7 +214,9 @@ class Controller:
             self._add_statistics(report)
             self._league.record(report.player)
         with hierarchical_timer("trainer_advance"):
-            for trainer in self.trainers.values():
+            if self._group is not None:
+                self._learn_with(self._group)
+            for trainer in self.trainers.values() if self._group is None else ():
                 trainer.advance()
                 self._stop_if_learned(trainer)
         self._call_callbacks()
@@ -204,7 +226,7 @@ class Controller:
             return  # without drawing actions that are not taken: a resumed run draws them
         if self._league.advance():
             self._rollout.reset()
-        elif not self._begin_lessons():
+        elif not (self._has_met and self._begin_lessons()):
             self._answer()
 
     def _call_callbacks(self) -> None:
@@ -253,6 +275,80 @@ class Controller:
         if best.lessons == self._curriculum.lesson_numbers and (by := why_over(settings, best)):
             trainer.end(by)
             logger.info(f"{trainer.name} ends at step {trainer.step} ({by}).")
+    def _advance_with(self, group: ProcessGroup) -> None:
+        """Do as `_advance`; a learner that has to end ends with all others."""
+        group.check()
+        try:
+            self._advance()
+        except Interrupted:
+            if not self._is_ending:
+                self._meet(group, ends="interrupted")
+            raise
+        except UnityCommunicatorStoppedException as error:
+            if not self._is_ending:
+                self._meet(group, ends=f"stopped: {error}")
+            raise
+
+    def _learn_with(self, group: ProcessGroup) -> None:
+        """Take in what the own agents did; meet the other learners if it is time.
+
+        A learner comes to meet when it has its share of the experience for an update.
+        """
+        is_due = [trainer.observe() and trainer.is_learning for trainer in self.trainers.values()]
+        self._has_met = any(is_due)
+        if self._has_met:
+            self._meet(group)
+
+    def _meet(self, group: ProcessGroup, *, ends: str | None = None) -> None:
+        """Exchange reports with the other learners and learn if it is time.
+
+        Args:
+            group: All learners.
+            ends: Reason for which this learner, and therefore all, have to end.
+
+        Raises:
+            Interrupted: A learner was interrupted.
+            UnityCommunicatorStoppedException: The environment of a learner ended the session.
+        """
+        trainers = sorted(self.trainers.items())
+        message = {"ends": ends, "reports": {name: each.report() for name, each in trainers}}
+        with hierarchical_timer("wait_for_learners"):
+            messages = group.gather(message)
+        self._is_ending = any(each["ends"] for each in messages)
+        for each in messages:
+            if each["ends"] == "interrupted":
+                raise Interrupted
+            if each["ends"]:
+                raise UnityCommunicatorStoppedException(each["ends"].partition(": ")[2])
+
+        def exchange(report: Report) -> list[Report]:
+            return [Report(*each) for each in group.gather(report)]
+
+        for name, trainer in trainers:
+            trainer.learn_with([Report(*each["reports"][name]) for each in messages], exchange)
+            self._stop_if_learned(trainer)
+
+    def _agreed_behaviors(self) -> list[BehaviorName]:
+        """Return the behaviors of the environment, which must be those of all learners."""
+        specs = self._manager.behavior_specs
+        if self._group is None:
+            return list(specs)
+        listed = {name: repr(specs[name]) for name in sorted(specs)}
+        self._group.require_same(
+            "behaviors",
+            ", ".join(f"{name} {spec}" for name, spec in listed.items()) or "none",
+            remedy="Give all learners the same environment.",
+        )
+        return list(listed)
+
+    def _leave(self, error: BaseException) -> None:
+        """Tell the other learners why this one ends."""
+        if self._group is None or self._is_ending:  # or all have agreed to end
+            return
+        self._group.leave(str(error) or type(error).__name__)
+        for trainer in self.trainers.values():
+            with suppress(LearnerError, UnityTrainerException):
+                trainer.learner.settle()
 
     def _stop_if_learned(self, trainer: Trainer) -> None:
         """In the last lessons, end the training of a behavior with enough reward."""
@@ -334,6 +430,14 @@ class Controller:
             trainer_type = find_trainer_type(settings.trainer_type, self._trainer_types)
         except ValueError as error:
             raise UnityTrainerException(f"behaviors.{name}.trainer_type: {error}") from None
+        group = self._group
+        if group is not None:
+            require_shareable(f"behaviors.{name}", settings, group.size)
+            if self._has_begun:
+                raise UnityTrainerException(
+                    f"behavior {name!r} appeared after the first step. Several learners need all "
+                    "behaviors from the start: let an agent of each exist then, or use one learner."
+                )
         spec = self._manager.behavior_specs[behavior]
         if not self._inference:
             require_memory(name, spec, settings)
@@ -343,14 +447,17 @@ class Controller:
                 name,
                 spec,
                 settings,
-                stats=StatsReporter(name, [*self._writers, self._progress]),
+                stats=StatsReporter(
+                    name, [*self._writers, self._progress] if self._is_first else []
+                ),
                 device=self._device,
                 seed=self._options.env_settings.seed,
                 inference=self._inference,
                 torch_settings=self._options.torch_settings,
                 on_summary=lambda step: self._summarize(trainer, step),
-                on_checkpoint=lambda: self._saver.save(trainer),
+                on_checkpoint=lambda: self._checkpoint(trainer),
                 n_returns=self._curriculum.n_returns(name),
+                shards=ALONE if group is None else group.shards(),
             )
             if settings.self_play and not self._inference:
                 self._league.add(trainer, n_scores=self._curriculum.n_returns(name))
@@ -360,13 +467,52 @@ class Controller:
             StatsPropertyType.HYPERPARAMETERS, settings.model_dump(mode="json")
         )
         logger.info(behavior_in_words(name, spec, settings))
-        if self._resume:
+        if self._is_first and self._resume:
             self._resume_trainer(trainer)
-        else:
+        elif self._is_first:
             self._loader.initialize(trainer)
         if self._evaluator is not None:
             self._evaluator.begin(name, trainer.step)
+        if group is not None:
+            self._synchronize(group, trainer)
         return trainer
+
+    def _synchronize(self, group: ProcessGroup, trainer: Trainer) -> None:
+        """Give all learners the weights and counts of the first."""
+        meter = trainer.meter
+        counts = {
+            "resumed_at": self._resumed_at.get(trainer.name),
+            "has_learned": trainer.has_learned,
+            "returns": list(meter.recent_returns),
+            "group_returns": list(meter.recent_group_returns),
+        }
+        first, *_ = group.gather(counts)
+        self._take_state_of_first(group, trainer)
+        if group.rank:
+            trainer.has_learned = first["has_learned"]
+            meter.remember(first["returns"], first["group_returns"])
+            if first["resumed_at"] is not None:
+                self._resumed_at[trainer.name] = first["resumed_at"]
+
+    def _take_state_of_first(self, group: ProcessGroup, trainer: Trainer) -> None:
+        state = group.broadcast(trainer.state())
+        if group.rank:
+            trainer.load_state(state)
+            trainer.reseed()
+
+    def _checkpoint(self, trainer: Trainer) -> None:
+        """Save a checkpoint. Before, make sure that all learners have the same weights."""
+        group = self._group
+        if group is not None and len(set(group.gather(trainer.learner.digest()))) > 1:
+            # Processors of different kinds may round the last bit of a weight differently.
+            if not self._has_warned_of_drift:
+                self._has_warned_of_drift = True
+                logger.warning(
+                    f"{trainer.name}: the learners' weights differ at step {trainer.step}, because "
+                    "their processors round differently. All continue with those of learner 0."
+                )
+            self._take_state_of_first(group, trainer)
+        self._saver.save(trainer)
 
     def _resume_trainer(self, trainer: Trainer) -> None:
         if not self._loader.resume(trainer, self._curriculum.lesson_numbers):
@@ -397,6 +543,12 @@ class Controller:
         trainer.stats.set_stat(STEP, step)
         trainer.stats.set_stat(IS_TRAINING, trainer.is_learning)
         self._league.summarize(trainer.name)
+        if self._group is not None:
+            _, *others = self._group.gather(trainer.stats.drain() if self._group.rank else None)
+            for drained in others if self._is_first else ():
+                trainer.stats.add_drained(drained)
+            if not self._is_first:
+                return
         for parameter, number in self._curriculum.lesson_numbers.items():
             trainer.stats.set_stat(f"Environment/Lesson Number/{parameter}", number)
         values = trainer.stats.write_stats(step)

@@ -30,6 +30,7 @@ class Saver:
         store: Checkpoints of the run.
         curriculum: Lessons, saved with every checkpoint.
         league: Self-play, saved with every checkpoint.
+        writes: Whether to write anything. Of several learners, only the first does.
     """
 
     def __init__(
@@ -39,20 +40,27 @@ class Saver:
         store: CheckpointStore,
         curriculum: Curriculum,
         league: League,
+        *,
+        writes: bool = True,
     ) -> None:
         self._options = options
         self._folder = folder
         self._store = store
         self._curriculum = curriculum
         self._league = league
+        self._writes = writes
 
     def begin(self) -> None:
         """Write the first records. From here on the folder holds a run to resume or replace."""
+        if not self._writes:
+            return
         try_write("the status", self._store.write_status)
         self._record_run()
 
     def save(self, trainer: Trainer, *, is_final: bool = False) -> bool:
         """Save a checkpoint and what belongs to it; return whether it was written."""
+        if not self._writes:
+            return True
         if trainer.learner.has_diverged:
             logger.error(
                 f"{trainer.name} is not saved at step {trainer.step}: its weights are NaN or "
@@ -127,6 +135,10 @@ class Saver:
         Returns:
             Names of the behaviors that could not be saved.
         """
+        if not self._writes:
+            for trainer in trainers:  # the first learner needs the others to finish its update
+                trainer.learner.settle()
+            return []
         unsaved: list[str] = []
         outcomes: list[Outcome] = []
         for trainer in trainers:

@@ -156,6 +156,10 @@ class TorchSettings(Settings):
     """Device to train on, such as `cpu` or `cuda:1`; by default, a GPU if available."""
     threads: Int | None = Field(None, ge=1)
     """Number of PyTorch's threads on the CPU; null for half of the CPUs, at most four."""
+    learners: Int = Field(1, ge=1)
+    """Number of learners: processes of this machine, each with `num_envs` environments of its own.
+    Each has an equal share of `batch_size` and `buffer_size`. They add up their gradients, so they
+    learn as one. This pays off for large networks and images."""
     mixed_precision: bool = False
     """Learn in bfloat16 where the loss of precision is small. This is faster for networks with at
     least 256 hidden units and for images, on a GPU or CPU that supports bfloat16; otherwise it is
@@ -355,6 +359,11 @@ class RunOptions(Settings):
                 "or write `default_settings:` for all that are not listed."
             )
         return settings
+
+    def with_learners(self, learners: int) -> "RunOptions":
+        """Return options with this number of learners."""
+        settings = self.torch_settings.model_copy(update={"learners": learners})
+        return self.model_copy(update={"torch_settings": settings})
 
     def with_seed(self, seed: int) -> "RunOptions":
         """Return options with this seed for the run, and seeds for all samplers without one."""

@@ -1,0 +1,299 @@
+"""`ProcessGroup`: the learners of a run, each in its own process, on one machine or on several.
+
+Numbers and JSON travel between learners, never pickled objects. Gloo carries them between CPUs, and
+NCCL between GPUs.
+"""
+
+import io
+import json
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed
+from torch import Tensor
+
+from mlagents.trainers.exception import UnityTrainerException
+from mlagents.trainers.sharding import Shards
+
+dist: Any = torch.distributed  # whose type hints lack stores and process groups
+Store = Any
+"""`torch.distributed.Store`, a key-value store that all learners reach."""
+
+LONGEST_WAIT = timedelta(minutes=30)
+"""Longest time that a learner waits for the others, whose players may be slow."""
+
+_FAILED = "mlagents/failed"
+_ALIVE = "mlagents/alive"
+_POST_S = 2.0
+"""Time in which the cause of a lost connection becomes known, in s."""
+_CAPACITY = 4096
+"""Size of a message that needs one exchange, in bytes."""
+
+
+class LearnerError(UnityTrainerException):
+    """Another learner of the run has ended, or does not fit this one."""
+
+
+class ProcessGroup:
+    """All learners of a run, seen from one of them.
+
+    Args:
+        store: Key-value store that all learners reach.
+        rank: Number of this learner, from 0.
+        size: Number of learners.
+        device: Device to learn on.
+        hostname: Address to listen on; None for the one of this machine's name, or of the network
+            interface that the variable GLOO_SOCKET_IFNAME names.
+
+    Attributes:
+        failure: Cause for which the run has to end, as soon as it is known.
+
+    Raises:
+        LearnerError: The learners do not find each other.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        rank: int,
+        size: int,
+        device: torch.device,
+        hostname: str | None = None,
+    ) -> None:
+        self.rank = rank
+        self.size = size
+        self.device = device
+        self.failure: str | None = None
+        self._store = store
+        self._hostname = hostname
+        self._n_groups = 0
+        self._is_left = False
+        self._control = self._gloo("control")
+        self._backend = "gloo"
+
+    def use_nccl(self) -> None:
+        """Add up gradients with NCCL, between GPUs. All learners call this or none."""
+        self._backend = "nccl"
+        torch.cuda.set_device(self.device)
+
+    def shards(self) -> "GroupShards":
+        """Return this learner's place in another behavior. Communicates."""
+        self._n_groups += 1
+        name = f"behavior{self._n_groups}"
+        if self._backend == "gloo":
+            return GroupShards(self, self._gloo(name), torch.device("cpu"))
+        store = dist.PrefixStore(name, self._store)
+        options = dist.ProcessGroupNCCL.Options()
+        backend = dist.ProcessGroupNCCL(store, self.rank, self.size, options)
+        return GroupShards(self, backend, self.device)
+
+    def gather(self, message: Any) -> list[Any]:
+        """Return the messages of all learners, by rank. Communicates.
+
+        Args:
+            message: This learner's message, of what JSON holds; floats may be NaN.
+
+        Raises:
+            LearnerError: Another learner has ended.
+        """
+        written = json.dumps(message).encode()
+        sizes, contents = self._exchange(written, _CAPACITY)
+        if max(sizes) > _CAPACITY:
+            _, contents = self._exchange(written, max(sizes))
+        return [json.loads(content[:n]) for content, n in zip(contents, sizes, strict=True)]
+
+    def broadcast(self, state: Any) -> Any:
+        """Return the state of the first learner, as `torch.load` reads it. Communicates.
+
+        Args:
+            state: State of tensors and plain values; only the first learner's is used.
+        """
+        content = torch.zeros(0, dtype=torch.uint8)
+        if self.rank == 0:
+            buffer = io.BytesIO()
+            torch.save(state, buffer)
+            content = torch.frombuffer(bytearray(buffer.getvalue()), dtype=torch.uint8)
+        (size, *_) = self.gather(len(content))
+        if self.rank:
+            content = torch.zeros(size, dtype=torch.uint8)
+        self._wait(lambda: self._control.broadcast(content, 0))
+        if self.rank == 0:
+            return state
+        buffer = io.BytesIO(content.numpy().tobytes())
+        return torch.load(buffer, weights_only=True, map_location="cpu")
+
+    def require_same(self, what: str, value: str, *, remedy: str) -> None:
+        """Raise unless all learners have the same value. Communicates.
+
+        Args:
+            what: Name of the value, for the message.
+            value: This learner's value.
+            remedy: What to do about a difference.
+
+        Raises:
+            LearnerError: Two learners differ; the message names both.
+        """
+        values = self.gather(value)
+        for rank, other in enumerate(values):
+            if other != values[0]:
+                raise LearnerError(
+                    f"learners 0 and {rank} have different {what}: {values[0]} and {other}. "
+                    f"{remedy}"
+                )
+
+    def leave(self, cause: str) -> None:
+        """Tell the other learners that this one ends, and communicate no more."""
+        if self._is_left:
+            return
+        self._is_left = True
+        if self.failure is None:
+            self.failure = cause
+            try:
+                self._store.set(_FAILED, json.dumps([self.rank, cause]))
+            except (RuntimeError, OSError):
+                return  # the machine of the store has gone
+
+    def report(self, failure: str) -> None:
+        """Note that another learner has ended; the next exchange or `check` raises it."""
+        if self.failure is None:
+            self.failure = self._posted() or failure
+
+    def check(self) -> None:
+        """Raise if another learner is known to have ended.
+
+        Raises:
+            LearnerError: It is; the message says which and why.
+        """
+        if self.failure is not None and not self._is_left:
+            self._is_left = True
+            raise LearnerError(self.failure)
+
+    def run(self, start: Callable[[], Any]) -> None:
+        """Start an exchange of numbers and wait for its end.
+
+        Raises:
+            LearnerError: Another learner has ended.
+        """
+        if self._is_left:
+            return
+        try:
+            start().wait()
+        except RuntimeError as error:
+            self._raise_cause(error)
+
+    def _gloo(self, name: str) -> Any:
+        store = dist.PrefixStore(name, self._store)
+        try:
+            if self._hostname is None:
+                return dist.ProcessGroupGloo(store, self.rank, self.size, LONGEST_WAIT)
+            options = dist.ProcessGroupGloo._Options()
+            options._timeout = LONGEST_WAIT
+            options._devices = [dist.ProcessGroupGloo.create_device(hostname=self._hostname)]
+            return dist.ProcessGroupGloo(store, self.rank, self.size, options)
+        except RuntimeError as error:
+            raise LearnerError(
+                f"learner {self.rank} cannot connect to the other learners: {error}"
+            ) from error
+
+    def _exchange(self, content: bytes, capacity: int) -> tuple[list[int], list[bytes]]:
+        own = torch.zeros(8 + capacity, dtype=torch.uint8)
+        held = content[:capacity]
+        own[: 8 + len(held)] = torch.frombuffer(
+            bytearray(len(content).to_bytes(8, "little") + held), dtype=torch.uint8
+        )
+        everyone = [torch.zeros_like(own) for _ in range(self.size)]
+        self._wait(lambda: self._control.allgather([everyone], [own]))
+        received = [each.numpy().tobytes() for each in everyone]
+        return [int.from_bytes(each[:8], "little") for each in received], [
+            each[8:] for each in received
+        ]
+
+    def _wait(self, start: Callable[[], Any]) -> None:
+        """Wait for an exchange that may take long, open to signals and to news of a failure."""
+        self.check()
+        if self._is_left:
+            raise LearnerError(self.failure or "this learner has left the others")
+        try:
+            work = start()
+            pause_s = 0.0
+            while not work.is_completed():
+                self.check()
+                time.sleep(pause_s)
+                pause_s = min(pause_s + 1e-5, 0.002)
+            work.wait()
+        except RuntimeError as error:
+            self._raise_cause(error)
+
+    def _raise_cause(self, error: RuntimeError) -> None:
+        with suppress(RuntimeError):
+            self._store.set(f"{_ALIVE}/{self.rank}", "")
+        deadline_s = time.monotonic() + _POST_S
+        while self.failure is None and time.monotonic() < deadline_s:
+            self.failure = self._posted()
+            time.sleep(0.05)
+        self._is_left = True
+        raise LearnerError(self.failure or self._lost()) from error
+
+    def _lost(self) -> str:
+        """Return what is known of a learner that ended without giving a cause."""
+        others = [rank for rank in range(self.size) if rank != self.rank]
+        with suppress(RuntimeError):  # the machine of the store may have gone
+            silent = [rank for rank in others if not self._store.check([f"{_ALIVE}/{rank}"])]
+            others = silent or others
+        return (
+            f"the connection to learner {' or '.join(map(str, others))} was lost. Look at its log, "
+            "and whether its process was killed, for example for lack of memory."
+        )
+
+    def _posted(self) -> str | None:
+        """Return the cause that another learner has given before it ended."""
+        with suppress(RuntimeError):  # the machine of the store may have gone
+            if self._store.check([_FAILED]):
+                rank, cause = json.loads(self._store.get(_FAILED))
+                return f"learner {rank} has ended: {cause}"
+        return None
+
+
+class GroupShards(Shards):
+    """One learner's place among those of a behavior, each in its own process.
+
+    Args:
+        group: All learners of the run.
+        backend: What adds numbers up.
+        device: Device that the backend adds on; None of the CPU's if it is a GPU.
+    """
+
+    def __init__(self, group: ProcessGroup, backend: Any, device: torch.device) -> None:
+        self.rank = group.rank
+        self.size = group.size
+        self._group = group
+        self._backend = backend
+        self._device = device
+
+    def add(self, numbers: Tensor) -> None:
+        """Replace numbers by their sum over all learners, in place.
+
+        Raises:
+            LearnerError: Another learner has ended.
+        """
+        there = numbers.to(self._device).contiguous()
+        self._group.run(lambda: self._backend.allreduce([there]))
+        if there is not numbers:
+            numbers.copy_(there)
+
+    def least(self, n: int) -> int:
+        """Return the smallest n of all learners.
+
+        Raises:
+            LearnerError: Another learner has ended.
+        """
+        number = torch.tensor([n], device=self._device)
+        options = dist.AllreduceOptions()
+        options.reduceOp = dist.ReduceOp.MIN
+        self._group.run(lambda: self._backend.allreduce([number], options))
+        return int(number.item())
