@@ -173,9 +173,7 @@ class SAC(Algorithm):
     def take_one(self, batch: Minibatch) -> Tensor:
         """Take one gradient step; return its losses, (4 + signals,), as `descents` does."""
         losses = self.differentiate(batch, self.rewards(batch))
-        self.take_step(
-            self.actor.parameters(), self._critic_parameters, n_rows=len(batch.reward)
-        )
+        self.take_step(self.actor.parameters(), self._critic_parameters, n_rows=len(batch.reward))
         online: list[Tensor] = list(self.value.parameters())
         target: list[Tensor] = list(self.target_value.parameters())
         with torch.no_grad():

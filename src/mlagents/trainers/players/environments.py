@@ -84,7 +84,7 @@ def env_manager_maker(
     Args:
         options: Options of the run, with its final seed. The seed of player k is that seed plus k.
         log_folder: Folder for the logs of players.
-        first_worker: Worker id of the first player, if other learners or training have those before.
+        first_worker: Worker id of the first player; others may belong to other learners.
 
     Raises:
         TrainerConfigError: The name is unknown; the message lists similar names. Or builds are to

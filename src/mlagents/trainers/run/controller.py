@@ -275,6 +275,7 @@ class Controller:
         if best.lessons == self._curriculum.lesson_numbers and (by := why_over(settings, best)):
             trainer.end(by)
             logger.info(f"{trainer.name} ends at step {trainer.step} ({by}).")
+
     def _advance_with(self, group: ProcessGroup) -> None:
         """Do as `_advance`; a learner that has to end ends with all others."""
         group.check()
