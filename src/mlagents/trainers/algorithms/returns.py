@@ -98,7 +98,10 @@ def advantages_of(
 
 
 def joined_advantages(
-    advantages: FloatArray, strengths: Sequence[float] | None = None
+    advantages: FloatArray,
+    strengths: Sequence[float] | None = None,
+    *,
+    normalize: bool = True,
 ) -> FloatArray:
     """Return one advantage per step, combined from the advantages of all reward signals.
 
@@ -113,13 +116,15 @@ def joined_advantages(
     Args:
         advantages: (N, signals) advantages of each signal.
         strengths: Strength of each signal, or None to sum the advantages unnormalized.
+        normalize: Whether the sum is normalized.
 
     Returns:
-        (N, 1) advantages with mean 0 and deviation 1.
+        (N, 1) advantages; with mean 0 and deviation 1 if they are normalized.
     """
     if strengths is not None:
         advantages = _normal(advantages) * np.asarray(strengths, np.float32)
-    return _normal(advantages.sum(axis=1, keepdims=True))
+    joined: FloatArray = advantages.sum(axis=1, keepdims=True)
+    return _normal(joined) if normalize else joined
 
 
 def _normal(x: FloatArray) -> FloatArray:

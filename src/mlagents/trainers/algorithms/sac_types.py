@@ -20,11 +20,12 @@ class Minibatch(NamedTuple):
         continuous: (B, A) continuous actions as sent to the environment.
         discrete: (B, K) int32 discrete actions.
         action_mask: (B, sum of branches) bool, True where an action is not allowed.
-        reward: (B,) rewards.
+        reward: (B,) rewards, or discounted sums of several.
         terminated: (B,) bool, True where the task ended the episode after the step.
         noise: (B, A) noise to sample new actions with.
         sequences: Order of the rows, for networks with memory.
         first: (S,) first row of each sequence.
+        n_rewards: (B,) number of rewards in each sum; None if every reward is that of one step.
     """
 
     obs: list[Tensor]
@@ -37,6 +38,7 @@ class Minibatch(NamedTuple):
     noise: Tensor
     sequences: Sequences | None
     first: Tensor
+    n_rewards: Tensor | None = None
 
     @property
     def steps(self) -> Transitions:

@@ -295,6 +295,11 @@ class BehaviorSettings(Settings):
                 f"got {self.keep_checkpoints}"
             )
             problems.append(problem("keep_checkpoints", says=says))
+        if getattr(self.hyperparameters, "n_step", 1) > 1 and (
+            memory or list(self.reward_signals) != ["extrinsic"]
+        ):
+            says = "must be 1 with memory, or with reward signals other than extrinsic"
+            problems.append(problem("hyperparameters", "n_step", says=says))
         if self.trainer_type == "bc" and self.self_play is not None:
             says = "does not apply to trainer_type bc, which learns from demonstrations alone"
             problems.append(problem("self_play", says=says))
