@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import MappingProxyType
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -23,6 +23,9 @@ def _as_learning_rate(validated: dict[str, Any]) -> Schedule:
 
 class HyperparameterSettings(Settings):
     """Hyperparameters that all algorithms share. Settings of plug-ins derive from this class."""
+
+    legacy_defaults: ClassVar[Mapping[str, Any]] = {}
+    """Defaults of the original ML-Agents, by key, where they differ."""
 
     batch_size: Int = Field(1024, ge=1)
     """Number of experiences in one gradient step."""
@@ -41,6 +44,8 @@ class HyperparameterSettings(Settings):
 class OnPolicySettings(HyperparameterSettings):
     """Hyperparameters that PPO and MA-POCA share. Both use each experience in one update only."""
 
+    legacy_defaults: ClassVar[Mapping[str, Any]] = {"policy_head_gain": 1.0}
+
     learning_rate_schedule: Schedule | Literal["adaptive"] = "linear"  # type: ignore[assignment]  # wider
     """Schedule of the learning rate: `linear` falls until `max_steps`, `constant` does not change,
     `adaptive` keeps the change of the policy near `desired_kl`."""
@@ -51,7 +56,7 @@ class OnPolicySettings(HyperparameterSettings):
     target_kl: Float | None = Field(None, gt=0.0)
     """Divergence of the policy from the one that acted, above which an update takes no further
     pass; null for no limit."""
-    policy_head_gain: Float = Field(1.0, gt=0.0)
+    policy_head_gain: Float = Field(0.05, gt=0.0)
     """Factor on the initial weights of the output layers of the policy. With a small factor, first
     actions hardly depend on observations: choices are equally likely and means are near 0."""
     normalize_advantages: Literal["buffer", "minibatch"] = "buffer"
