@@ -57,6 +57,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("results", type=Path, help="file of finished runs")
     parser.add_argument("--tasks", nargs="+", choices=names, default=names)
+    parser.add_argument("--options", nargs="+", help="options to measure (default: all)")
     parser.add_argument("--seeds", type=int, default=5, help="runs of each task with each option")
     parser.add_argument("--table", action="store_true", help="only print the table")
     arguments = parser.parse_args()
@@ -71,7 +72,8 @@ def main() -> None:
     for seed in range(1, arguments.seeds + 1):
         for name in arguments.tasks:
             for option, written in (OF_SAC if name == SAC_3DBALL else OF_PPO).items():
-                if arguments.table or (name, option, seed) in done:
+                is_wanted = not arguments.options or option.strip("`") in arguments.options
+                if arguments.table or not is_wanted or (name, option, seed) in done:
                     continue
                 found = done[name, option, seed] = run(name, written, seed)
                 with arguments.results.open("a") as file:
