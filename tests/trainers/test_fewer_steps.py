@@ -129,7 +129,8 @@ def test_every_pass_adapts_the_learning_rate(
     kind: type[PPO], desired_kl: float, wanted: float
 ) -> None:
     ppo = make_ppo(kind, num_epoch=2, learning_rate_schedule="adaptive", desired_kl=desired_kl)
-    learned(ppo)
+    assert learned(ppo)["Policy/KL Divergence"] > 0
+    assert "Policy/KL Divergence" not in learned(make_ppo(kind))
     assert ppo.optimizer.param_groups[0]["lr"] == pytest.approx(wanted)
     assert ppo.set_learning_rate(10**9) == pytest.approx(wanted)
     again = make_ppo(learning_rate_schedule="adaptive")

@@ -1,7 +1,7 @@
 """`Proximal`: the update that PPO and MA-POCA share."""
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
@@ -118,11 +118,13 @@ class Proximal(Algorithm, Generic[Experience, Minibatch]):
 
     Attributes:
         value_scale: Units of the critic's outputs; None if they are those of the rewards.
+        divergences: Divergence of the policy after each pass of the last update, if it is measured.
     """
 
     settings: OnPolicySettings
     network: ActorCritic | GroupActorCritic
     value_scale: ValueScale | None
+    divergences: Sequence[float] = ()
 
     @abstractmethod
     def prepare(
@@ -174,6 +176,7 @@ class Proximal(Algorithm, Generic[Experience, Minibatch]):
         epsilon = now(s.epsilon, s.epsilon_schedule, floor=s.epsilon_floor)
         beta = now(s.beta, s.beta_schedule, floor=s.beta_floor)
 
+        self.divergences = []
         plots: list[dict[str, Tensor]] = []
         steps = steps_for(self.signals, segments, self.device)
         for rows, losses in self.descents(experience, epsilon, beta):
@@ -193,6 +196,7 @@ class Proximal(Algorithm, Generic[Experience, Minibatch]):
                 "Policy/Learning Rate": learning_rate,
                 "Policy/Epsilon": epsilon,
                 "Policy/Beta": beta,
+                **({"Policy/KL Divergence": self.divergences[-1]} if self.divergences else {}),
             }
         )
 
@@ -222,6 +226,7 @@ class Proximal(Algorithm, Generic[Experience, Minibatch]):
         if s.target_kl is None and not adapts:
             return False
         moved = self.divergence(experience)
+        self.divergences = [*self.divergences, moved]
         if adapts:
             group = self.optimizer.param_groups[0]
             group["lr"] = adapted(group["lr"], moved, desired=s.desired_kl)
