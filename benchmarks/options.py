@@ -34,12 +34,18 @@ OF_SAC: dict[str, dict[str, Any]] = {
     "`critic_norm: layer`": {"critic_norm": "layer"},
     "`n_step: 3`": {"n_step": 3},
 }
+OF_3DBALL_SAC = {"learning_rate": 1e-3, "batch_size": 128, "buffer_size": 50_000} | {
+    "buffer_init_steps": 1200,
+    "steps_per_update": 6,
+}
+"""More and larger gradient steps than the published configuration has."""
 SAC_3DBALL, GOAL_OF_SAC = "3DBall, SAC", 60.0
 
 
 def sac_3dball() -> BehaviorSettings:
     options = load_run_options(parse_command_line([str(CONFIGURATIONS.parent / "sac/3DBall.yaml")]))
-    return options.behavior_settings("3DBall").model_copy(update={"max_steps": 30_000})
+    settings = options.behavior_settings("3DBall").model_copy(update={"max_steps": 30_000})
+    return with_hyperparameters(settings, OF_3DBALL_SAC)
 
 
 def run(name: str, written: dict[str, Any], seed: int) -> Run:
