@@ -240,9 +240,11 @@ def make_sac(**hyperparameters: Any) -> FastSAC:
     return FastSAC(SPEC, settings("sac", **hyperparameters), device=CPU, seed=1)
 
 
-def test_normalized_critics_learn_with_autograd() -> None:
-    sac = make_sac(critic_norm="layer")
+def test_normalized_critics_learn_with_autograd(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO"):
+        sac = make_sac(critic_norm="layer")
     assert not sac.is_by_hand
+    assert "critic_norm: the gradients of SAC are computed with autograd" in caplog.text
     assert make_sac().is_by_hand
     replay = Replay(SPEC, capacity=90)
     replay.add(experience())

@@ -67,6 +67,8 @@ class FastSAC(SAC):
         super().make_sources(settings)
         if self.is_by_hand:
             logger.info("The gradients of SAC are computed without autograd.")
+        elif self.settings.critic_norm != "none":
+            logger.info("critic_norm: the gradients of SAC are computed with autograd.")
 
     @property
     def is_by_hand(self) -> bool:
