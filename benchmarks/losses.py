@@ -42,6 +42,7 @@ N_SUMMARIES = 20
 
 Losses = Mapping[str, Any]
 AS_IN_ML_AGENTS: Losses = {
+    "policy_head_gain": 1.0,
     "joint_ratio": False,
     "joint_entropy": False,
     "clip_values": False,
@@ -174,7 +175,9 @@ def main() -> None:
     for name in arguments.tasks:
         task = tasks()[name]
         for losses in ({}, *task.losses):
-            runs = [measure(task, losses, seed=seed) for seed in range(1, arguments.seeds + 1)]
+            settings = with_hyperparameters(task.settings, {**AS_IN_ML_AGENTS, **losses})
+            seeds = range(1, arguments.seeds + 1)
+            runs = [measure(task.make, settings, goal=task.goal, seed=seed) for seed in seeds]
             cells = summary(runs, max_steps=task.settings.max_steps)
             print(f"| {name} | {', '.join(losses) or 'as in ML-Agents'} | {cells} |")
 
@@ -186,15 +189,17 @@ class Run(NamedTuple):
     reward: float
 
 
-def measure(task: Task, losses: Losses, *, seed: int) -> Run:
-    env = task.make(seed=seed)
+def measure(
+    make: Callable[..., BaseEnv], settings: BehaviorSettings, *, goal: float, seed: int
+) -> Run:
+    env = make(seed=seed)
     env.reset()
     ((behavior, spec),) = env.behavior_specs.items()
     trainer = Trainer(
-        TRAINER_TYPES["ppo"],
+        TRAINER_TYPES[settings.trainer_type],
         behavior,
         spec,
-        with_losses(task.settings, losses),
+        settings,
         stats=StatsReporter(behavior, []),
         device=torch.device("cpu"),
         seed=seed,
@@ -202,11 +207,11 @@ def measure(task: Task, losses: Losses, *, seed: int) -> Run:
         torch_settings=TorchSettings(),
         on_summary=lambda step: None,
         on_checkpoint=lambda: None,
-        n_returns=task.settings.max_steps,  # all of them
+        n_returns=settings.max_steps,  # all of them
     )
     rollout = Rollout(SimpleEnvManager(env), lambda player, behavior: trainer.seat)
     rollout.reset()
-    every = task.settings.max_steps // N_SUMMARIES
+    every = settings.max_steps // N_SUMMARIES
     summaries: list[float] = []
     steps, n_seen, mark = None, 0, every
     while trainer.is_learning:
@@ -219,15 +224,18 @@ def measure(task: Task, losses: Losses, *, seed: int) -> Run:
         n_seen += len(new)
         if new:
             summaries.append(statistics.fmean(new))
-            if steps is None and summaries[-1] >= task.goal:
+            if steps is None and summaries[-1] >= goal:
                 steps = mark
         mark += every
     env.close()
     return Run(steps, statistics.fmean(summaries))
 
 
-def with_losses(settings: BehaviorSettings, losses: Losses) -> BehaviorSettings:
-    hyperparameters = settings.hyperparameters.model_copy(update={**AS_IN_ML_AGENTS, **losses})
+def with_hyperparameters(
+    settings: BehaviorSettings, written: Mapping[str, Any]
+) -> BehaviorSettings:
+    before = settings.hyperparameters
+    hyperparameters = before.model_validate({**before.model_dump(exclude_unset=True), **written})
     return settings.model_copy(update={"hyperparameters": hyperparameters})
 
 

@@ -987,6 +987,7 @@ def test_the_order_of_keys_in_the_dump() -> None:
     ]
     assert list(written["behaviors"]["A"]) == [
         "trainer_type",
+        "legacy_defaults",
         "hyperparameters",
         "checkpoint_interval",
         "network_settings",

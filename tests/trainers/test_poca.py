@@ -442,3 +442,27 @@ def test_the_exported_policy_acts_alone() -> None:
     trainer = make_trainer(env, behavior_settings())
     model = onnx.load_from_string(trainer.learner.export())
     assert [each.name for each in model.graph.input] == ["obs_0", "action_masks"]
+
+
+@pytest.mark.parametrize("memory", [{}, MEMORY])
+def test_options_that_need_fewer_steps(memory: dict[str, int]) -> None:
+    written = {
+        "batch_size": 16,
+        "buffer_size": 64,
+        "num_epoch": 4,
+        "learning_rate_schedule": "adaptive",
+        "desired_kl": 1e-9,
+        "target_kl": 1e-8,
+        "normalize_advantages": "minibatch",
+        "normalize_values": True,
+    }
+    network = {"hidden_units": 8, "num_layers": 1, "memory": memory or None}
+    poca = make_poca(hyperparameters=written, network_settings=network)
+    world = GroupWorld(np.random.default_rng(0))
+    segments = play([world], make_collector(**memory), 40)
+    plotted = poca.update(segments, poca.score(segments), step=0)
+    assert all(np.isfinite(value) for value in plotted.values())
+    # The update ended after its first pass, which moved the policy more than desired.
+    assert poca.optimizer.param_groups[0]["lr"] == pytest.approx(3e-4 / 1.5)
+    assert poca.value_scale is not None and poca.value_scale.count > 1
+    assert "Optimizer:value_scale" in poca.modules()

@@ -41,6 +41,11 @@ PPO_DEFAULTS = {
     "learning_rate": 3e-4,
     "learning_rate_schedule": "linear",
     "max_grad_norm": None,
+    "desired_kl": 0.01,
+    "target_kl": None,
+    "policy_head_gain": 0.05,
+    "normalize_advantages": "buffer",
+    "normalize_values": False,
     "beta": 5e-3,
     "beta_schedule": "linear",
     "beta_floor": 1e-5,
@@ -85,6 +90,8 @@ SIGNAL_DEFAULTS = {"gamma": 0.99, "strength": 1.0, "network_settings": NETWORK_D
                 "reward_signal_steps_per_update": 1.0,
                 "save_replay_buffer": False,
                 "init_entcoef": 1.0,
+                "critic_norm": "none",
+                "n_step": 1,
             },
         ),
         (NetworkSettings(), NETWORK_DEFAULTS),
@@ -134,6 +141,7 @@ SIGNAL_DEFAULTS = {"gamma": 0.99, "strength": 1.0, "network_settings": NETWORK_D
             BehaviorSettings(),
             {
                 "trainer_type": "ppo",
+                "legacy_defaults": False,
                 "hyperparameters": {**PPO_DEFAULTS, "shared_critic": False},
                 "checkpoint_interval": 500000,
                 "network_settings": NETWORK_DEFAULTS,
@@ -349,6 +357,21 @@ def test_schedules_follow_the_learning_rate_unless_written() -> None:
         {"learning_rate_schedule": "constant", "beta_schedule": "linear"}
     )
     assert (written.beta_schedule, written.epsilon_schedule) == ("linear", "constant")
+
+
+@pytest.mark.parametrize("trainer_type", ["ppo", "poca"])
+def test_legacy_defaults_are_those_of_the_original_unless_written(trainer_type: str) -> None:
+    def gain(**written: Any) -> float:
+        behavior = BehaviorSettings.model_validate({"trainer_type": trainer_type, **written})
+        found: float = behavior.hyperparameters.policy_head_gain  # type: ignore[attr-defined]
+        return found
+
+    assert gain() == 0.05
+    assert gain(legacy_defaults=True) == 1.0
+    assert gain(legacy_defaults=True, hyperparameters={"beta": 0.1}) == 1.0
+    assert gain(legacy_defaults=True, hyperparameters={"policy_head_gain": 0.5}) == 0.5
+    sac = BehaviorSettings.model_validate({"trainer_type": "sac", "legacy_defaults": True})
+    assert sac.hyperparameters == SACSettings()
 
 
 def test_defaults_that_follow_another_key() -> None:

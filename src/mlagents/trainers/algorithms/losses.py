@@ -25,6 +25,27 @@ def clipped_policy_loss(
     return -torch.minimum(ratio * advantages, clipped * advantages).mean()
 
 
+def normalized(advantages: Tensor) -> Tensor:
+    """Return advantages (..., B, 1) with mean 0 and deviation 1 over the B rows of a minibatch."""
+    deviation, mean = torch.std_mean(advantages, dim=-2, correction=0, keepdim=True)
+    return (advantages - mean) / (deviation + 1e-10)
+
+
+def divergence(log_probs: Tensor, old_log_probs: Tensor) -> Tensor:
+    """Return an estimate of KL(old || new) from the actions of the old policy, a scalar.
+
+        E[ratio - 1 - log(ratio)]
+
+    Every term is at least 0, and the variance is lower than that of -log(ratio).
+
+    Args:
+        log_probs: (B, components) log-probabilities under the new policy.
+        old_log_probs: (B, components) log-probabilities under the policy that acted.
+    """
+    log_ratio = (log_probs - old_log_probs).sum(1)
+    return (log_ratio.expm1() - log_ratio).mean()
+
+
 def clipped_value_loss(
     values: Tensor, old_values: Tensor, returns: Tensor, *, epsilon: float
 ) -> Tensor:

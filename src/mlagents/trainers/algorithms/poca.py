@@ -151,8 +151,10 @@ class POCA(Proximal[Experience, Minibatch]):
             self.spec,
             settings.network_settings,
             n_signals=len(settings.reward_signals),
+            policy_head_gain=self.settings.policy_head_gain,
             compute=self.compute,
         ).to(self.device)
+        self.make_value_scale(len(settings.reward_signals))
         self.optimizer = adam(self.network.parameters(), self.settings.learning_rate)
         self._carried: dict[int, FloatArray] = {}
         """Memory of the critic after the last segment of each unfinished episode."""
@@ -168,6 +170,7 @@ class POCA(Proximal[Experience, Minibatch]):
             "Policy": self.network.actor,
             "Optimizer:critic": self.network.critic,
             "Optimizer:adam": self.optimizer,
+            **({} if self.value_scale is None else {"Optimizer:value_scale": self.value_scale}),
         }
 
     def score(self, segments: Segments) -> FloatArray:
@@ -201,7 +204,7 @@ class POCA(Proximal[Experience, Minibatch]):
             memory = torch.cat([torch.as_tensor(segments.memory, device=self.device), of_critic], 1)
 
         def estimated(encoding: Tensor, of_steps: Tensor) -> FloatArray:
-            return critic.estimate(encoding, members.index_select(0, of_steps)).cpu().numpy()
+            return self.in_rewards(critic.estimate(encoding, members.index_select(0, of_steps)))
 
         old_values = estimated(of_rows, step_of_row)
         old_baselines = estimated(baselines, step_of_row)
@@ -213,14 +216,12 @@ class POCA(Proximal[Experience, Minibatch]):
             self.signals,
             lambd=self.settings.lambd,
         )  # (N, signals); the advantage over V plus V is the lambda-return
-        batch = Batch.of(
-            segments,
-            seen.obs,
-            values=old_values,
-            advantages=self.joined(returns - old_baselines),
-            returns=returns,
-        )
         plotted = self.estimates(old_values, "Value") | self.estimates(old_baselines, "Baseline")
+        advantages = self.joined(returns - old_baselines)
+        returns, old_values, old_baselines = self.scaled(returns, old_values, old_baselines)
+        batch = Batch.of(
+            segments, seen.obs, values=old_values, advantages=advantages, returns=returns
+        )
         baselines = torch.as_tensor(old_baselines, device=self.device)
         return Experience(batch, baselines, seen, steps, length, memory), plotted
 
@@ -246,21 +247,38 @@ class POCA(Proximal[Experience, Minibatch]):
 
     def terms(self, minibatch: Minibatch, epsilon: float) -> Terms:
         """Return the terms of the loss of a minibatch."""
-        batch, old_baselines, seen, places, sequences = minibatch
-        of_actor = of_critic = sequences
-        if sequences is not None:
-            parts = sequences.memory.tensor_split([self.actor.body.memory_size], dim=1)
-            of_actor, of_critic = (sequences._replace(memory=part) for part in parts)
-        encoding = self.actor.body(batch.obs, of_actor)
-        log_probs, entropies = self.actor.heads.evaluate(
-            encoding, batch.continuous, batch.discrete, batch.action_mask
-        )
+        batch, old_baselines, seen, places, _ = minibatch
+        of_actor, of_critic = self._orders(minibatch)
+        log_probs, entropies = self._evaluate(batch, of_actor)
         policy_loss, entropy = self.policy_loss(log_probs, entropies, batch, epsilon)
         values, baselines = self.network.critic(seen, places, of_critic)
         value_loss = self.value_loss(values, batch.old_values, batch.returns, epsilon)
         baseline_loss = self.value_loss(baselines, old_baselines, batch.returns, epsilon)
         plotted = {VALUE_LOSS: value_loss.detach(), BASELINE_LOSS: baseline_loss.detach()}
         return Terms(policy_loss, value_loss + 0.5 * baseline_loss, entropy, plotted)
+
+    def log_probs(self, minibatch: Minibatch) -> tuple[Tensor, Tensor]:
+        """Return log-probabilities (B, A + K) now, and those under the policy that acted."""
+        of_actor, _ = self._orders(minibatch)
+        now, _ = self._evaluate(minibatch.batch, of_actor)
+        return now, minibatch.batch.old_log_probs
+
+    def _orders(self, minibatch: Minibatch) -> tuple[Sequences | None, Sequences | None]:
+        """Return the order of the rows with the memories of the actor, and of the critic."""
+        sequences = minibatch.sequences
+        if sequences is None:
+            return None, None
+        of_actor, of_critic = sequences.memory.tensor_split([self.actor.body.memory_size], dim=1)
+        return sequences._replace(memory=of_actor), sequences._replace(memory=of_critic)
+
+    def _evaluate(self, batch: Batch, sequences: Sequences | None) -> tuple[Tensor, Tensor]:
+        """Return log-probabilities and entropies of all components, both (B, A + K)."""
+        return self.actor.heads.evaluate(
+            self.actor.body(batch.obs, sequences),
+            batch.continuous,
+            batch.discrete,
+            batch.action_mask,
+        )
 
     def _dealt_steps(self, steps: GroupSteps) -> Iterator[Arrangement]:
         """Shuffle the group steps with acting rows, and deal them until their rows are enough."""

@@ -63,8 +63,10 @@ class PPO(Proximal[Experience, Minibatch]):
             settings.network_settings,
             n_signals=len(settings.reward_signals),
             shared=self.settings.shared_critic,
+            policy_head_gain=self.settings.policy_head_gain,
             compute=self.compute,
         ).to(self.device)
+        self.make_value_scale(len(settings.reward_signals))
         self.losses = self.compute.compiled(self._losses)
         self.optimizer = adam(self.network.parameters(), self.settings.learning_rate)
 
@@ -79,6 +81,7 @@ class PPO(Proximal[Experience, Minibatch]):
             "Policy": self.network.actor,
             "Optimizer:critic": self.network.critic,
             "Optimizer:value_optimizer": self.optimizer,
+            **({} if self.value_scale is None else {"Optimizer:value_scale": self.value_scale}),
         }
 
     def snapshot(self) -> Snapshot:
@@ -101,6 +104,14 @@ class PPO(Proximal[Experience, Minibatch]):
         """Return the terms of the loss of a minibatch."""
         policy_loss, value_loss, entropy = self.losses(*minibatch, epsilon)
         return Terms(policy_loss, value_loss, entropy, {VALUE_LOSS: value_loss.detach()})
+
+    def log_probs(self, minibatch: Minibatch) -> tuple[Tensor, Tensor]:
+        """Return log-probabilities (B, A + K) now, and those under the policy that acted."""
+        batch, sequences = minibatch
+        now, *_ = self.network.evaluate(
+            batch.obs, batch.continuous, batch.discrete, batch.action_mask, sequences
+        )
+        return now, batch.old_log_probs
 
     def _losses(
         self, batch: Batch, sequences: Sequences | None, epsilon: float
@@ -150,19 +161,20 @@ class PPO(Proximal[Experience, Minibatch]):
         advantages = advantages_of(
             segments, rewards, values, bootstrap, self.signals, lambd=self.settings.lambd
         )  # (N, signals)
+        returns, old_values = self.scaled(advantages + values, values)
         batch = Batch.of(
             segments,
             obs,
-            values=values,
+            values=old_values,
             advantages=self.joined(advantages),
-            returns=advantages + values,
+            returns=returns,
         )
         return batch, self.estimates(values, "Value")
 
     def _values(self, obs: list[Tensor], memory: Tensor) -> FloatArray:
         """Return the values of N steps (N, signals), each with the memory before it."""
         parts = zip(*(batch.split(ROWS_AT_ONCE) for batch in (memory, *obs)), strict=True)
-        return torch.cat([self.network.values(part, m) for m, *part in parts]).cpu().numpy()
+        return self.in_rewards(torch.cat([self.network.values(part, m) for m, *part in parts]))
 
     def _values_along(self, obs: list[Tensor], segments: Segments, longest: int) -> FloatArray:
         """Return the values of N steps (N, signals), with memory carried along each sequence."""
@@ -175,4 +187,4 @@ class PPO(Proximal[Experience, Minibatch]):
             )
             for rows, sequences, place in in_order(lengths, ROWS_AT_ONCE, longest)
         ]
-        return torch.cat(values).cpu().numpy()
+        return self.in_rewards(torch.cat(values))

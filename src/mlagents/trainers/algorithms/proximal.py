@@ -1,7 +1,7 @@
 """`Proximal`: the update that PPO and MA-POCA share."""
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
@@ -12,15 +12,18 @@ from mlagents.trainers.algorithms.base import Algorithm
 from mlagents.trainers.algorithms.losses import (
     clipped_policy_loss,
     clipped_value_loss,
+    divergence,
     mean_entropy,
+    normalized,
 )
 from mlagents.trainers.algorithms.plotting import means
 from mlagents.trainers.algorithms.returns import joined_advantages
 from mlagents.trainers.algorithms.reward_signals import steps_for
-from mlagents.trainers.algorithms.schedules import scheduled
+from mlagents.trainers.algorithms.schedules import adapted, scheduled
 from mlagents.trainers.data.segments import Segments
 from mlagents.trainers.networks.actor_critic import ActorCritic
 from mlagents.trainers.networks.group_critic import GroupActorCritic
+from mlagents.trainers.networks.value_scale import ValueScale
 from mlagents.trainers.settings.hyperparameters import OnPolicySettings
 from mlagents_envs.base_env import FloatArray
 
@@ -37,9 +40,9 @@ class Batch(NamedTuple):
         discrete: (N, K) int64 discrete actions.
         action_mask: (N, sum of branches) bool, True where an action is not allowed.
         old_log_probs: (N, A + K) log-probabilities under the policy that acted.
-        old_values: (N, signals) values before the update.
-        advantages: (N, 1) normalized advantages.
-        returns: (N, signals) returns.
+        old_values: (N, signals) values before the update, as the critic outputs them.
+        advantages: (N, 1) advantages, normalized unless each minibatch normalizes its own.
+        returns: (N, signals) returns, in the units of the critic's outputs.
     """
 
     obs: list[Tensor]
@@ -112,10 +115,16 @@ class Proximal(Algorithm, Generic[Experience, Minibatch]):
 
     A subclass makes `network`, an actor and a critic that are trained together. It provides the
     experience, its minibatches and the terms of their loss.
+
+    Attributes:
+        value_scale: Units of the critic's outputs; None if they are those of the rewards.
+        divergences: Divergence of the policy after each pass of the last update, if it is measured.
     """
 
     settings: OnPolicySettings
     network: ActorCritic | GroupActorCritic
+    value_scale: ValueScale | None
+    divergences: Sequence[float] = ()
 
     @abstractmethod
     def prepare(
@@ -136,6 +145,22 @@ class Proximal(Algorithm, Generic[Experience, Minibatch]):
     def terms(self, minibatch: Minibatch, epsilon: float) -> Terms:
         """Return the terms of the loss of a minibatch."""
 
+    @abstractmethod
+    def log_probs(self, minibatch: Minibatch) -> tuple[Tensor, Tensor]:
+        """Return log-probabilities (B, A + K) now, and those under the policy that acted."""
+
+    def make_value_scale(self, n_signals: int) -> None:
+        """Create `value_scale` if the settings ask for it."""
+        scale = ValueScale(n_signals).to(self.device) if self.settings.normalize_values else None
+        self.value_scale = scale
+
+    def set_learning_rate(self, step: int) -> float:
+        """Set and return the optimizer's learning rate; an adaptive one stays what it is."""
+        if self.settings.learning_rate_schedule == "adaptive":
+            learning_rate: float = self.optimizer.param_groups[0]["lr"]
+            return learning_rate
+        return super().set_learning_rate(step)
+
     def update(self, segments: Segments, rewards: FloatArray, *, step: int) -> dict[str, float]:
         """Learn from experience of the current policy; return the statistics to plot, by tag.
 
@@ -151,6 +176,7 @@ class Proximal(Algorithm, Generic[Experience, Minibatch]):
         epsilon = now(s.epsilon, s.epsilon_schedule, floor=s.epsilon_floor)
         beta = now(s.beta, s.beta_schedule, floor=s.beta_floor)
 
+        self.divergences = []
         plots: list[dict[str, Tensor]] = []
         steps = steps_for(self.signals, segments, self.device)
         for rows, losses in self.descents(experience, epsilon, beta):
@@ -170,6 +196,7 @@ class Proximal(Algorithm, Generic[Experience, Minibatch]):
                 "Policy/Learning Rate": learning_rate,
                 "Policy/Epsilon": epsilon,
                 "Policy/Beta": beta,
+                **({"Policy/KL Divergence": self.divergences[-1]} if self.divergences else {}),
             }
         )
 
@@ -189,6 +216,27 @@ class Proximal(Algorithm, Generic[Experience, Minibatch]):
                 loss = policy_loss + 0.5 * critic_loss - beta * entropy
                 self.descend(loss, self.network.parameters(), n_rows=len(rows))
                 yield rows, {POLICY_LOSS: policy_loss.detach().abs()} | plotted
+            if self.has_moved_enough(experience):
+                return
+
+    def has_moved_enough(self, experience: Experience) -> bool:
+        """Return whether an update ends after a pass, and adapt the learning rate if asked to."""
+        s = self.settings
+        adapts = s.learning_rate_schedule == "adaptive"
+        if s.target_kl is None and not adapts:
+            return False
+        moved = self.divergence(experience)
+        self.divergences = [*self.divergences, moved]
+        if adapts:
+            group = self.optimizer.param_groups[0]
+            group["lr"] = adapted(group["lr"], moved, desired=s.desired_kl)
+        return s.target_kl is not None and moved > s.target_kl
+
+    @torch.no_grad()
+    def divergence(self, experience: Experience) -> float:
+        """Return the divergence of the policy from the one that acted, the mean over one pass."""
+        each = [divergence(*self.log_probs(part)) for _, part in self.minibatches(experience)]
+        return torch.stack(each).mean().item()
 
     def policy_loss(
         self, log_probs: Tensor, entropies: Tensor, batch: Batch, epsilon: float
@@ -202,8 +250,11 @@ class Proximal(Algorithm, Generic[Experience, Minibatch]):
             epsilon: Largest relative change of a probability that is rewarded.
         """
         s = self.settings
+        advantages = batch.advantages
+        if s.normalize_advantages == "minibatch":
+            advantages = normalized(advantages)
         policy_loss = clipped_policy_loss(
-            log_probs, batch.old_log_probs, batch.advantages, epsilon=epsilon, joint=s.joint_ratio
+            log_probs, batch.old_log_probs, advantages, epsilon=epsilon, joint=s.joint_ratio
         )
         n_continuous = batch.continuous.shape[1]
         return policy_loss, mean_entropy(
@@ -219,10 +270,34 @@ class Proximal(Algorithm, Generic[Experience, Minibatch]):
         return nn.functional.mse_loss(values, returns)
 
     def joined(self, advantages: FloatArray) -> FloatArray:
-        """Return normalized advantages (N, 1) from those of all reward signals (N, signals)."""
-        each = self.settings.normalize_each_signal
-        strengths = [signal.strength for signal in self.signals] if each else None
-        return joined_advantages(advantages, strengths, self.shards)
+        """Return advantages (N, 1) from those of all reward signals (N, signals).
+
+        They are normalized, unless each minibatch normalizes its own.
+        """
+        s = self.settings
+        strengths = [signal.strength for signal in self.signals]
+        return joined_advantages(
+            advantages,
+            strengths if s.normalize_each_signal else None,
+            self.shards,
+            normalize=s.normalize_advantages == "buffer",
+        )
+
+    def in_rewards(self, outputs: Tensor) -> FloatArray:
+        """Return outputs of the critic (N, signals) in units of the rewards."""
+        scale = self.value_scale
+        return (outputs if scale is None else scale.returns(outputs)).cpu().numpy()
+
+    def scaled(self, *returns: FloatArray) -> list[FloatArray]:
+        """Return returns or values (N, signals) in units of the critic's outputs.
+
+        The units follow the first of them.
+        """
+        if self.value_scale is None:
+            return list(returns)
+        each = [torch.as_tensor(of_rows, device=self.device) for of_rows in returns]
+        self.value_scale.follow(each[0], self.network.critic.values)
+        return [self.value_scale(of_rows).cpu().numpy() for of_rows in each]
 
     def estimates(self, of_signals: FloatArray, what: str) -> dict[str, float]:
         """Return the mean estimate of each reward signal, by tag, from (N, signals)."""

@@ -102,6 +102,8 @@ def joined_advantages(
     advantages: FloatArray,
     strengths: Sequence[float] | None = None,
     shards: Shards = ALONE,
+    *,
+    normalize: bool = True,
 ) -> FloatArray:
     """Return one advantage per step, combined from the advantages of all reward signals.
 
@@ -117,13 +119,15 @@ def joined_advantages(
         advantages: (N, signals) advantages of each signal.
         strengths: Strength of each signal, or None to sum the advantages unnormalized.
         shards: This learner's place among several. Means and deviations are over all their rows.
+        normalize: Whether the sum is normalized.
 
     Returns:
-        (N, 1) advantages with mean 0 and deviation 1.
+        (N, 1) advantages; with mean 0 and deviation 1 if they are normalized.
     """
     if strengths is not None:
         advantages = _normal(advantages, shards) * np.asarray(strengths, np.float32)
-    return _normal(advantages.sum(axis=1, keepdims=True), shards)
+    joined: FloatArray = advantages.sum(axis=1, keepdims=True)
+    return _normal(joined, shards) if normalize else joined
 
 
 def _normal(x: FloatArray, shards: Shards) -> FloatArray:

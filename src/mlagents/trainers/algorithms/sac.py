@@ -61,9 +61,14 @@ class SAC(Algorithm):
         compute = self.compute
         actor = Actor(self.spec, settings.network_settings, squashed=True, compute=compute)
         self._actor = actor.to(self.device)
-        q = TwinQ(self.spec, critic_settings, n_signals=n_signals, compute=compute)
+        layer_norm = self.settings.critic_norm == "layer"
+        q = TwinQ(
+            self.spec, critic_settings, n_signals=n_signals, layer_norm=layer_norm, compute=compute
+        )
         self.q = q.to(self.device)
-        body = NetworkBody(self.spec.observation_specs, critic_settings, compute=compute)
+        body = NetworkBody(
+            self.spec.observation_specs, critic_settings, layer_norm=layer_norm, compute=compute
+        )
         self.value = Critic(body, n_signals).to(self.device)
         self.target_value = copy.deepcopy(self.value).requires_grad_(False)
         self.coefficients = EntropyCoefficients(self.action_spec, self.settings.init_entcoef)
@@ -219,7 +224,7 @@ class SAC(Algorithm):
         # Q[s, a] -> r + gamma * V_target[s'], V[s] -> min Q[s, a~] + alpha * entropy
         with torch.no_grad():
             goes_on = ~(batch.terminated.unsqueeze(1) & self.respects_end)
-            q_target = rewards + self.gamma * self._next_values(batch, obs) * goes_on
+            q_target = rewards + self.discount(batch) * self._next_values(batch, obs) * goes_on
             safer = torch.minimum(q_policy, expected_q(second, probabilities))
             value_target = safer + bonus.unsqueeze(1)
         values = self.value(obs, batch.sequences)  # (B, signals)
@@ -231,6 +236,11 @@ class SAC(Algorithm):
             entropy=(log_alpha * weight * surplus).sum(),
             estimate=values.detach().mean(0),
         )
+
+    def discount(self, batch: Minibatch) -> Tensor:
+        """Return the discount of the values after the steps, (signals,) or (B, signals)."""
+        ahead = batch.n_rewards
+        return self.gamma if ahead is None else self.gamma ** ahead.unsqueeze(1)
 
     def _act(self, encoding: Tensor, batch: Minibatch) -> tuple[Tensor, list[Tensor], Tensor]:
         """Return actions of the current policy for the steps of a minibatch.
@@ -323,6 +333,7 @@ class SAC(Algorithm):
             if self.has_memory
             else None,
             first=to_device(starts),
+            n_rewards=None if replayed.n_rewards is None else to_device(replayed.n_rewards),
         )
         n_rows = np.diff([*starts[::n_sequences], len(sequence)]).tolist()
         return minibatches, n_rows

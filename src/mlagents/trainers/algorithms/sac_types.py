@@ -1,7 +1,7 @@
 """Data types of SAC: minibatch, losses and entropy coefficients."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import torch
@@ -21,11 +21,12 @@ class Minibatch(NamedTuple):
         continuous: (B, A) continuous actions as sent to the environment.
         discrete: (B, K) int32 discrete actions.
         action_mask: (B, sum of branches) bool, True where an action is not allowed.
-        reward: (B,) rewards.
+        reward: (B,) rewards, or discounted sums of several.
         terminated: (B,) bool, True where the task ended the episode after the step.
         noise: (B, A) noise to sample new actions with.
         sequences: Order of the rows, for networks with memory.
         first: (S,) first row of each sequence.
+        n_rewards: (B,) number of rewards in each sum; None if every reward is that of one step.
     """
 
     obs: list[Tensor]
@@ -38,11 +39,16 @@ class Minibatch(NamedTuple):
     noise: Tensor
     sequences: Sequences | None
     first: Tensor
+    n_rewards: Tensor | None = None
 
     def split(self, n_rows: list[int]) -> "Iterator[Minibatch]":
         """Yield consecutive parts with the given numbers of rows, as steps without sequences."""
         columns = [*self.obs, *self.next_obs, *self[2:8]]
-        for rows in zip(*(column.split(n_rows) for column in columns), strict=True):
+        n_rewards: Iterable[Tensor | None] = [None] * len(n_rows)
+        if self.n_rewards is not None:
+            n_rewards = self.n_rewards.split(n_rows)
+        parts = zip(*(column.split(n_rows) for column in columns), n_rewards, strict=True)
+        for *rows, of_rows in parts:
             *seen, continuous, discrete, action_mask, reward, terminated, noise = rows
             yield Minibatch(
                 obs=seen[: len(self.obs)],
@@ -55,6 +61,7 @@ class Minibatch(NamedTuple):
                 noise=noise,
                 sequences=None,
                 first=self.first[: len(reward)],
+                n_rewards=of_rows,
             )
 
     @property

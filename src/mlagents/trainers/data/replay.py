@@ -102,10 +102,12 @@ class Replayed(NamedTuple):
         continuous: (B, A) continuous actions as sent to the environment.
         discrete: (B, K) discrete actions.
         action_mask: (B, sum of branches) True where an action was not allowed.
-        reward: (B,) reward of the agent plus its group's.
+        reward: (B,) reward of the agent plus its group's, or a discounted sum of several.
         terminated: (B,) True where the task ended the episode after the step.
         memory: (S, memory size) memory before the first step of each sequence.
         length: (S,) number of steps in each sequence; the sum is B.
+        n_rewards: (B,) number of rewards in each sum. `next_obs` and `terminated` are those of its
+            last step. None if every reward is that of one step.
     """
 
     obs: list[NDArray[Any]]
@@ -117,6 +119,7 @@ class Replayed(NamedTuple):
     terminated: NDArray[np.bool_]
     memory: NDArray[np.float32]
     length: Rows
+    n_rewards: Rows | None = None
 
 
 class Replay:
@@ -130,13 +133,25 @@ class Replay:
         capacity: Number of rows to keep, including the additional row of each segment.
         longest: Number of steps in a sequence; the last one of a segment may be shorter.
         memory_size: Size of the memory of each agent.
+        n_step: Largest number of rewards in a sum. A segment's last steps have fewer. Sequences of
+            such steps have a length of 1.
+        gamma: Discount per step within a sum.
     """
 
     def __init__(
-        self, spec: BehaviorSpec, *, capacity: int, longest: int = 1, memory_size: int = 0
+        self,
+        spec: BehaviorSpec,
+        *,
+        capacity: int,
+        longest: int = 1,
+        memory_size: int = 0,
+        n_step: int = 1,
+        gamma: float = 1.0,
     ) -> None:
         actions = spec.action_spec
+        assert n_step == 1 or longest == 1
         self._longest = longest
+        self._n_step, self._gamma = n_step, gamma
         self._obs = [f"obs_{i}" for i in range(len(spec.observation_specs))]
         self._rows = Ring(
             capacity,
@@ -150,7 +165,8 @@ class Replay:
                 "action_mask": ((sum(actions.discrete_branches),), np.bool_),
                 "reward": ((), np.float32),
                 "terminated": ((), np.bool_),
-            },
+            }
+            | ({} if n_step == 1 else {"steps_left": ((), np.int64)}),
         )
         self._sequences = Ring(
             capacity,
@@ -210,6 +226,7 @@ class Replay:
                 "reward": spread(segments.reward + segments.group_reward),
                 "terminated": spread(terminated),
             }
+            | ({} if self._n_step == 1 else {"steps_left": spread(steps_left(segments.length))})
         )
         self._forget_overwritten()
 
@@ -232,16 +249,25 @@ class Replay:
         if self._longest > 1:
             within = np.arange(length.sum()) - np.repeat(np.cumsum(length) - length, length)
             row = np.repeat(row, length) + within
+        n_rewards, last = None, row
+        reward = self._rows.take("reward", row)
+        if self._n_step > 1:
+            n_rewards = np.minimum(self._n_step, self._rows.take("steps_left", row))
+            last = row + n_rewards - 1
+            for ahead in range(1, self._n_step):
+                later = self._rows.take("reward", np.minimum(row + ahead, last))
+                reward += np.float32(self._gamma**ahead) * later * (ahead < n_rewards)
         return Replayed(
             obs=[self._rows.take(name, row) for name in self._obs],
-            next_obs=[self._rows.take(name, row + 1) for name in self._obs],
+            next_obs=[self._rows.take(name, last + 1) for name in self._obs],
             continuous=self._rows.take("continuous_actions", row),
             discrete=self._rows.take("discrete_actions", row),
             action_mask=self._rows.take("action_mask", row),
-            reward=self._rows.take("reward", row),
-            terminated=self._rows.take("terminated", row),
+            reward=reward,
+            terminated=self._rows.take("terminated", last),
             memory=self._sequences.take("memory", numbers),
             length=length,
+            n_rewards=n_rewards,
         )
 
     def save(self, file: BinaryIO) -> None:
@@ -277,3 +303,15 @@ class Replay:
     @property
     def _rings(self) -> dict[str, Ring]:
         return {"rows": self._rows, "sequences": self._sequences}
+
+
+def steps_left(length: Rows) -> Rows:
+    """Return the number of steps of its segment from each step on, itself included.
+
+    Args:
+        length: (S,) number of steps in each segment; the sum is N.
+
+    Returns:
+        (N,) 1 for the last step of each segment.
+    """
+    return np.repeat(np.cumsum(length), length) - np.arange(length.sum())

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from mlagents.trainers.algorithms.losses import normalized
 from mlagents.trainers.algorithms.optimizer import BETAS, EPSILON, Adam, Moments
 from mlagents.trainers.algorithms.ppo import PPO, Experience, Minibatch, Rows
 from mlagents.trainers.algorithms.proximal import POLICY_LOSS, VALUE_LOSS, Batch
@@ -129,6 +130,8 @@ class FastPPO(PPO):
             losses = learn(minibatches)
             for (rows, _), (policy_loss, value_loss) in zip(minibatches, losses, strict=True):
                 yield rows, {POLICY_LOSS: policy_loss.abs(), VALUE_LOSS: value_loss}
+            if self.has_moved_enough(experience):
+                return
 
 
 def by_autograd(
@@ -211,8 +214,8 @@ class NativePPO:
         ppo, s = self._ppo, self._ppo.settings
         # Statistics do not change during an update, so all observations are normalized together.
         with torch.no_grad():
-            normalized = ppo.network.actor.body.observations.normalized(batch.obs)
-            obs = torch.cat(normalized, dim=1).contiguous()
+            encoded = ppo.network.actor.body.observations.normalized(batch.obs)
+            obs = torch.cat(encoded, dim=1).contiguous()
         branches = np.array(ppo.spec.action_spec.discrete_branches, np.int64)
         arrays = [obs, *(field.contiguous() for field in batch[1:])]
         native_batch = _Batch(
@@ -225,7 +228,18 @@ class NativePPO:
             math.inf if s.max_grad_norm is None else s.max_grad_norm,
             *(s.joint_ratio, s.joint_entropy, s.clip_values),
         )
-        return partial(self._learn, native_batch, settings, (arrays, branches))
+        learn = partial(self._learn, native_batch, settings, (arrays, branches))
+        if s.normalize_advantages == "buffer":
+            return learn
+
+        def with_own_advantages(minibatches: Sequence[Rows]) -> Tensor:
+            rows = torch.stack([rows for rows, _ in minibatches])
+            advantages = torch.zeros_like(batch.advantages)
+            advantages[rows] = normalized(batch.advantages[rows])
+            native_batch.advantages = advantages.data_ptr()
+            return learn(minibatches)
+
+        return with_own_advantages
 
     def _learn(
         self, batch: _Batch, settings: _Settings, held: object, minibatches: Sequence[Rows]
@@ -239,6 +253,7 @@ class NativePPO:
             minibatches: Rows of each minibatch.
         """
         rows = torch.stack([rows for rows, _ in minibatches])
+        settings.learning_rate = self._optimizer.param_groups[0]["lr"]  # passes may adapt it
         moments, first_step = self._optimizer.moments()
         networks = [_network(layers, moments) for layers in self._networks]
         is_clipped = not math.isinf(settings.max_grad_norm)

@@ -175,6 +175,8 @@ class NativeSAC:
         networks = (sac.actor, sac.q, sac.value, sac.target_value, sac.coefficients)
         return (
             sac.shards.size == 1
+            and sac.settings.critic_norm == "none"
+            and sac.settings.n_step == 1
             and sac.device.type == "cpu"
             and isinstance(sac.optimizer, Adam)
             and sac.actor.body.is_dense

@@ -94,6 +94,8 @@ class FastSAC(SAC):
             PART.announce(logger)
         if self.native is None and self.is_by_hand:
             logger.info("The gradients of SAC are computed without autograd.")
+        elif self.settings.critic_norm != "none":
+            logger.info("critic_norm: the gradients of SAC are computed with autograd.")
 
     def descents(self, replay: Replay, n_updates: int) -> Iterator[tuple[Minibatch, Tensor]]:
         """Take gradient steps, like `SAC.descents`."""
@@ -114,7 +116,8 @@ class FastSAC(SAC):
     @property
     def is_by_hand(self) -> bool:
         """Whether PyTorch computes gradients without autograd."""
-        return self.actor.body.is_dense and not self.compute.compile
+        is_plain = self.settings.critic_norm == "none" and not self.compute.compile
+        return self.actor.body.is_dense and is_plain
 
     def differentiate(self, batch: Minibatch, rewards: Tensor) -> Losses:
         """Return the losses of one gradient step and store their gradients in `grad`."""
@@ -215,7 +218,7 @@ class DenseStep:
         acting = self._act(batch)
         bonus = acting.entropy @ worth  # (B,)
         goes_on = ~(batch.terminated.unsqueeze(1) & self._sac.respects_end)
-        q_target = rewards + self._sac.gamma * self._next_values() * goes_on
+        q_target = rewards + self._sac.discount(batch) * self._next_values() * goes_on
         q_errors, q_policy, q_mean = self._learn_q(batch.discrete, q_target, acting.chances)
         value_target = torch.minimum(*q_policy) + bonus.unsqueeze(1)
         value_error, estimate = self._learn_values(value_target)

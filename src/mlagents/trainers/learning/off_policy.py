@@ -42,6 +42,8 @@ class OffPolicyLearner(Learner):
             capacity=self.algorithm.shards.share(hyperparameters.buffer_size),
             longest=algorithm.sequence_length,
             memory_size=algorithm.actor.body.memory_size,
+            n_step=hyperparameters.n_step,
+            gamma=settings.reward_signals["extrinsic"].gamma if hyperparameters.n_step > 1 else 1.0,
         )
         self._learned_rewards = LearnedRewards(algorithm.signals)
         self._waiting: list[Segments] = []

@@ -23,6 +23,7 @@ class ActionHeads(nn.Module):
         n_in: Width of the encoding.
         spec: Actions of the behavior: A continuous actions and K branches.
         squashed: Whether tanh squashes continuous actions into [-1, 1].
+        gain: Factor on the initial weights of means and choices.
 
     Raises:
         UnityTrainerException: The behavior has no actions.
@@ -30,7 +31,9 @@ class ActionHeads(nn.Module):
 
     log_std: nn.Parameter | nn.Linear
 
-    def __init__(self, n_in: int, spec: ActionSpec, *, squashed: bool = False) -> None:
+    def __init__(
+        self, n_in: int, spec: ActionSpec, *, squashed: bool = False, gain: float = 1.0
+    ) -> None:
         super().__init__()
         if not (spec.continuous_size or spec.discrete_size):
             raise UnityTrainerException(
@@ -41,14 +44,14 @@ class ActionHeads(nn.Module):
         self.mean: nn.Linear | None = None
         self.logits: nn.Linear | None = None
         if spec.continuous_size:
-            self.mean = linear(n_in, spec.continuous_size, gain=0.2)
+            self.mean = linear(n_in, spec.continuous_size, gain=0.2 * gain)
             self.log_std = (
                 linear(n_in, spec.continuous_size, gain=0.2)
                 if squashed
                 else nn.Parameter(torch.zeros(spec.continuous_size))
             )
         if spec.discrete_size:
-            self.logits = linear(n_in, sum(spec.discrete_branches), gain=0.1)
+            self.logits = linear(n_in, sum(spec.discrete_branches), gain=0.1 * gain)
 
     def gaussian(self, encoding: Tensor) -> tuple[Tensor, Tensor]:
         """Map (B, n_in) to means (B, A) and log-deviations: (A,), or (B, A) if squashed."""

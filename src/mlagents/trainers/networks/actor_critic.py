@@ -20,6 +20,7 @@ class Actor(nn.Module):
         spec: Observations and actions of the behavior.
         settings: Settings of the network.
         squashed: Whether tanh squashes continuous actions into [-1, 1].
+        head_gain: Factor on the initial weights of the output layers.
         compute: Precision of the body.
     """
 
@@ -29,11 +30,14 @@ class Actor(nn.Module):
         settings: NetworkSettings,
         *,
         squashed: bool = False,
+        head_gain: float = 1.0,
         compute: Compute = PLAIN,
     ) -> None:
         super().__init__()
         self.body = NetworkBody(spec.observation_specs, settings, compute=compute)
-        self.heads = ActionHeads(self.body.output_size, spec.action_spec, squashed=squashed)
+        self.heads = ActionHeads(
+            self.body.output_size, spec.action_spec, squashed=squashed, gain=head_gain
+        )
 
 
 class Critic(nn.Module):
@@ -67,6 +71,7 @@ class ActorCritic(nn.Module):
         settings: Settings of both networks.
         n_signals: Number of reward signals.
         shared: Whether the critic shares the actor's body.
+        policy_head_gain: Factor on the initial weights of the actor's output layers.
         compute: Precision of both bodies.
     """
 
@@ -77,10 +82,11 @@ class ActorCritic(nn.Module):
         *,
         n_signals: int,
         shared: bool,
+        policy_head_gain: float = 1.0,
         compute: Compute = PLAIN,
     ) -> None:
         super().__init__()
-        self.actor = Actor(spec, settings, compute=compute)
+        self.actor = Actor(spec, settings, head_gain=policy_head_gain, compute=compute)
         body = self.actor.body
         if not shared:
             body = NetworkBody(spec.observation_specs, settings, compute=compute)

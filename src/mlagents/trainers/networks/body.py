@@ -119,6 +119,7 @@ class NetworkBody(nn.Module):
         observation_specs: Specs of the observations, in their order of arrival.
         settings: Settings of the network.
         n_beside: Number of additional inputs of the dense block, besides encoded observations.
+        layer_norm: Whether the dense layers are normalized.
         compute: Precision of `forward`.
 
     Raises:
@@ -131,6 +132,7 @@ class NetworkBody(nn.Module):
         settings: NetworkSettings,
         *,
         n_beside: int = 0,
+        layer_norm: bool = False,
         compute: Compute = PLAIN,
     ) -> None:
         super().__init__()
@@ -143,7 +145,7 @@ class NetworkBody(nn.Module):
             n_layers -= 1
             goal_size = self.observations.goal_size
             self.goal_layer = GoalLayer(width if n_layers else n_in, width, goal_size)
-        self.dense = dense_block(n_in, width, n_layers)
+        self.dense = dense_block(n_in, width, n_layers, normalize=layer_norm)
         self.memory: Memory | None = None
         self.memory_size = 0
         self.output_size = width

@@ -300,6 +300,7 @@ class GroupActorCritic(nn.Module):
         spec: Observations and actions of the behavior.
         settings: Settings of both networks.
         n_signals: Number of reward signals.
+        policy_head_gain: Factor on the initial weights of the actor's output layers.
         compute: Precision of both networks.
     """
 
@@ -309,10 +310,11 @@ class GroupActorCritic(nn.Module):
         settings: NetworkSettings,
         *,
         n_signals: int,
+        policy_head_gain: float = 1.0,
         compute: Compute = PLAIN,
     ) -> None:
         super().__init__()
-        self.actor = Actor(spec, settings, compute=compute)
+        self.actor = Actor(spec, settings, head_gain=policy_head_gain, compute=compute)
         self.critic = GroupCritic(spec, settings, n_signals=n_signals, compute=compute)
 
     @torch.no_grad()

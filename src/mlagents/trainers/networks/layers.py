@@ -35,11 +35,22 @@ def as_floats(image: Tensor) -> Tensor:
     return image.float().div_(255) if image.dtype == torch.uint8 else image
 
 
-def dense_block(n_in: int, hidden_units: int, num_layers: int) -> nn.Sequential:
-    """Return `num_layers` linear layers with swish, (B, n_in) to (B, hidden_units)."""
+def dense_block(
+    n_in: int, hidden_units: int, num_layers: int, *, normalize: bool = False
+) -> nn.Sequential:
+    """Return `num_layers` linear layers with swish, (B, n_in) to (B, hidden_units).
+
+    Args:
+        n_in: Width of the input.
+        hidden_units: Width of every layer.
+        num_layers: Number of layers.
+        normalize: Whether each layer is normalized before swish.
+    """
     layers: list[nn.Module] = []
     for layer in range(num_layers):
-        layers += [linear(hidden_units if layer else n_in, hidden_units), nn.SiLU()]
+        layers.append(linear(hidden_units if layer else n_in, hidden_units))
+        layers += [layer_norm(hidden_units)] if normalize else []
+        layers.append(nn.SiLU())
     return nn.Sequential(*layers)
 
 

@@ -12,6 +12,7 @@ from mlagents.trainers.fast.compute import PLAIN, Compute
 from mlagents.trainers.fast.products import is_large, product
 from mlagents.trainers.networks.body import ObservationEncoder
 from mlagents.trainers.networks.layers import GoalLayer, Memory, Sequences
+from mlagents.trainers.networks.layers import layer_norm as normalization
 from mlagents.trainers.settings.behavior import NetworkSettings
 from mlagents_envs.base_env import BehaviorSpec
 
@@ -73,6 +74,7 @@ class TwinQ(nn.Module):
         spec: Observations and actions of the behavior.
         settings: Settings of each of the two networks.
         n_signals: Number of reward signals.
+        layer_norm: Whether the dense layers are normalized.
         compute: Precision of everything but memory and outputs.
     """
 
@@ -82,10 +84,12 @@ class TwinQ(nn.Module):
         settings: NetworkSettings,
         *,
         n_signals: int,
+        layer_norm: bool = False,
         compute: Compute = PLAIN,
     ) -> None:
         super().__init__()
         self.compute = compute
+        self.norm = normalization(settings.hidden_units) if layer_norm else nn.Identity()
         encoders = [ObservationEncoder(spec.observation_specs, settings) for _ in range(2)]
         if not any(True for _ in encoders[0].parameters()):
             encoders.pop()
@@ -135,7 +139,7 @@ class TwinQ(nn.Module):
             if continuous.shape[1]:
                 x = torch.cat((x, continuous.expand(2, -1, -1)), dim=2)
             for layer in self.dense:
-                x = nn.functional.silu(layer(x))
+                x = nn.functional.silu(self.norm(layer(x)))
             if self.goal_layers is not None:
                 x = torch.stack(
                     [
@@ -174,7 +178,7 @@ class TwinQ(nn.Module):
                 x = torch.cat((x, continuous), dim=1)
             for layer in self.dense:
                 assert isinstance(layer, StackedLinear)
-                x = nn.functional.silu(layer.fixed(i, x))
+                x = nn.functional.silu(self.norm(layer.fixed(i, x)))
             if self.goal_layers is not None:
                 x = _fixed(self.goal_layers[i], x, encoded.goals[i])
         x = self.compute.raised(x)

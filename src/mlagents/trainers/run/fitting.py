@@ -140,7 +140,16 @@ def shaping_settings(settings: BehaviorSettings) -> dict[str, Any]:
         "reward_signals": list(settings.reward_signals),
         "behavioral_cloning": settings.behavioral_cloning is not None,
         "hyperparameters.shared_critic": getattr(settings.hyperparameters, "shared_critic", False),
+        **{
+            f"hyperparameters.{key}": value
+            for key, usual in _SHAPING_OPTIONS.items()
+            if (value := getattr(settings.hyperparameters, key, usual)) != usual
+        },
     }
+
+
+_SHAPING_OPTIONS = {"normalize_values": False, "critic_norm": "none"}
+"""Hyperparameters that change networks, with their usual values, which checkpoints omit."""
 
 
 def _flat(written: Mapping[str, Any], below: str = "") -> Iterator[tuple[str, Any]]:

@@ -161,6 +161,15 @@ def require_for_several(options: RunOptions, n_learners: int) -> None:
         require_shareable("default_settings", options.default_settings, n_learners)
 
 
+_SHAREABLE: dict[str, tuple[Any, ...]] = {
+    "learning_rate_schedule": ("linear", "constant"),
+    "normalize_advantages": ("buffer",),
+    "normalize_values": (False,),
+    "target_kl": (None,),
+}
+"""Values of hyperparameters that several learners can agree on, where not all are."""
+
+
 def require_shareable(section: str, settings: BehaviorSettings, n_learners: int) -> None:
     """Raise if several learners cannot learn a behavior together.
 
@@ -181,6 +190,13 @@ def require_shareable(section: str, settings: BehaviorSettings, n_learners: int)
             "self-play, because each would rate opponents of its own. Use one learner with more "
             "environments (--num-envs)."
         )
+    for key, allowed in _SHAREABLE.items():
+        value = getattr(hyperparameters, key, allowed[0])
+        if value not in allowed:
+            raise TrainerConfigError(
+                f"{section}.hyperparameters.{key}: {value} does not work with several learners "
+                f"(--learners {n_learners}). Remove the key, or use one learner."
+            )
     if getattr(hyperparameters, "save_replay_buffer", False):
         raise TrainerConfigError(
             f"{section}.hyperparameters.save_replay_buffer: each of {n_learners} learners "

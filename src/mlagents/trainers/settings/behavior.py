@@ -195,8 +195,11 @@ class BehaviorSettings(Settings):
     trainer_type: str = "ppo"
     """Algorithm: `ppo`, `sac`, `poca`, `bc`, one from a plug-in, or `module:name` of a
     `TrainerType` in a file of yours."""
+    legacy_defaults: bool = False
+    """Whether hyperparameters have the defaults of the original ML-Agents: `policy_head_gain` is 1
+    unless written."""
     hyperparameters: SerializeAsAny[HyperparameterSettings] = Field(
-        default_factory=lambda validated: _hyperparameters_of(validated)()
+        default_factory=lambda validated: _read_hyperparameters({}, validated)
     )
     """Hyperparameters of the algorithm. They require `trainer_type` in the same mapping."""
     checkpoint_interval: Int = Field(500000, ge=1)
@@ -263,7 +266,7 @@ class BehaviorSettings(Settings):
             refuse([problem(says=says)])
         if "trainer_type" not in info.data:
             return PPOSettings()  # trainer_type was refused, so the allowed keys are unknown
-        return _hyperparameters_of(info.data).model_validate(written)
+        return _read_hyperparameters(written, info.data)
 
     @field_validator("reward_signals", mode="before")
     @classmethod
@@ -295,6 +298,11 @@ class BehaviorSettings(Settings):
                 f"got {self.keep_checkpoints}"
             )
             problems.append(problem("keep_checkpoints", says=says))
+        if getattr(self.hyperparameters, "n_step", 1) > 1 and (
+            memory or list(self.reward_signals) != ["extrinsic"]
+        ):
+            says = "must be 1 with memory, or with reward signals other than extrinsic"
+            problems.append(problem("hyperparameters", "n_step", says=says))
         if self.trainer_type == "bc" and self.self_play is not None:
             says = "does not apply to trainer_type bc, which learns from demonstrations alone"
             problems.append(problem("self_play", says=says))
@@ -335,3 +343,11 @@ class BehaviorSettings(Settings):
 def _hyperparameters_of(validated: Mapping[str, Any]) -> type[HyperparameterSettings]:
     """Return the model of the trainer type's hyperparameters, or of PPO if the type is unknown."""
     return hyperparameters_of(validated.get("trainer_type", "ppo")) or PPOSettings
+
+
+def _read_hyperparameters(written: Any, validated: Mapping[str, Any]) -> HyperparameterSettings:
+    """Return the hyperparameters of the trainer type, with the defaults that were asked for."""
+    model = _hyperparameters_of(validated)
+    if validated.get("legacy_defaults") and isinstance(written, Mapping):
+        written = {**model.legacy_defaults, **written}
+    return model.model_validate(written)

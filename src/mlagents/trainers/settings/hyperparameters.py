@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import MappingProxyType
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -18,12 +18,14 @@ Schedule = Literal["linear", "constant"]
 
 
 def _as_learning_rate(validated: dict[str, Any]) -> Schedule:
-    schedule: Schedule = validated.get("learning_rate_schedule", "linear")
-    return schedule
+    return "linear" if validated.get("learning_rate_schedule", "linear") == "linear" else "constant"
 
 
 class HyperparameterSettings(Settings):
     """Hyperparameters that all algorithms share. Settings of plug-ins derive from this class."""
+
+    legacy_defaults: ClassVar[Mapping[str, Any]] = {}
+    """Defaults of the original ML-Agents, by key, where they differ."""
 
     batch_size: Int = Field(1024, ge=1)
     """Number of experiences in one gradient step."""
@@ -42,19 +44,38 @@ class HyperparameterSettings(Settings):
 class OnPolicySettings(HyperparameterSettings):
     """Hyperparameters that PPO and MA-POCA share. Both use each experience in one update only."""
 
-    learning_rate_schedule: Schedule = "linear"
-    """Schedule of the learning rate: `linear` falls until `max_steps`, `constant` does not
-    change."""
+    legacy_defaults: ClassVar[Mapping[str, Any]] = {"policy_head_gain": 1.0}
+
+    learning_rate_schedule: Schedule | Literal["adaptive"] = "linear"  # type: ignore[assignment]  # wider
+    """Schedule of the learning rate: `linear` falls until `max_steps`, `constant` does not change,
+    `adaptive` keeps the change of the policy near `desired_kl`."""
+    desired_kl: Float = Field(0.01, gt=0.0)
+    """Divergence of the policy from the one that acted, with `learning_rate_schedule: adaptive`.
+    After a pass that ends above twice this value, the learning rate is divided by 1.5. After one
+    that ends below half of it, the rate is multiplied by 1.5. It stays between 1e-5 and 1e-2."""
+    target_kl: Float | None = Field(None, gt=0.0)
+    """Divergence of the policy from the one that acted, above which an update takes no further
+    pass; null for no limit."""
+    policy_head_gain: Float = Field(0.05, gt=0.0)
+    """Factor on the initial weights of the output layers of the policy. With a small factor, first
+    actions hardly depend on observations: choices are equally likely and means are near 0."""
+    normalize_advantages: Literal["buffer", "minibatch"] = "buffer"
+    """Steps over which advantages are normalized: all steps of an update, or each minibatch."""
+    normalize_values: bool = False
+    """Whether the critic predicts returns in units of their running deviation, so that its gradient
+    does not depend on the scale of rewards."""
     beta: Float = Field(5e-3, ge=0.0)
     """Weight of the entropy bonus. A larger weight keeps the policy exploring for longer."""
     beta_schedule: Schedule = Field(default_factory=_as_learning_rate)
-    """Schedule of `beta`; defaults to `learning_rate_schedule`."""
+    """Schedule of `beta`; defaults to `learning_rate_schedule`, or to `constant` with
+    `adaptive`."""
     beta_floor: Float = Field(1e-5, ge=0.0)
     """Where a linear `beta_schedule` ends, unless `beta` begins below it."""
     epsilon: Float = Field(0.2, ge=0.0)
     """Largest relative change of an action's probability that one update rewards."""
     epsilon_schedule: Schedule = Field(default_factory=_as_learning_rate)
-    """Schedule of `epsilon`; defaults to `learning_rate_schedule`."""
+    """Schedule of `epsilon`; defaults to `learning_rate_schedule`, or to `constant` with
+    `adaptive`."""
     epsilon_floor: Float = Field(0.1, ge=0.0)
     """Final value of `epsilon` with a linear `epsilon_schedule`, unless `epsilon` begins below
     it."""
@@ -108,6 +129,13 @@ class SACSettings(HyperparameterSettings):
     """Whether checkpoints include the replay buffer, so that a resumed run continues with it."""
     init_entcoef: Float = Field(1.0, gt=0.0)
     """Initial entropy coefficient. A larger value explores more."""
+    critic_norm: Literal["none", "layer"] = "none"
+    """Normalization in the Q networks and the value network: `layer` normalizes the outputs of each
+    dense layer."""
+    n_step: Int = Field(1, ge=1)
+    """Number of rewards that a target of Q adds up before it uses a value. The sum ends earlier at
+    the end of an episode or of a stored piece of at most 16 steps. More than 1 requires
+    `extrinsic` as the only reward signal, and no memory."""
 
     @model_validator(mode="after")
     def _keeps_more_than_a_batch(self) -> Self:

@@ -1,0 +1,40 @@
+"""`ValueScale`: values in units of the returns' running deviation."""
+
+import torch
+from torch import Tensor, nn
+
+from mlagents.trainers.networks.layers import Normalizer
+
+
+class ValueScale(Normalizer):
+    """Converts between returns and outputs of a critic, for each reward signal (arXiv:1602.07714).
+
+        output = (return - mean) / deviation
+
+    Mean and deviation are those of all returns so far. When they change, the output layer changes
+    with them, so that no prediction changes.
+
+    Args:
+        size: Number of reward signals.
+    """
+
+    def forward(self, returns: Tensor) -> Tensor:
+        """Map returns (N, signals) to outputs of the critic, without a limit."""
+        return (returns - self.shift) * self.scale
+
+    def returns(self, outputs: Tensor) -> Tensor:
+        """Map outputs of the critic (N, signals) to returns."""
+        return outputs / self.scale + self.shift
+
+    @torch.no_grad()
+    def follow(self, returns: Tensor, layer: nn.Linear) -> None:
+        """Update the statistics with new returns, and the output layer with them.
+
+        Args:
+            returns: (N, signals) returns.
+            layer: Output layer of the critic.
+        """
+        bias, scale = self.returns(layer.bias), self.scale.clone()
+        self.update(returns)
+        layer.weight.mul_((self.scale / scale).unsqueeze(1))
+        layer.bias.copy_(self(bias))
