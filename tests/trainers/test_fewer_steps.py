@@ -283,9 +283,9 @@ def test_the_value_after_several_rewards_is_discounted_as_often(by_hand: bool) -
     torch.testing.assert_close(discount, 0.99 ** batch.n_rewards.unsqueeze(1).float())
     assert set(batch.n_rewards.tolist()) <= {1, 2, 3}
     differentiate = sac.differentiate if by_hand else super(FastSAC, sac).differentiate
-    losses = differentiate(batch, sac._rewards(batch))
+    losses = differentiate(batch, sac.rewards(batch))
     sac.gamma = sac.gamma * 0  # then only the rewards are left
-    assert not torch.equal(losses.q, differentiate(batch, sac._rewards(batch)).q)
+    assert not torch.equal(losses.q, differentiate(batch, sac.rewards(batch)).q)
 
 
 @pytest.mark.parametrize(
