@@ -25,7 +25,7 @@ LAYERS = {
         "base_env communicator http2_frames launcher",
         "http2_connection",
         "http2",
-        "http2_socket images local_env messages env_utils",
+        "http2_socket images local_env messages env_utils scene",
         "side_channel observation_codec checked_env",
         "codec handshake rpc_communicator testing",
         "demonstration_records output_decoder rpc_utils session",
@@ -60,7 +60,7 @@ LAYERS = {
     "mlagents_sim": [
         "native_planar parameters channels client recorder articulated",
         "planar world",
-        "circles raster turning",
+        "circles floor_plan raster turning",
         "frame_stack rays rolling sensors standing top_view creature_picture",
         "motion ray_view",
         "planar_world creatures",

@@ -18,7 +18,7 @@ from mlagents_sim.examples.pyramids_scene import Scene as PyramidsScene
 from mlagents_sim.examples.soccer_field import Field
 from mlagents_sim.examples.sorter import WALL, Sorter
 from mlagents_sim.examples.wall_jump import BigWallJump, SmallWallJump, WallJump
-from mlagents_sim.examples.wall_jump_scene import BLOCK_ON_WALL, Scene
+from mlagents_sim.examples.wall_jump_scene import BLOCK_ON_WALL, Platforms
 from mlagents_sim.frame_stack import FrameStack
 from mlagents_sim.planar import Bodies
 from mlagents_sim.rolling import BallsOnCubes
@@ -158,7 +158,7 @@ def arrays_of(owner: object, prefix: str = "") -> dict[str, NDArray[np.generic]]
             | Floors
             | FrameStack
             | PyramidsScene
-            | Scene
+            | Platforms
             | Standing,
         ):
             found |= arrays_of(value, f"{prefix}{name}.")
