@@ -38,6 +38,7 @@ LAYERS = {
     ],
     "mlagents": [
         "torch_utils trainers.exception trainers.buffer games ratings",
+        "viewing",
         "playing",
         "trainers.settings trainers.reporting.stats policy",
         "trainers.callbacks trainers.cli_args trainers.stats trainers.data",
@@ -89,13 +90,15 @@ SEES_ONLY = {
         "mlagents_envs.http2_frames",
     },
     "mlagents_envs.testing": {"mlagents_envs.base_env", "mlagents_envs.exception"},
-    "mlagents.playing": {"mlagents.games", "mlagents.ratings"},
+    "mlagents.playing": {"mlagents.games", "mlagents.ratings", "mlagents.viewing"},
+    "mlagents.viewing": set(),
     "mlagents.trainers.acting": {"mlagents.trainers.data", "mlagents.trainers.exception"}
     | {"mlagents.trainers.players", "mlagents.games"},
     "mlagents.trainers.players": {
         "mlagents.trainers.data",
         "mlagents.trainers.exception",
         "mlagents.trainers.settings",
+        "mlagents.viewing",
     },
 }
 
@@ -111,6 +114,7 @@ IMPORTED_ONLY_BY = {
     },
     "grpc": set(),
     "huggingface_hub": {"mlagents.tools.hub"},
+    "viser": {"mlagents.viewing"},
     "optuna": {"mlagents.search.study"},
     "wandb": {"mlagents.trainers.reporting.tracking"},
     "mlflow": {"mlagents.trainers.reporting.tracking"},
