@@ -57,9 +57,11 @@ def mesh_of(shape: Shape, size: Array) -> Mesh:
     if shape is Shape.BALL:
         return _lathe(0.5 * np.cos(angle), 0.5 * np.sin(angle))
     radius = size[0] / 2.0
-    straight = max(size[1] / 2.0 - radius, _LEAST_CAPS)
-    angle = np.linspace(-np.pi / 2, np.pi / 2, 12)
-    return _lathe(radius * np.cos(angle), radius * np.sin(angle) + np.sign(angle) * straight)
+    straight = max(float(size[1]) / 2.0 - radius, _LEAST_CAPS)
+    cap = np.linspace(0.0, np.pi / 2, 7)
+    angle = np.concatenate([-cap[::-1], cap])
+    middle = np.repeat([-straight, straight], len(cap))
+    return _lathe(radius * np.cos(angle), radius * np.sin(angle) + middle)
 
 
 def _box() -> Mesh:

@@ -40,6 +40,10 @@ CLIENTS_AT_FULL_RATE = 4
 _PANEL_S = 0.2
 """Time between two updates of the panels."""
 _WAIT_S = 0.5
+_LARGEST_FOLLOW_M = 10.0
+"""Largest extent of what is shown around a followed agent."""
+_LARGEST_AREA_M = 60.0
+"""Width of an area beyond which an agent is followed from the beginning."""
 _VIEW_FROM = np.array([0.0, 0.7, 0.75])
 """Place of the camera at first, in extents of what is shown."""
 
@@ -134,7 +138,8 @@ class Page(Closing):
         scene.configure_default_lights(False)
         scene.add_light_hemisphere("/sky", intensity=1.6)
         scene.add_light_directional("/sun", intensity=1.6, position=(0.4, 1.0, 0.6))
-        self._server.gui.configure_theme(control_layout="fixed", show_share_button=False)
+        self._server.gui.configure_theme(show_share_button=False)
+        self._server.gui.main_panel.dock_right()
 
     def _on_connect(self, client: "viser.ClientHandle") -> None:
         self._has_client.set()
@@ -247,13 +252,14 @@ class _ViewPanel:
 
     def _begin(self, scene: Scene) -> None:
         self._follow.visible = True
-        self.follow_m = 0.25 * float(max(np.subtract(scene.high, scene.low)))
+        extents = np.subtract(scene.high, scene.low)
+        self.follow_m = min(_LARGEST_FOLLOW_M, 0.5 * float(max(extents)))
         if scene.n_areas > 1:
             self._area.max = scene.n_areas
             self._area.visible = True
             if self._alone is not None:
                 self._area.value = int(scene.agent_places()[0][self._alone]) + 1
-        if np.subtract(scene.high, scene.low)[0] > 60.0:  # too large to see an agent
+        if extents[0] > _LARGEST_AREA_M:  # too large to see an agent
             self._area.value = self._area.value or 1
             self._follow.value = True
 

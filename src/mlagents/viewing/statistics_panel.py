@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     import viser
 
 REWARD = "Environment/Cumulative Reward"
+_HIDDEN = ("Step", "Is Training")
 _MOST_POINTS = 500
 
 
@@ -39,7 +40,11 @@ class StatisticsPanel:
             step: Step count of the behavior.
         """
         with self._lock:
-            rows = "\n".join(f"| {name} | {value:.4g} |" for name, value in sorted(values.items()))
+            rows = "\n".join(
+                f"| {name} | {value:.4g} |"
+                for name, value in sorted(values.items())
+                if name not in _HIDDEN
+            )
             self._tables[behavior] = f"**{behavior}**, step {step}\n\n| | |\n|---|--:|\n{rows}"
             self._text.content = "\n\n".join(self._tables.values())
             if REWARD in values:

@@ -34,10 +34,10 @@ class LiveView(Closing):
         self._page = Page(self._stage, port=port, title=title)
         self._players: WatchedPlayers | None = None
         self.writer: StatsWriter = _Writer(StatisticsPanel(self._page.gui))
-        logger.info(f"Open {self._page.url} in a browser on this machine to watch.")
 
     def watch(self, players: EnvManager) -> EnvManager:
         """Return players that are shown."""
+        logger.info(f"Open {self._page.url} in a browser on this machine to watch.")
         self._players = WatchedPlayers(players, self._stage)
         return self._players
 
