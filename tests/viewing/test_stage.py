@@ -95,3 +95,29 @@ def test_the_reward_of_the_followed_agent_is_added_up():
     assert step(0.25) == 0.75
     step(3.0, ends=True)
     assert step(0.5) == 0.5
+
+
+def test_copies_take_a_small_part_of_the_time():
+    class Slow(Basic):
+        def scene(self):
+            clock.now_s += 3.0  # a copy takes so long
+            return super().scene()
+
+    class Clock:
+        now_s = 100.0
+
+        def __call__(self) -> float:
+            return self.now_s
+
+    clock = Clock()
+    stage = Stage(clock)
+    stage.is_watched = True
+    env = Slow()
+    env.reset()
+    copied_at = []
+    for _ in range(1000):
+        report(env, stage)
+        if stage.take(0.0) is not None:
+            copied_at.append(clock.now_s)
+        clock.now_s += 1.0
+    assert np.diff(copied_at).min() >= 3.0 / 0.015

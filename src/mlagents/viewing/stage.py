@@ -5,6 +5,7 @@ stepping thread ─► stage.offer(...) ─► newest `Moment` ─► stage.take
 The stepping thread never waits. It copies the state only if the page asked for it.
 """
 
+import math
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -66,18 +67,24 @@ class Moment(NamedTuple):
 class Stage:
     """Holds at most one moment, the newest that was asked for.
 
+    Args:
+        clock: Function that returns the time of which copies may take `LARGEST_SHARE`, in seconds:
+            wall time, or the CPU time of the stepping thread.
+
     Attributes:
         is_watched: Whether anybody watches. If not, `offer` returns at once.
         followed: Index of the agent whose reward is added up.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._clock = clock
         self.is_watched = False
         self.followed = 0
-        self._wanted_at_s = 0.0
+        self._wanted_at_s = -math.inf
         self._newest: Moment | None = None
         self._arrival = threading.Condition()
         self._followed_id: AgentId | None = None
+        self._row = 0
         self._reward = 0.0
         self._n_reports = 0
 
@@ -103,7 +110,7 @@ class Stage:
             return
         self._n_reports += 1
         self._add_rewards(steps)
-        now_s = time.perf_counter()
+        now_s = self._clock()
         if self._newest is not None or now_s < self._wanted_at_s:
             return
         scene = env.scene() if isinstance(env, HasScene) else None
@@ -124,7 +131,7 @@ class Stage:
         followed = ids[self.followed] if self.followed < len(ids) else None
         if followed != self._followed_id:
             self._followed_id, self._reward = followed, 0.0
-        took_s = time.perf_counter() - now_s
+        took_s = self._clock() - now_s
         with self._arrival:
             self._newest = moment
             self._wanted_at_s = now_s + took_s / LARGEST_SHARE
@@ -140,10 +147,17 @@ class Stage:
     def _add_rewards(self, steps: Steps) -> None:
         """Add what the followed agent got; begin again at 0 with its next episode."""
         for decisions, terminals in steps.values():
-            for report, has_ended in ((terminals, True), (decisions, False)):
-                rows = np.flatnonzero(report.agent_id == self._followed_id)
-                if rows.size:
-                    row = rows[0]
-                    self._reward += float(report.reward[row] + report.group_reward[row])
-                    if has_ended:
-                        self._reward = 0.0
+            if len(terminals) and self._row_in(terminals) is not None:
+                self._reward = 0.0
+            if len(decisions) and (row := self._row_in(decisions)) is not None:
+                self._reward += float(decisions.reward[row] + decisions.group_reward[row])
+
+    def _row_in(self, steps: DecisionSteps | TerminalSteps) -> int | None:
+        """Return the row of the followed agent; most often that of the last report."""
+        ids = steps.agent_id
+        if self._row >= len(ids) or ids[self._row] != self._followed_id:
+            rows = np.flatnonzero(ids == self._followed_id)
+            if not rows.size:
+                return None
+            self._row = int(rows[0])
+        return self._row

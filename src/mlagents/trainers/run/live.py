@@ -1,5 +1,6 @@
 """`LiveView`: a training run in a browser on this machine."""
 
+import time
 from collections.abc import Callable, Mapping
 
 from mlagents.trainers.players.env_manager import EnvManager
@@ -30,7 +31,7 @@ class LiveView(Closing):
     """
 
     def __init__(self, port: int, *, title: str) -> None:
-        self._stage = Stage()
+        self._stage = Stage(clock=time.thread_time)  # however loaded the machine is
         self._page = Page(self._stage, port=port, title=title)
         self._players: WatchedPlayers | None = None
         self.writer: StatsWriter = _Writer(StatisticsPanel(self._page.gui))
