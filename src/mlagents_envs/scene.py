@@ -124,7 +124,7 @@ class Scene(NamedTuple):
     def agent_places(self) -> tuple[IntArray, Array]:
         """Return the agents' areas, (N,), and places, (N, 3).
 
-        An agent that is no solid of the scene has area -1 and is at NaN. An agent of several solids
+        An agent without a solid in the scene has area -1 and is at NaN. An agent of several solids
         is where the first one is.
         """
         area = np.full(len(self.agent_id), -1, np.int32)

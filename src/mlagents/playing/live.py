@@ -134,7 +134,7 @@ class LivePlay:
 
     Args:
         env: Environment, already reset.
-        source: The same, without a recorder around it.
+        source: That environment without a recorder around it.
         game: Game to play in it.
         page: Page that shows the stage.
         stage: Stage to show the game on.

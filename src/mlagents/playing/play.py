@@ -133,32 +133,17 @@ def _play(options: argparse.Namespace, models: dict[str | None, str]) -> bool:
         ExitStack() as stack,
     ):
         stage = Stage()
-        page = None
-        if options.view is not None:
-            title = options.env or "Unity Editor"
-            page = stack.enter_context(Page(stage, port=options.view, title=title))
-            print(f"Open {page.url} in a browser.", flush=True)
-        env = source
+        page = None if options.view is None else _open_page(options, stage, stack)
         human = None
         if options.human:
             options.behavior = options.behavior or next(iter(source.behavior_specs), None)
             human = Human(source, options.behavior, HeldControls())
-        if options.record:
-            env = stack.enter_context(
-                DemonstrationRecorder(
-                    source,
-                    options.record,
-                    behavior_name=options.behavior,
-                    is_recorded=None if human is None else human.is_it,
-                )
-            )
+        env = _recorded(options, source, human, stack)
         env.reset()
         _require_behaviors([*models, options.behavior], env)
         game = Game(env, make_actor, n_episodes=options.episodes, only=options.behavior)
-        rounds: Iterable[int]
-        if page is None:
-            rounds = game.play()
-        else:
+        rounds = game.play()
+        if page is not None:
             runs = _runs(options, models, env.behavior_specs)
             live = LivePlay(env, source, game, page, stage, human=human, load=load, runs=runs)
             rounds = live.play()
@@ -177,6 +162,28 @@ def _play(options: argparse.Namespace, models: dict[str | None, str]) -> bool:
         with reader_may_leave():
             print(f"{env.metadata.number_steps} records in {options.record}")
     return not camera.has_failed
+
+
+def _open_page(options: argparse.Namespace, stage: Stage, stack: ExitStack) -> Page:
+    """Open the live view and print where it is."""
+    page = stack.enter_context(Page(stage, port=options.view, title=options.env or "Unity Editor"))
+    print(f"Open {page.url} in a browser.", flush=True)
+    return page
+
+
+def _recorded(
+    options: argparse.Namespace, source: BaseEnv, human: Human | None, stack: ExitStack
+) -> BaseEnv:
+    """Return the environment with a recorder around it, if one is requested."""
+    if not options.record:
+        return source
+    recorder = DemonstrationRecorder(
+        source,
+        options.record,
+        behavior_name=options.behavior,
+        is_recorded=None if human is None else human.is_it,
+    )
+    return stack.enter_context(recorder)
 
 
 def _runs(

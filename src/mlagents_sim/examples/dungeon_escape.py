@@ -361,27 +361,7 @@ class DungeonEscape(World):
         n = bodies.position.shape[2]
         place, heading = bodies.position, bodies.heading
         plan = FloorPlan(self, n, ROOM_LOW, ROOM_HIGH, walls_m=1.0)
-        plan.box(
-            "portal",
-            PORTAL,
-            PORTAL_HALF,
-            height_m=2.0,
-            heading=PORTAL_HEADING,
-            colour=floor_plan.INK,
-        )
-        plan.box("door", DOOR_AT, DOOR_HALF, height_m=2.0, colour=floor_plan.GREEN)
-        half = np.full((2, 1), BASE_HALF_M)
-        plan.box(
-            "base", COLUMNS_AT, half, height_m=BASE_HEIGHT_M, colour=floor_plan.WALL, fixed=True
-        )
-        plan.disc(
-            "column",
-            COLUMNS_AT,
-            np.full(4, COLUMN_RADIUS_M),
-            height_m=2.0,
-            colour=floor_plan.WALL,
-            fixed=True,
-        )
+        _add_building(plan)
         plan.box(
             "dragon",
             floor_plan.hidden(place[:, DRAGON], ~self.is_slain),
@@ -449,3 +429,26 @@ class DungeonEscape(World):
                 place = np.where(is_present & which, bodies.position[:, member], hidden)
                 view.agent(place, heading[:, member], AGENT_HALF_M, colour)
         return view.picture()
+
+
+def _add_building(plan: FloorPlan) -> None:
+    """Add what stands in every dungeon."""
+    plan.box(
+        "portal",
+        PORTAL,
+        PORTAL_HALF,
+        height_m=2.0,
+        heading=PORTAL_HEADING,
+        colour=floor_plan.INK,
+    )
+    plan.box("door", DOOR_AT, DOOR_HALF, height_m=2.0, colour=floor_plan.GREEN)
+    half = np.full((2, 1), BASE_HALF_M)
+    plan.box("base", COLUMNS_AT, half, height_m=BASE_HEIGHT_M, colour=floor_plan.WALL, fixed=True)
+    plan.disc(
+        "column",
+        COLUMNS_AT,
+        np.full(4, COLUMN_RADIUS_M),
+        height_m=2.0,
+        colour=floor_plan.WALL,
+        fixed=True,
+    )
