@@ -24,8 +24,10 @@ from mlagents_envs.base_env import (
 )
 from mlagents_envs.scene import HasScene, Scene
 
-LARGEST_SHARE = 0.015
+PLAY_SHARE = 0.05
 """Part of the stepping thread's time that copies may take; slow scenes are shown less often."""
+TRAINING_SHARE = 0.008
+"""The same while training, so that all of watching costs less than 2 %."""
 
 Steps = Mapping[BehaviorName, tuple[DecisionSteps, TerminalSteps]]
 Probabilities = Mapping[BehaviorName, list[NDArray[np.float32]]]
@@ -68,16 +70,19 @@ class Stage:
     """Holds at most one moment, the newest that was asked for.
 
     Args:
-        clock: Function that returns the time of which copies may take `LARGEST_SHARE`, in seconds:
-            wall time, or the CPU time of the stepping thread.
+        share: Part of the time that copies may take.
+        clock: Function that returns this time, in seconds: wall time, or the CPU time of the
+            stepping thread.
 
     Attributes:
         is_watched: Whether anybody watches. If not, `offer` returns at once.
         followed: Index of the agent whose reward is added up.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
-        self._clock = clock
+    def __init__(
+        self, *, share: float = PLAY_SHARE, clock: Callable[[], float] = time.perf_counter
+    ) -> None:
+        self._share, self._clock = share, clock
         self.is_watched = False
         self.followed = 0
         self._wanted_at_s = -math.inf
@@ -134,7 +139,7 @@ class Stage:
         took_s = self._clock() - now_s
         with self._arrival:
             self._newest = moment
-            self._wanted_at_s = now_s + took_s / LARGEST_SHARE
+            self._wanted_at_s = now_s + took_s / self._share
             self._arrival.notify_all()
 
     def take(self, timeout_s: float) -> Moment | None:

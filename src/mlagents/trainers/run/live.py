@@ -7,7 +7,7 @@ from mlagents.trainers.players.env_manager import EnvManager
 from mlagents.trainers.players.watched import WatchedPlayers
 from mlagents.trainers.reporting.stats import StatsSummary, StatsWriter
 from mlagents.viewing.page import Page
-from mlagents.viewing.stage import Probabilities, Stage, Steps
+from mlagents.viewing.stage import TRAINING_SHARE, Probabilities, Stage, Steps
 from mlagents.viewing.statistics_panel import StatisticsPanel
 from mlagents_envs.closing import Closing
 from mlagents_envs.logging_util import get_logger
@@ -31,7 +31,8 @@ class LiveView(Closing):
     """
 
     def __init__(self, port: int, *, title: str) -> None:
-        self._stage = Stage(clock=time.thread_time)  # however loaded the machine is
+        # CPU time, so that it holds however loaded the machine is.
+        self._stage = Stage(share=TRAINING_SHARE, clock=time.thread_time)
         self._page = Page(self._stage, port=port, title=title)
         self._players: WatchedPlayers | None = None
         self.writer: StatsWriter = _Writer(StatisticsPanel(self._page.gui))
