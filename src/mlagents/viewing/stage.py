@@ -27,7 +27,7 @@ from mlagents_envs.scene import HasScene, Scene
 PLAY_SHARE = 0.05
 """Part of the stepping thread's time that copies may take; slow scenes are shown less often."""
 TRAINING_SHARE = 0.008
-"""The same while training, so that all of watching costs less than 2 %."""
+"""Such a part while training, where all of watching costs about 2 %."""
 
 Steps = Mapping[BehaviorName, tuple[DecisionSteps, TerminalSteps]]
 Probabilities = Mapping[BehaviorName, list[NDArray[np.float32]]]
