@@ -28,7 +28,8 @@ def pytest_report_header() -> list[str]:
 WAITING = set(
     """
     test_environment test_faults test_grpcio_peer test_interrupt test_launcher test_player
-    test_player_features test_rpc_communicator test_subprocess_env_manager test_survival test_viewers
+    test_player_features test_rpc_communicator test_subprocess_env_manager test_survival
+    test_viewers
     """.split()
 )
 """Files whose tests wait for other processes, sockets and deadlines.

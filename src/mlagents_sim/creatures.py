@@ -18,7 +18,7 @@ from mlagents_envs.base_env import ActionTuple, BoolArray
 from mlagents_envs.logging_util import get_logger
 from mlagents_envs.scene import Scene, Shape, Solids
 from mlagents_sim.articulated.bodies import STEP_S, Creatures
-from mlagents_sim.articulated.creature import Box, Capsule, Creature, Sphere
+from mlagents_sim.articulated.creature import Box, Capsule, Creature, Intangible, Sphere
 from mlagents_sim.articulated.rotations import (
     IDENTITY,
     Array,
@@ -198,6 +198,8 @@ class CreatureWorld(World):
             ),
         ]
         for body, data in enumerate(self.creature.bodies):
+            if isinstance(data.shape, Intangible):
+                continue
             rotation = self.creatures.rotation[:, body]
             centre = np.broadcast_to(np.array(data.shape.centre), (n, 3))
             size, turn = _extents(data.shape)

@@ -175,7 +175,6 @@ def _run(
     from mlagents.trainers.run.folder import RunFolder, try_write
 
     set_log_level(logging.DEBUG if options.debug else logging.INFO)
-    logger.info(f"mlagents-next {__version__}, PyTorch {torch.__version__}")
     _begin_timers()
     seed = options.env_settings.seed
     options = options.with_seed(random.randrange(10_000) if seed == -1 else seed)
@@ -194,9 +193,7 @@ def _run(
         try:
             with hierarchical_timer("run_training"):
                 with interrupt.waiting():
-                    manager = make_manager()
-                    if live is not None:
-                        manager = live.watch(manager)
+                    manager = make_manager() if live is None else live.watch(make_manager())
                 try:
                     controller = Controller(
                         options,
@@ -228,6 +225,7 @@ def _begin_timers() -> None:
     import numpy as np
     import torch
 
+    logger.info(f"mlagents-next {__version__}, PyTorch {torch.__version__}")
     reset_timers()
     add_metadata("mlagents_version", __version__)
     add_metadata("mlagents_envs_version", __version__)
