@@ -269,7 +269,7 @@ def test_a_pyramid_of_stone_does_not_yield():
 
 def seek(env: Pyramids) -> np.ndarray:
     """Return the actions of agents that know where switch, pyramid and gold are."""
-    bodies, scene = env.bodies, env.scene
+    bodies, scene = env.bodies, env.chamber
     at = bodies.position[:, AGENT]
     aim = np.where(scene.is_on, bodies.position[:, GOLD], bodies.position[:, SWITCH])
     ahead = bodies.heading[:, AGENT]

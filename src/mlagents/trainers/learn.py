@@ -149,6 +149,9 @@ def run_training(
         Interrupted: The run was interrupted before training began.
         KeyboardInterrupt: The run was interrupted twice.
     """
+    set_log_level(logging.DEBUG if options.debug else logging.INFO)
+    seed = options.env_settings.seed
+    options = options.with_seed(random.randrange(10_000) if seed == -1 else seed)
     with Interrupt() as interrupt:
         made = _make_callbacks(options, callbacks)
         with _live_view(options, view) as live:
@@ -174,10 +177,7 @@ def _run(
     from mlagents.trainers.run.controller import Controller
     from mlagents.trainers.run.folder import RunFolder, try_write
 
-    set_log_level(logging.DEBUG if options.debug else logging.INFO)
     _begin_timers()
-    seed = options.env_settings.seed
-    options = options.with_seed(random.randrange(10_000) if seed == -1 else seed)
     device = _choose_device(options)
     set_threads(options.torch_settings.threads)
     logger.info(run_in_words(options, device=str(device), threads=torch.get_num_threads()))
