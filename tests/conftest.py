@@ -29,7 +29,7 @@ WAITING = set(
     """
     test_environment test_faults test_grpcio_peer test_interrupt test_launcher test_learners
     test_player test_player_features test_rpc_communicator test_subprocess_env_manager
-    test_survival
+    test_survival test_viewers
     """.split()
 )
 """Files whose tests wait for other processes, sockets and deadlines.

@@ -182,7 +182,7 @@ def beyond(world: World) -> float:
             x, z = np.abs(world.field.discs.position)
             outside = [x - soccer_field.BACK_M, z - soccer_field.SIDE_M]
         case wall_jump._OverWalls():
-            scene, height_m = wall_jump_scene, world.scene.standing.height_m
+            scene, height_m = wall_jump_scene, world.platforms.standing.height_m
             loose = world.bodies.position[:, : scene.WALL]
             aside = np.abs(loose - scene.PLATFORM_AT[:, None]) - scene.PLATFORM_HALF_M
             outside = [aside, scene.PLATFORM_TOP_M - height_m, height_m - 10.0]

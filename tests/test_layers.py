@@ -25,7 +25,7 @@ LAYERS = {
         "base_env communicator http2_frames launcher",
         "http2_connection",
         "http2",
-        "http2_socket images local_env messages env_utils",
+        "http2_socket images local_env messages env_utils scene",
         "side_channel observation_codec checked_env",
         "codec handshake rpc_communicator testing",
         "demonstration_records output_decoder rpc_utils session",
@@ -38,6 +38,7 @@ LAYERS = {
     ],
     "mlagents": [
         "torch_utils trainers.exception trainers.buffer games ratings",
+        "viewing",
         "playing",
         "trainers.settings trainers.reporting.stats policy",
         "trainers.callbacks trainers.cli_args trainers.stats trainers.data",
@@ -60,7 +61,7 @@ LAYERS = {
     "mlagents_sim": [
         "native_planar parameters channels client recorder articulated",
         "planar world",
-        "circles raster turning",
+        "circles floor_plan raster turning",
         "frame_stack rays rolling sensors standing top_view creature_picture",
         "motion ray_view",
         "planar_world creatures",
@@ -89,13 +90,15 @@ SEES_ONLY = {
         "mlagents_envs.http2_frames",
     },
     "mlagents_envs.testing": {"mlagents_envs.base_env", "mlagents_envs.exception"},
-    "mlagents.playing": {"mlagents.games", "mlagents.ratings"},
+    "mlagents.playing": {"mlagents.games", "mlagents.ratings", "mlagents.viewing"},
+    "mlagents.viewing": set(),
     "mlagents.trainers.acting": {"mlagents.trainers.data", "mlagents.trainers.exception"}
     | {"mlagents.trainers.players", "mlagents.games"},
     "mlagents.trainers.players": {
         "mlagents.trainers.data",
         "mlagents.trainers.exception",
         "mlagents.trainers.settings",
+        "mlagents.viewing",
     },
 }
 
@@ -111,6 +114,7 @@ IMPORTED_ONLY_BY = {
     },
     "grpc": set(),
     "huggingface_hub": {"mlagents.tools.hub"},
+    "viser": {"mlagents.viewing"},
     "optuna": {"mlagents.search.study"},
     "wandb": {"mlagents.trainers.reporting.tracking"},
     "mlflow": {"mlagents.trainers.reporting.tracking"},

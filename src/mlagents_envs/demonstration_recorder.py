@@ -6,7 +6,7 @@ env ──steps──► recorder ──steps──► the player: a policy, a s
 """
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -72,6 +72,8 @@ class DemonstrationRecorder(BaseEnv):
         behavior_name: Whose play to record, with or without its team; may be left out where there
             is one behavior. One that is not there yet is recorded from when it appears.
         name: What the file calls itself; see `DemonstrationWriter`.
+        is_recorded: Function that returns whether an agent is recorded, by its id, when it has
+            acted; None for all agents.
 
     Raises:
         UnityDemonstrationException: The path does not end in `.demo`.
@@ -85,7 +87,9 @@ class DemonstrationRecorder(BaseEnv):
         *,
         behavior_name: BehaviorName | None = None,
         name: str | None = None,
+        is_recorded: Callable[[AgentId], bool] | None = None,
     ) -> None:
+        self._is_recorded = is_recorded
         self._env = env
         self._path, self._name = demonstration_path(path), name
         PendingFile(self._path).discard()  # rather now than when much was played
@@ -201,7 +205,8 @@ class DemonstrationRecorder(BaseEnv):
                 logger.warning(f"Nothing is recorded yet: {self._not_there()}.")
             return None
         (name,) = found
-        return _Recording(DemonstrationWriter(self._path, name, specs[name], name=self._name))
+        writer = DemonstrationWriter(self._path, name, specs[name], name=self._name)
+        return _Recording(writer, self._is_recorded)
 
     def _not_there(self) -> str:
         return (
@@ -223,9 +228,13 @@ class _Recording:
 
     Args:
         writer: Writer of the file.
+        is_recorded: Function that returns whether an agent is recorded; None for all agents.
     """
 
-    def __init__(self, writer: DemonstrationWriter) -> None:
+    def __init__(
+        self, writer: DemonstrationWriter, is_recorded: Callable[[AgentId], bool] | None = None
+    ) -> None:
+        self._is_recorded = is_recorded
         self.behavior_name = writer.behavior_name
         self._writer = writer
         self._branches = writer.spec.action_spec.discrete_branches
@@ -249,6 +258,8 @@ class _Recording:
         action = self._actions.take(self.behavior_name, len(self._asking))
         continuous, discrete = action.continuous.copy(), action.discrete.copy()
         for row, (agent_id, step) in enumerate(self._asking.items()):
+            if self._is_recorded is not None and not self._is_recorded(agent_id):
+                continue
             episode = self._episodes.setdefault(agent_id, _Episode([], [], []))
             episode.steps.append(step)
             episode.continuous.append(continuous[row])

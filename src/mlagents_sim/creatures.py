@@ -16,17 +16,20 @@ from numpy.typing import NDArray
 
 from mlagents_envs.base_env import ActionTuple, BoolArray
 from mlagents_envs.logging_util import get_logger
-from mlagents_sim.articulated.bodies import Creatures
-from mlagents_sim.articulated.creature import Creature
+from mlagents_envs.scene import Scene, Shape, Solids
+from mlagents_sim.articulated.bodies import STEP_S, Creatures
+from mlagents_sim.articulated.creature import Box, Capsule, Creature, Intangible, Sphere
 from mlagents_sim.articulated.rotations import (
+    IDENTITY,
     Array,
     conjugate,
     cross,
     dot,
     multiply,
     normalized,
+    rotate,
 )
-from mlagents_sim.creature_picture import draw
+from mlagents_sim.creature_picture import COLOURS, GROUND, TARGET, draw
 from mlagents_sim.world import ALL, Agents, World
 
 logger = get_logger(__name__)
@@ -39,6 +42,10 @@ TOUCH_M = 0.02
 """Distance from the target that counts as a touch."""
 LARGEST_SPEED_M_S = 500.0
 """Speed beyond which the bodies of a creature have diverged."""
+SQUARE_M = 5.0
+"""Edge of the squares of the ground."""
+
+_SHAPES = {Box: Shape.BOX, Sphere: Shape.BALL, Capsule: Shape.CAPSULE}
 
 
 class CreatureWorld(World):
@@ -74,6 +81,7 @@ class CreatureWorld(World):
     """Lowest and highest requested speed."""
 
     agents_per_area = 10
+    step_s = STEP_S
     decision_period_steps = 5
     max_steps = 5000
     default_parameters: ClassVar[Mapping[str, float]] = {"gravity": GRAVITY_M_S2}
@@ -167,6 +175,55 @@ class CreatureWorld(World):
         if fell.size:
             self.reward[fell] = -1.0
             self.end(fell)
+
+    def scene(self) -> Scene:
+        """Return all creatures, each on a ground of squares, and their targets."""
+        n, model = self.n_agents, self.creatures.model
+        agent = np.arange(n, dtype=np.int32)
+        ground = self.creature.ground_height
+        edge = self.target_radius_m + self.target_edge_m
+        middle = np.arange(-edge + SQUARE_M / 2, edge, SQUARE_M)
+        x, z = (axis.ravel() for axis in np.meshgrid(middle, middle, indexing="ij"))
+        place = np.stack([x, np.full_like(x, ground - 0.1), z], axis=1)
+        shade = np.floor((x + z) / SQUARE_M + 0.5).astype(int) % 2
+        solids = [
+            Solids.of("ground", Shape.BOX, place, (SQUARE_M, 0.2, SQUARE_M), GROUND[shade]),
+            Solids.of(
+                "target",
+                Shape.BOX,
+                self.target.copy(),
+                np.full(3, self.target_edge_m),
+                TARGET,
+                area=agent,
+            ),
+        ]
+        for body, data in enumerate(self.creature.bodies):
+            if isinstance(data.shape, Intangible):
+                continue
+            rotation = self.creatures.rotation[:, body]
+            centre = np.broadcast_to(np.array(data.shape.centre), (n, 3))
+            size, turn = _extents(data.shape)
+            solids.append(
+                Solids.of(
+                    data.name,
+                    _SHAPES[type(data.shape)],
+                    self.creatures.position[:, body] + rotate(rotation, centre),
+                    size,
+                    COLOURS[0] if body == 0 else COLOURS[1 + body % 2],
+                    rotation=multiply(rotation, np.broadcast_to(turn, (n, 4))),
+                    area=agent,
+                    agent=agent if body == 0 else None,
+                )
+            )
+        top = ground + float(np.ptp(model.start[:, 1])) + 2.0
+        return Scene(
+            solids,
+            n,
+            (-edge, ground, -edge),
+            (edge, top, edge),
+            self.agent_id.copy(),
+            self.step_count * self.step_s,
+        )
 
     def render(self) -> NDArray[np.uint8]:
         """Draw the first creature and its target, (480, 640, 3)."""
@@ -296,6 +353,19 @@ class CreatureWorld(World):
             self.add_stat("Physics/Diverged", 1.0)
         self.creatures.put(diverged, np.zeros(len(diverged)))
         self.end(diverged, interrupted=True)
+
+
+def _extents(shape: Box | Capsule | Sphere) -> tuple[Array, Array]:
+    """Return the extents of a shape, (3,), and the turn of its axes, (4,): capsules lie along y."""
+    if isinstance(shape, Box):
+        return 2.0 * np.array(shape.half), IDENTITY
+    width = 2.0 * shape.radius
+    if isinstance(shape, Sphere):
+        return np.full(3, width), IDENTITY
+    turn = np.append(np.cross((0.0, 1.0, 0.0), shape.axis), 1.0 + shape.axis[Y])
+    if not turn.any():  # upside down
+        turn[X] = 1.0
+    return np.array([width, shape.length, width]), normalized(turn)
 
 
 def relative(rotation: Array, to: Array) -> Array:

@@ -12,6 +12,7 @@ agents are given as indices into such arrays. A subclass implements
 
 and may override
 
+    scene()             solids and their poses, for viewers
     rest(agents)        what they do before their first action
     run(n)              up to n steps at once, where `act` and `physics` take a step each
     requests()          agents that request a decision in this step
@@ -45,6 +46,7 @@ from mlagents_envs.base_env import (
 from mlagents_envs.exception import UnityActionException, UnityEnvironmentException
 from mlagents_envs.local_env import LocalEnv, Report
 from mlagents_envs.logging_util import get_logger
+from mlagents_envs.scene import Control, Scene
 from mlagents_envs.side_channel.stats_side_channel import EnvironmentStats, StatsAggregationMethod
 from mlagents_envs.suggestions import did_you_mean
 from mlagents_sim.parameters import Gaussian, Parameters, Sampler, Uniform
@@ -111,6 +113,10 @@ class World(LocalEnv):
     default_parameters: ClassVar[Mapping[str, float]] = {}
     parameter_ranges: ClassVar[Mapping[str, tuple[float, float]]] = {}
     """Lowest and highest value of parameters that have bounds."""
+    step_s: ClassVar[float] = 0.02
+    """Simulated seconds of a step."""
+    controls: ClassVar[Sequence[Control]] = ()
+    """Keys that a person plays an agent by; empty for keys made from the action specification."""
 
     def __init__(
         self, *, num_areas: int = 1, seed: int = 0, parameters: Mapping[str, float] | None = None
@@ -200,6 +206,10 @@ class World(LocalEnv):
             The number of steps; 0 to have the next one run by `act` and `physics`.
         """
         return 0
+
+    def scene(self) -> Scene | None:
+        """Return what the world shows now; None if it describes only its pictures."""
+        return None
 
     @abstractmethod
     def render(self) -> NDArray[np.uint8]:

@@ -380,3 +380,17 @@ def test_the_examples_of_the_document_run(tmp_path, monkeypatch):
     assert expert.behavior_name == "3DBall?team=0"
     # Nobody drops the ball in 200 decisions.
     assert expert.metadata.number_episodes == 12 + 1
+
+
+def test_only_chosen_agents_are_recorded(tmp_path):
+    env = default_registry["3DBall"].make(seed=0)
+    path = tmp_path / "one.demo"
+    with closing(
+        DemonstrationRecorder(env, path, is_recorded=lambda agent: agent == 3)
+    ) as recorder:
+        recorder.reset()
+        for _ in range(4):
+            recorder.step()
+    records = read_demonstration(path).records
+    assert set(records.agent_id.tolist()) <= {0, 3}
+    assert len(records.reward) == 5

@@ -18,7 +18,7 @@ from mlagents_sim.examples.pyramids_scene import Scene as PyramidsScene
 from mlagents_sim.examples.soccer_field import Field
 from mlagents_sim.examples.sorter import WALL, Sorter
 from mlagents_sim.examples.wall_jump import BigWallJump, SmallWallJump, WallJump
-from mlagents_sim.examples.wall_jump_scene import BLOCK_ON_WALL, Scene
+from mlagents_sim.examples.wall_jump_scene import BLOCK_ON_WALL, Platforms
 from mlagents_sim.frame_stack import FrameStack
 from mlagents_sim.planar import Bodies
 from mlagents_sim.rolling import BallsOnCubes
@@ -33,16 +33,16 @@ FOUND_ANEW = {
     "bodies._faces": "found by moving",
     "field.discs.touching": "found by moving",
     "field.discs.normal": "found by moving",
-    "scene.standing._boxes_at": "places of blocks, found by moving",
-    "scene.standing._grounds": "found by moving",
-    "scene.standing.is_over_zone": "found by moving",
-    "scene.standing._on": "found when the step begins",
-    "scene.standing._stood": "found when the step begins",
-    "scene.standing._is_braked": "found when the step begins",
-    "scene.standing._jump_to": "height to jump to, found when a jump begins",
-    "scene._switch_tag": "what rays call the switch, found before they look",
-    "scene._height": "height of the rays, found before they look",
-    "scene._loose_tops": "upper edges of bricks, found before rays look",
+    "platforms.standing._boxes_at": "places of blocks, found by moving",
+    "platforms.standing._grounds": "found by moving",
+    "platforms.standing.is_over_zone": "found by moving",
+    "platforms.standing._on": "found when the step begins",
+    "platforms.standing._stood": "found when the step begins",
+    "platforms.standing._is_braked": "found when the step begins",
+    "platforms.standing._jump_to": "height to jump to, found when a jump begins",
+    "chamber._switch_tag": "what rays call the switch, found before they look",
+    "chamber._height": "height of the rays, found before they look",
+    "chamber._loose_tops": "upper edges of bricks, found before rays look",
     "_symbol_tag": "kind of symbol in the hall, found before rays look",
     "floors._eaten": "found by moving",
     "_agent_tags": "what rays call the agents, found before they look",
@@ -158,7 +158,7 @@ def arrays_of(owner: object, prefix: str = "") -> dict[str, NDArray[np.generic]]
             | Floors
             | FrameStack
             | PyramidsScene
-            | Scene
+            | Platforms
             | Standing,
         ):
             found |= arrays_of(value, f"{prefix}{name}.")

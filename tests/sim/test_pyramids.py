@@ -39,7 +39,7 @@ def started(**options) -> Pyramids:
     bodies.position[:, AGENT] = 0.0
     bodies.heading[:, AGENT] = [[0.0], [1.0]]
     bodies.position[:, SWITCH] = bodies.position[:, STONES] = bodies.position[:, LAYERS] = -46.0
-    env.scene._steps[:] = 1000.0  # pyramids have come down
+    env.chamber._steps[:] = 1000.0  # pyramids have come down
     return env
 
 
@@ -80,8 +80,8 @@ def test_the_gold_is_seen_over_the_bricks():
     # upper side reaches that at 10.4 m; from farther away the ray meets the gold, from nearer by
     # the bricks below it.
     env = started()
-    env.scene._site[:] = [[0.0], [16.0]]
-    env.scene.switch_on(np.arange(16))
+    env.chamber._site[:] = [[0.0], [16.0]]
+    env.chamber.switch_on(np.arange(16))
     for _ in range(8):
         set_discrete(env, NOTHING)
     np.testing.assert_array_equal(rays_of(env)[:, 0, [BLOCK, GOAL]], [[1, 0], [1, 0], [0, 1]])
@@ -90,7 +90,7 @@ def test_the_gold_is_seen_over_the_bricks():
 def test_the_switch_turns_on_once_and_a_pyramid_falls_from_the_sky():
     env = started()
     env.bodies.position[:, SWITCH] = [[0.0], [2.0 + 0.5 + 0.01]]
-    env.scene._site[:] = 10.0
+    env.chamber._site[:] = 10.0
     vector = env.get_steps(NAME)[0].obs[3]
     assert (vector[:, 0] == 0.0).all()
     set_discrete(env, NOTHING)
@@ -110,11 +110,11 @@ def test_the_switch_turns_on_once_and_a_pyramid_falls_from_the_sky():
 
 def test_the_gold_pays_and_ends():
     env = started()
-    env.scene.switch_on(np.arange(16))
+    env.chamber.switch_on(np.arange(16))
     env.bodies.position[:, GOLD, 3] = [0.0, 1.51]
     env.bodies.above_m[GOLD, 3] = 0.0
-    env.scene._steps_on[:] = 1000.0
-    env.scene._choose_solid(np.arange(16))
+    env.chamber._steps_on[:] = 1000.0
+    env.chamber._choose_solid(np.arange(16))
     set_discrete(env, NOTHING)
     _, terminals = env.get_steps(NAME)
     assert terminals.agent_id.tolist() == [3]
@@ -139,7 +139,7 @@ def test_each_object_has_a_room_of_its_own():
     env = Pyramids(num_areas=4, seed=2)
     env.reset()
     bodies = env.bodies
-    places = [bodies.position[:, AGENT], bodies.position[:, SWITCH], env.scene._site]
+    places = [bodies.position[:, AGENT], bodies.position[:, SWITCH], env.chamber._site]
     places += [
         bodies.position[:, body] - PYRAMID[:, None] for body in range(STONES.start, STONES.stop)
     ]
@@ -197,9 +197,9 @@ def rammed(
     monkeypatch.setattr(env, "end", lambda agents, **_: None)
     n, rng, bodies = env.n_agents, np.random.default_rng(0), env.bodies
     bodies.is_solid[:23] = False  # nothing but the pyramid
-    env.scene._site[:] = 0.0
+    env.chamber._site[:] = 0.0
     bodies.position[:, AGENT] = -40.0
-    env.scene.switch_on(np.arange(n))
+    env.chamber.switch_on(np.arange(n))
     for _ in range(10):
         set_discrete(env, NOTHING)
     bearing = rng.uniform(0.0, 2 * np.pi, n)
@@ -245,10 +245,10 @@ def test_a_pyramid_of_bricks_collapses_as_recorded_in_unity(monkeypatch: pytest.
 def test_gold_that_falls_into_stone_is_pushed_out():
     env = started()
     bodies = env.bodies
-    env.scene._site[:] = -20.0
-    env.scene.switch_on(np.arange(16))
-    env.scene._steps_on[:] = 1000.0
-    env.scene._is_held[-1] = False
+    env.chamber._site[:] = -20.0
+    env.chamber.switch_on(np.arange(16))
+    env.chamber._steps_on[:] = 1000.0
+    env.chamber._is_held[-1] = False
     bodies.position[:, STONES.start] = 20.0
     bodies.position[:, GOLD], bodies.above_m[GOLD] = 20.5, 0.0
     for _ in range(20):
@@ -269,7 +269,7 @@ def test_a_pyramid_of_stone_does_not_yield():
 
 def seek(env: Pyramids) -> np.ndarray:
     """Return the actions of agents that know where switch, pyramid and gold are."""
-    bodies, scene = env.bodies, env.scene
+    bodies, scene = env.bodies, env.chamber
     at = bodies.position[:, AGENT]
     aim = np.where(scene.is_on, bodies.position[:, GOLD], bodies.position[:, SWITCH])
     ahead = bodies.heading[:, AGENT]
@@ -290,9 +290,9 @@ def test_the_library_and_numpy_ram_the_same_pyramids(monkeypatch: pytest.MonkeyP
     worlds[0].reset()
     assert [env.bodies.functions is None for env in worlds] == [False, True]
     for env in worlds:
-        env.scene.switch_on(np.arange(16))
+        env.chamber.switch_on(np.arange(16))
         env.bodies.above_m[AGENT] = 0.0
-        env.bodies.position[:, AGENT] = env.scene._site + np.array([[0.4], [-8.0]])
+        env.bodies.position[:, AGENT] = env.chamber._site + np.array([[0.4], [-8.0]])
         env.bodies.heading[:, AGENT] = [[0.0], [1.0]]
     for _ in range(25):
         for env in worlds:

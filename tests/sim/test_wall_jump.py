@@ -31,10 +31,10 @@ def put(env, agent: tuple[float, float], block: tuple[float, float], height: flo
     env.bodies.position[:, BLOCK] = np.reshape(block, (2, 1))
     env.bodies.velocity[:] = 0.0
     env.bodies.heading[:, AGENT] = [[0.0], [1.0]]
-    env.scene.standing.height_m[:] = height
-    env.scene.standing.climb[:] = 0.0
+    env.platforms.standing.height_m[:] = height
+    env.platforms.standing.climb[:] = 0.0
     env.bodies.reach = env.bodies.extent()
-    env.scene.standing.look_down()
+    env.platforms.standing.look_down()
 
 
 def observed(env) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -113,13 +113,13 @@ def test_a_jump_by_hand():
 
     env = started()
     set_discrete(env, *STAY)
-    env.scene.standing.wants_to_jump[:] = True
+    env.platforms.standing.wants_to_jump[:] = True
     heights = []
     for _ in range(25):
         env.act()
         env.physics()
-        env.scene.standing.wants_to_jump[:] = False
-        heights.append(env.scene.standing.height_m[0])
+        env.platforms.standing.wants_to_jump[:] = False
+        heights.append(env.platforms.standing.height_m[0])
     np.testing.assert_allclose(heights, 0.95 + np.array([*expected, 0.0, 0.0, 0.0]))
 
 
@@ -128,7 +128,7 @@ def test_nobody_jumps_off_the_air():
     highest = 0.0
     for _ in range(40):
         set_discrete(env, *JUMP)
-        highest = max(highest, env.scene.standing.height_m.max())
+        highest = max(highest, env.platforms.standing.height_m.max())
     assert highest < 0.95 + 2.75 + 0.6  # a jump may begin up to 0.55 m above the ground
 
 
@@ -140,7 +140,7 @@ def test_pushes_are_halved_in_the_air():
     put(env, (0.0, -8.0), (-7.0, -7.0), height=4.0)
     env.act()
     np.testing.assert_allclose(env.bodies.velocity[Z, AGENT], 1.5)
-    np.testing.assert_allclose(env.scene.standing.climb, -2.22)  # 111 m/s2
+    np.testing.assert_allclose(env.platforms.standing.climb, -2.22)  # 111 m/s2
 
 
 def test_a_step_aside_takes_the_place_of_one_ahead():
@@ -188,7 +188,7 @@ def test_one_may_stand_on_the_block_and_ride():
     put(env, (0.0, -8.0), (0.0, -8.0), height=3.5)
     for _ in range(10):
         set_discrete(env, *STAY)
-    np.testing.assert_allclose(env.scene.standing.height_m, 3.0)
+    np.testing.assert_allclose(env.platforms.standing.height_m, 3.0)
     # An agent that brakes on the block drags it along. After drag, 3.84 and 0; friction takes
     # 0.62162, as on the ground, and gives 2.5 times that to the block, which has 10 kg of 35.
     env.bodies.velocity[Z, AGENT] = 4.0
@@ -206,13 +206,13 @@ def land(env, agent: tuple[float, float], block: tuple[float, float], **options:
     """Put all agents and blocks somewhere with some velocities, and let a step pass."""
     put(env, agent, (-7.0, -7.0), height=options["height"])
     env.bodies.position[:, BLOCK] = np.reshape(block, (2, 1))
-    env.scene.standing.look_down()
-    env.scene.standing.climb[:] = options["climb"]
+    env.platforms.standing.look_down()
+    env.platforms.standing.climb[:] = options["climb"]
     env.bodies.velocity[:, AGENT] = [[options.get("v_x", 0.0)], [options["v_z"]]]
     env.bodies.velocity[X, BLOCK] = options.get("block_v_x", 0.0)
     env.act()
     env.physics()
-    assert (env.scene.standing.climb == 0.0).all()
+    assert (env.platforms.standing.climb == 0.0).all()
 
 
 def test_who_lands_rubs_by_its_fall():
@@ -220,7 +220,7 @@ def test_who_lands_rubs_by_its_fall():
     # takes 2 * 0.6 * 7.44922 = 8.93906 of a speed of 10 * 0.96 = 9.6, and leaves 0.66094.
     env = started()
     land(env, (0.0, -8.0), (-7.0, -7.0), height=1.01, climb=-5.0, v_x=6.0, v_z=8.0)
-    np.testing.assert_allclose(env.scene.standing.height_m, 0.95)
+    np.testing.assert_allclose(env.platforms.standing.height_m, 0.95)
     np.testing.assert_allclose(env.bodies.velocity[X, AGENT], 0.6 * 0.66094, atol=1e-5)
     np.testing.assert_allclose(env.bodies.velocity[Z, AGENT], 0.8 * 0.66094, atol=1e-5)
     # From then on it rubs by its weight: 0.66094 * 0.96 - 0.62162.
@@ -241,7 +241,7 @@ def test_who_lands_on_the_block_takes_it_along():
     # As on the ground, 8.93906 of a speed of 40 * 0.96 = 38.4; the block gains 2.5 times that.
     env = started()
     land(env, (0.0, -8.0), (0.0, -8.0), height=3.06, climb=-5.0, v_z=40.0)
-    np.testing.assert_allclose(env.scene.standing.height_m, 3.0)
+    np.testing.assert_allclose(env.platforms.standing.height_m, 3.0)
     np.testing.assert_allclose(env.bodies.velocity[Z, AGENT], 29.46094, atol=1e-5)
     np.testing.assert_allclose(env.bodies.velocity[Z, BLOCK], 22.34766, atol=1e-5)
     # A slip of (0 - 0.98, 3.84) is less than 3.5 * 8.93906 and ends. Together:
@@ -254,14 +254,14 @@ def test_who_lands_on_the_block_takes_it_along():
 def test_who_lands_on_the_wall_leaves_the_block_alone():
     env = started()
     land(env, (0.0, -1.98), (0.0, -8.0), height=4.56, climb=-5.0, v_z=4.0, block_v_x=1.0)
-    np.testing.assert_allclose(env.scene.standing.height_m, 4.5)
+    np.testing.assert_allclose(env.platforms.standing.height_m, 4.5)
     np.testing.assert_allclose(env.bodies.velocity[:, AGENT], 0.0)  # 3.84 is less than 8.93906
     np.testing.assert_allclose(env.bodies.velocity[X, BLOCK], 0.98)
     np.testing.assert_allclose(env.bodies.velocity[Z, BLOCK], 0.0)
     # Nor does it matter that the block is as high as the wall and below the agent, too.
     env = started(parameters={"big_wall_height": 5.0})
     land(env, (0.0, -2.73), (0.0, -4.23), height=3.06, climb=-5.0, v_z=4.0)
-    np.testing.assert_allclose(env.scene.standing.height_m, 3.0)
+    np.testing.assert_allclose(env.platforms.standing.height_m, 3.0)
     np.testing.assert_allclose(env.bodies.velocity[Z, :2], 0.0)
 
 
@@ -323,22 +323,22 @@ def test_time_runs_out_after_four_hundred_decisions():
 def test_walls_are_as_the_parameters_say():
     env = SmallWallJump(num_areas=20)
     env.reset()
-    assert set(env.scene.wall_top.tolist()) == {0.0, 2.0}
-    assert 0.4 < (env.scene.wall_top == 0.0).mean() < 0.6
+    assert set(env.platforms.wall_top.tolist()) == {0.0, 2.0}
+    assert 0.4 < (env.platforms.wall_top == 0.0).mean() < 0.6
     env = BigWallJump(parameters={"big_wall_height": 5.0})
     env.reset()
-    assert (env.scene.wall_top == 2.5).all()
+    assert (env.platforms.wall_top == 2.5).all()
 
 
 def test_every_wall_has_a_height_of_its_own_where_that_is_drawn():
     env = BigWallJump(num_areas=20)
     env.set_uniform_sampler_parameters("big_wall_height", 4.0, 7.0, 1)
     env.reset()
-    assert len(set(env.scene.wall_top.tolist())) == env.n_agents
-    assert (env.scene.wall_top >= 2.0).all() and (env.scene.wall_top <= 3.5).all()
-    before = env.scene.wall_top.copy()
+    assert len(set(env.platforms.wall_top.tolist())) == env.n_agents
+    assert (env.platforms.wall_top >= 2.0).all() and (env.platforms.wall_top <= 3.5).all()
+    before = env.platforms.wall_top.copy()
     env.end(np.array([3]))
-    assert np.flatnonzero(env.scene.wall_top != before).tolist() == [3]
+    assert np.flatnonzero(env.platforms.wall_top != before).tolist() == [3]
 
 
 def test_in_one_scene_the_wall_decides_on_the_behavior():
@@ -347,7 +347,7 @@ def test_in_one_scene_the_wall_decides_on_the_behavior():
     tops = {}
     for name, top in (("SmallWallJump?team=0", 0.0), ("BigWallJump?team=0", 4.0)):
         decisions, _ = env.get_steps(name)
-        tops[name] = env.scene.wall_top[decisions.agent_id]
+        tops[name] = env.platforms.wall_top[decisions.agent_id]
         assert (tops[name] == top).any()
     small, big = tops.values()
     assert len(small) + len(big) == 480
@@ -370,7 +370,7 @@ def over_the_wall(env, *, by_block: bool) -> Policy:
         jumps = (z > -4.2) & ~is_over
         aim = np.stack([np.full(len(x), 6.37), np.zeros(len(x))])
         if by_block:
-            is_up = env.scene.standing.height_m[agents] > 2.8
+            is_up = env.platforms.standing.height_m[agents] > 2.8
             is_pushed = block[Z] > -4.4
             is_beside = np.abs(x - block[X]) < 0.6
             is_behind = z < block[Z] - 2.2
@@ -414,8 +414,8 @@ def test_nothing_breaks_whatever_they_do():
         if len(decisions):
             env.set_actions(env.behavior_name, policy(decisions))
         env.step()
-        assert np.isfinite(env.scene.standing.height_m).all()
-        assert (env.scene.standing.height_m > 0.45).all() and (
-            env.scene.standing.height_m < 10.0
+        assert np.isfinite(env.platforms.standing.height_m).all()
+        assert (env.platforms.standing.height_m > 0.45).all() and (
+            env.platforms.standing.height_m < 10.0
         ).all()
         assert (np.abs(env.bodies.position[:, AGENT]) < 16.0).all()

@@ -1,7 +1,7 @@
 """`Game`: actors play episodes of an environment, and tallies collect the results."""
 
 from collections.abc import Callable, Iterator
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -41,6 +41,14 @@ class RandomActor:
         return action
 
 
+class Answered(NamedTuple):
+    """A report of one behavior, and the action that answers it."""
+
+    decisions: DecisionSteps
+    terminals: TerminalSteps
+    action: ActionTuple
+
+
 class Game:
     """Plays episodes of an environment with actors and collects the results.
 
@@ -53,6 +61,8 @@ class Game:
     Attributes:
         tallies: Tally of each collected behavior.
         n_decisions: Number of decisions of all agents together.
+        actors: Actor of each behavior that has appeared; may be replaced.
+        latest: Latest report of each behavior.
     """
 
     def __init__(
@@ -69,7 +79,8 @@ class Game:
         self._make_actor = make_actor
         self._n_episodes = n_episodes
         self._only = only
-        self._actors: dict[BehaviorName, Actor] = {}
+        self.actors: dict[BehaviorName, Actor] = {}
+        self.latest: dict[BehaviorName, Answered] = {}
 
     def play(self) -> Iterator[int]:
         """Play until all collected episodes have ended.
@@ -89,16 +100,27 @@ class Game:
                 return
             self._env.step()
 
-    def _decide(self, name: BehaviorName) -> int:
-        """Act for one behavior; return the number of agents that requested a decision."""
-        if name not in self._actors:
-            self._actors[name] = self._make_actor(name, self._env.behavior_specs[name])
+    def actor_of(self, name: BehaviorName) -> Actor:
+        """Return the actor of a behavior; make it when the behavior has appeared."""
+        if name not in self.actors:
+            self.actors[name] = self._make_actor(name, self._env.behavior_specs[name])
             if self._only is None or is_named(name, self._only):
                 self.tallies[name] = Tally(self._n_episodes)
+        return self.actors[name]
+
+    def forget(self) -> None:
+        """Drop the running episodes, after a reset of the environment."""
+        for tally in self.tallies.values():
+            tally.forget()
+
+    def _decide(self, name: BehaviorName) -> int:
+        """Act for one behavior; return the number of agents that requested a decision."""
+        actor = self.actor_of(name)
         decisions, terminals = self._env.get_steps(name)
         if name in self.tallies:
             self.tallies[name].observe(decisions, terminals)
-        action = self._actors[name].act(decisions, terminals)
+        action = actor.act(decisions, terminals)
+        self.latest[name] = Answered(decisions, terminals, action)
         if len(decisions):
             self._env.set_actions(name, action)
         return len(decisions)

@@ -108,6 +108,18 @@ def replace_chance(graph: Any, name: str) -> None:
     graph.node.extend(nodes)
 
 
+def expose_draws(graph: Any) -> list[str]:
+    """Make outputs of the log-probabilities that choices are drawn from; return their names."""
+    from onnx import TensorProto, helper
+
+    known = {value.name for value in graph.output}
+    drawn_from = [node.input[0] for node in graph.node if node.op_type == "Multinomial"]
+    for name in dict.fromkeys(drawn_from):
+        if name not in known:
+            graph.output.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, None))
+    return drawn_from
+
+
 def _without_chance(node: Any) -> list[Any]:
     """Return what computes the likeliest or the mean of what an operator draws."""
     from onnx import TensorProto, helper

@@ -8,16 +8,21 @@ with ends_quietly():
     import sys
     import time
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from contextlib import closing, contextmanager
+    from contextlib import ExitStack, closing, contextmanager
+    from pathlib import Path
 
     import numpy as np
 
     from mlagents.playing.film import Film, Picture, open_film
     from mlagents.playing.game import Actor, Game, RandomActor
+    from mlagents.playing.live import Human, HumanActor, LivePlay
     from mlagents.playing.play_args import make_parser
     from mlagents.playing.policy import Policy, find_model, find_source
     from mlagents.playing.tally import Score
     from mlagents.playing.tournament import Tournament, names_of
+    from mlagents.viewing.held import HeldControls
+    from mlagents.viewing.page import DEFAULT_PORT, Page
+    from mlagents.viewing.stage import Stage
     from mlagents_envs.base_env import (
         BaseEnv,
         BehaviorId,
@@ -53,6 +58,7 @@ STEPS_PER_S = 50.0
 """Steps per second of simulated time: Unity's default."""
 
 _PROGRESS_PERIOD_S = 0.25
+_DEFAULT_EPISODES = 20
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -74,10 +80,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.tournament is not None:
         others = {"--model": options.model, "--record": options.record}
         others |= {"--render": options.render, "--behavior": options.behavior}
+        others |= {"--view": options.view is not None, "--human": options.human}
         if given := [flag for flag, value in others.items() if value]:
             parser.error(f"--tournament cannot be combined with {', '.join(given)}")
         if len(set(options.tournament)) < max(2, len(options.tournament)):
             parser.error("--tournament needs at least two models, all of them different")
+    if options.human and options.view is None:
+        options.view = DEFAULT_PORT
+    if options.episodes is None:
+        options.episodes = _DEFAULT_EPISODES if options.view is None else sys.maxsize
     try:
         for where in (*models.values(), *(options.tournament or ())):
             find_source(where, results_dir=options.results_dir)  # before a player is waited for
@@ -96,33 +107,49 @@ def _play(options: argparse.Namespace, models: dict[str | None, str]) -> bool:
     """Play and print the results; return False if a requested film could not be written."""
     seeds = itertools.count(options.seed)
 
+    def load(model: Path | tuple[str, bytes], name: BehaviorName, spec: BehaviorSpec) -> Policy:
+        chosen = {"deterministic": options.deterministic, "seed": next(seeds)}
+        if isinstance(model, Path):
+            policy = Policy.load(model, **chosen)
+        else:
+            policy = Policy(model[1], name=model[0], **chosen)
+        policy.check(spec, name)
+        return policy
+
     def make_actor(name: BehaviorName, spec: BehaviorSpec) -> Actor:
         behavior = BehaviorId.parse(name).name
         where = models.get(behavior, models.get(None))
+        actor: Actor
         if where is None:
             logger.info(f"{name} acts at random, because it has no --model.")
-            return RandomActor(spec.action_spec, seed=next(seeds))
-        policy = Policy.load(
-            find_model(where, behavior, results_dir=options.results_dir),
-            deterministic=options.deterministic,
-            seed=next(seeds),
-        )
-        policy.check(spec, name)
-        return policy
+            actor = RandomActor(spec.action_spec, seed=next(seeds))
+        else:
+            actor = load(find_model(where, behavior, results_dir=options.results_dir), name, spec)
+        return actor if human is None else HumanActor(human, actor, spec)
 
     with (
         _open_environment(options) as source,
         closing(_Camera(options, source)) as camera,
-        DemonstrationRecorder(source, options.record, behavior_name=options.behavior)
-        if options.record
-        else source as env,
+        ExitStack() as stack,
     ):
+        stage = Stage()
+        page = None if options.view is None else _open_page(options, stage, stack)
+        human = None
+        if options.human:
+            options.behavior = options.behavior or next(iter(source.behavior_specs), None)
+            human = Human(source, options.behavior, HeldControls())
+        env = _recorded(options, source, human, stack)
         env.reset()
         _require_behaviors([*models, options.behavior], env)
         game = Game(env, make_actor, n_episodes=options.episodes, only=options.behavior)
+        rounds = game.play()
+        if page is not None:
+            runs = _runs(options, models, env.behavior_specs)
+            live = LivePlay(env, source, game, page, stage, human=human, load=load, runs=runs)
+            rounds = live.play()
         progress = _Progress()
         try:
-            for n_asking in game.play():
+            for n_asking in rounds:
                 if n_asking:
                     camera.shoot()
                 progress.show(_counts(game))
@@ -135,6 +162,44 @@ def _play(options: argparse.Namespace, models: dict[str | None, str]) -> bool:
         with reader_may_leave():
             print(f"{env.metadata.number_steps} records in {options.record}")
     return not camera.has_failed
+
+
+def _open_page(options: argparse.Namespace, stage: Stage, stack: ExitStack) -> Page:
+    """Open the live view and print where it is."""
+    page = stack.enter_context(Page(stage, port=options.view, title=options.env or "Unity Editor"))
+    print(f"Open {page.url} in a browser.", flush=True)
+    return page
+
+
+def _recorded(
+    options: argparse.Namespace, source: BaseEnv, human: Human | None, stack: ExitStack
+) -> BaseEnv:
+    """Return the environment with a recorder around it, if one is requested."""
+    if not options.record:
+        return source
+    recorder = DemonstrationRecorder(
+        source,
+        options.record,
+        behavior_name=options.behavior,
+        is_recorded=None if human is None else human.is_it,
+    )
+    return stack.enter_context(recorder)
+
+
+def _runs(
+    options: argparse.Namespace,
+    models: Mapping[str | None, str],
+    names: Iterable[BehaviorName],
+) -> dict[BehaviorName, Path]:
+    """Return the folders of runs that models come from, by behavior."""
+    runs = {}
+    for name in names:
+        where = models.get(BehaviorId.parse(name).name, models.get(None))
+        if where is not None:
+            source = find_source(where, results_dir=options.results_dir)
+            if source.is_dir():
+                runs[name] = source
+    return runs
 
 
 def _play_tournament(options: argparse.Namespace) -> None:
@@ -318,7 +383,7 @@ def _counts(game: Game) -> str:
 def _print_results(game: Game, n_wanted: int, seconds: float) -> None:
     for name, tally in game.tallies.items():
         ended = len(tally.episodes)
-        print(f"{name}: {ended}{'' if tally.is_complete else f' of {n_wanted}'} episodes")
+        print(f"{name}: {ended}{_of(n_wanted) if not tally.is_complete else ''} episodes")
         if ended:
             score = Score.of(tally.episodes)
             rewards = np.array([episode.reward for episode in tally.episodes])
@@ -330,6 +395,10 @@ def _print_results(game: Game, n_wanted: int, seconds: float) -> None:
             print(f"  length    mean {score.length:.1f} decisions")
     rate = game.n_decisions / seconds
     print(f"{game.n_decisions} decisions in {seconds:.1f} s: {rate:.0f} per second")
+
+
+def _of(n_wanted: int) -> str:
+    return "" if n_wanted == sys.maxsize else f" of {n_wanted}"
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from mlagents import __version__
 from mlagents.playing.film import MAX_FPS, SUFFIXES
+from mlagents.viewing.page import DEFAULT_PORT
 from mlagents_envs.argument_types import count, parameter, port, positive, whole_number
 from mlagents_envs.demonstration_file import demonstration_path
 from mlagents_envs.exception import UnityDemonstrationException
@@ -42,9 +43,8 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--episodes",
         type=count,
-        default=20,
         metavar="N",
-        help="episodes of each behavior in the results (default: %(default)s)",
+        help="episodes of each behavior in the results (default: 20; with --view no limit)",
     )
     parser.add_argument(
         "--behavior", metavar="NAME", help="report this behavior only; the others still act"
@@ -63,6 +63,7 @@ def make_parser() -> argparse.ArgumentParser:
             "behaviors, that of --behavior"
         ),
     )
+    _add_view(parser.add_argument_group("live view"))
     _add_tournament(parser.add_argument_group("tournament"))
     _add_film(parser.add_argument_group("film"))
     _add_build(parser.add_argument_group("Unity builds and the Editor"))
@@ -99,6 +100,28 @@ def _add_environment(group: argparse._ArgumentGroup) -> None:
         default=[],
         metavar="NAME=NUMBER",
         help="an environment parameter; may be given several times",
+    )
+
+
+def _add_view(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--view",
+        nargs="?",
+        type=partial(port, lowest=0),
+        const=DEFAULT_PORT,
+        metavar="PORT",
+        help=(
+            "show the play in a browser on this machine, at this port (default: %(const)s; 0 for "
+            "any free port), where speed, policies and parameters can be changed"
+        ),
+    )
+    group.add_argument(
+        "--human",
+        action="store_true",
+        help=(
+            "play an agent yourself, with the keys of the live view: the first one of --behavior. "
+            "--record then records this agent only"
+        ),
     )
 
 

@@ -11,7 +11,7 @@ from typing import Self
 
 import numpy as np
 
-from mlagents.playing.model import Arrays, make_runner, read_model, replace_chance
+from mlagents.playing.model import Arrays, expose_draws, make_runner, read_model, replace_chance
 from mlagents_envs.base_env import (
     ActionTuple,
     AgentId,
@@ -84,6 +84,7 @@ class Policy:
             size = math.prod(max(axis, 1) for axis in axes)
             self._require(size <= _MAX_INPUT_NUMBERS, f"takes {key!r} of {_text(axes)} numbers")
         outputs = [value.name for value in graph.output]
+        self._drawn_from = expose_draws(graph)
         self._require("version_number" in outputs and "memory_size" in outputs, "has no version")
         if deterministic:
             replace_chance(graph, name)
@@ -202,6 +203,31 @@ class Policy:
             chosen = found[self._discrete]
             discrete = self._choose(chosen) if self._n_log_probs else chosen.astype(np.int32)
         return ActionTuple(continuous, discrete)
+
+    def probabilities(self, decisions: DecisionSteps) -> list[FloatArray] | None:
+        """Return the probabilities of the discrete choices, as seen in these steps.
+
+        Args:
+            decisions: Steps of N agents.
+
+        Returns:
+            One (N, size) array for each branch; None if the model does not tell: one with memory,
+            one without discrete actions, or one that draws in another way.
+        """
+        if self._memory_size or self._discrete is None or not len(decisions):
+            return None
+        inputs = {key: self._input(key, decisions) for key in self._axes}
+        names = [self._discrete] if self._n_log_probs else self._drawn_from
+        log_probs = list(self._run(names, inputs).values())
+        if self._n_log_probs and self._branches is not None:
+            log_probs = np.split(log_probs[0], np.cumsum(self._branches)[:-1], axis=1)
+        if tuple(each.shape[1] for each in log_probs) != self._branches:
+            return None
+        found = []
+        for each in log_probs:
+            parts = np.exp(each - each.max(axis=1, keepdims=True))
+            found.append((parts / parts.sum(axis=1, keepdims=True)).astype(np.float32))
+        return found
 
     def forget(self, agents: Iterable[AgentId]) -> None:
         """Clear the memories of these agents. Their next step begins an episode."""

@@ -78,6 +78,11 @@ class Tally:
         """Whether all collected episodes have ended."""
         return len(self.episodes) == self._n_episodes
 
+    def forget(self) -> None:
+        """Drop the running episodes; others take their place."""
+        self._n_begun -= sum(running is not None for running in self._running.values())
+        self._running.clear()
+
     def observe(self, decisions: DecisionSteps, terminals: TerminalSteps) -> None:
         """Add reported steps; an agent may end an episode and begin another in one report."""
         for agent, reward in _rewards(terminals):

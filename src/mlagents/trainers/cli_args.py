@@ -8,6 +8,7 @@ them into the file's settings.
 import argparse
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import UnionType
 from typing import Any, Union, get_args, get_origin
@@ -19,7 +20,9 @@ from mlagents.trainers.settings.reading import read_change
 from mlagents.trainers.settings.run_options import RunOptions
 from mlagents.trainers.settings.schema import configuration_schema
 from mlagents.trainers.settings.typed import DEPRECATED_FLAGS, Change, CommandLine
+from mlagents.viewing.page import DEFAULT_PORT
 from mlagents_envs import __version__
+from mlagents_envs.argument_types import port
 
 FLAGS: dict[str, dict[str, str]] = {
     "environment": {
@@ -78,6 +81,11 @@ SET_HELP = (
     "in the file, and overrides it."
 )
 
+VIEW_HELP = (
+    "Show the run in a browser on this machine, at this port (default: %(const)s; 0 for any free "
+    "port): the first player, its agents and the statistics."
+)
+
 PRINT_SCHEMA_HELP = "Print the JSON schema of the configuration file, for editors, and exit."
 
 EPILOG = """\
@@ -122,6 +130,7 @@ def parse_command_line(argv: Sequence[str] | None = None) -> CommandLine:
         deprecated=deprecated,
         stop_at_reward=typed["stop_at_reward"],
         changes=changes,
+        view=typed["view"],
     )
 
 
@@ -151,6 +160,15 @@ def make_parser() -> argparse.ArgumentParser:
                 "--stop-at-reward", type=float, metavar="REWARD", help=STOP_AT_REWARD_HELP
             )
             group.add_argument("--deterministic", action="store_true", help=DETERMINISTIC_HELP)
+        if title == "diagnosis":
+            group.add_argument(
+                "--view",
+                nargs="?",
+                type=partial(port, lowest=0),
+                const=DEFAULT_PORT,
+                metavar="PORT",
+                help=VIEW_HELP,
+            )
     for flag in DEPRECATED_FLAGS:
         parser.add_argument(
             flag,

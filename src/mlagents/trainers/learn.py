@@ -8,8 +8,8 @@ with ends_quietly():
     import random
     import sys
     import time
-    from collections.abc import Mapping, Sequence
-    from contextlib import ExitStack
+    from collections.abc import Iterator, Mapping, Sequence
+    from contextlib import ExitStack, contextmanager
     from functools import partial
     from pathlib import Path
     from typing import TYPE_CHECKING
@@ -41,6 +41,7 @@ with ends_quietly():
         from mlagents.trainers.learning.trainer_types import TrainerType
         from mlagents.trainers.run.folder import RunFolder
         from mlagents.trainers.run.learners import Place
+        from mlagents.trainers.run.live import LiveView
 
 logger = get_logger(__name__)
 
@@ -80,9 +81,11 @@ def run_cli(options: RunOptions | CommandLine) -> None:
         Interrupted: As `run_training`.
     """
     trainer_types = plugins.trainer_types()  # before they are named in a file
+    view = None
     if isinstance(options, CommandLine):
+        view = options.view
         options = load_run_options(options)
-    run_training(options, trainer_types=trainer_types)
+    run_training(options, trainer_types=trainer_types, view=view)
 
 
 def _status_of(command_line: CommandLine) -> int:
@@ -92,7 +95,7 @@ def _status_of(command_line: CommandLine) -> int:
         with with_trainer_types({name: each.settings for name, each in trainer_types.items()}):
             options = load_run_options(command_line)
             debug = options.debug
-            has_learned = run_training(options, trainer_types=trainer_types)
+            has_learned = run_training(options, trainer_types=trainer_types, view=command_line.view)
         if not options.checkpoint_settings.inference:
             logger.info(next_commands(command_line, options, has_learned=has_learned))
     except Interrupted:
@@ -124,6 +127,7 @@ def run_training(
     writers: Sequence[StatsWriter] = (),
     callbacks: Sequence[Callback | OnSummary] = (),
     place: "Place | None" = None,
+    view: int | None = None,
 ) -> bool:
     """Run training once, from options to results.
 
@@ -138,6 +142,7 @@ def run_training(
             results are saved.
         callbacks: Additional callbacks, after those of plug-ins and of the key `callbacks`.
         place: Place among several learners, if another process has started this one as a learner.
+        view: Port of a live view on this machine; 0 for any free one, None for no view.
 
     Returns:
         Whether the training of a behavior ended because it reached `stop_at_reward`.
@@ -148,9 +153,14 @@ def run_training(
         Interrupted: The run was interrupted before training began.
         KeyboardInterrupt: The run was interrupted twice.
     """
+    set_log_level(logging.DEBUG if options.debug else logging.INFO)
+    seed = options.env_settings.seed
+    options = options.with_seed(random.randrange(10_000) if seed == -1 else seed)
     with Interrupt() as interrupt:
         made = _make_callbacks(options, callbacks)
-        return _run(options, trainer_types or {}, writers, made, interrupt, place)
+        with _live_view(options, view) as live:
+            writers = [*writers, *([] if live is None else [live.writer])]
+            return _run(options, trainer_types or {}, writers, made, interrupt, place, live)
 
 
 def _run(
@@ -160,6 +170,7 @@ def _run(
     callbacks: Callbacks,
     interrupt: Interrupt,
     place: "Place | None",
+    live: "LiveView | None",
 ) -> bool:
     # Importing torch takes seconds. Here, --help and errors in a file do not wait for it.
     from mlagents.trainers.learning.trainer_types import TRAINER_TYPES
@@ -195,7 +206,7 @@ def _run(
         try:
             with hierarchical_timer("run_training"):
                 with interrupt.waiting():
-                    manager = make_manager()
+                    manager = make_manager() if live is None else live.watch(make_manager())
                 try:
                     controller = Controller(
                         options,
@@ -209,6 +220,8 @@ def _run(
                         make_evaluation=make_evaluation,
                         group=group,
                     )
+                    if live is not None:
+                        live.show_choices(controller.probabilities)
                     controller.run()
                 finally:
                     manager.close()
@@ -259,6 +272,23 @@ def _make_callbacks(
     """Return the callbacks of plug-ins and settings, followed by others."""
     others = [(repr(given), as_callback(given, repr(given))) for given in more_callbacks]
     return Callbacks([*plugins.callbacks(options), *others])
+
+
+@contextmanager
+def _live_view(options: RunOptions, port: int | None) -> "Iterator[LiveView | None]":
+    """Open the live view of a run, if a port is given."""
+    if port is None:
+        yield None
+        return
+    from mlagents.trainers.run.live import LiveView
+
+    name = options.env_settings.env_path or "Unity Editor"
+    try:
+        live = LiveView(port, title=f"{options.checkpoint_settings.run_id}: {name}")
+    except ModuleNotFoundError as error:
+        raise TrainerConfigError(str(error)) from error
+    with live:
+        yield live
 
 
 def _choose_device(options: RunOptions) -> "torch.device":

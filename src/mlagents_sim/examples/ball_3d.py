@@ -14,6 +14,7 @@ from mlagents_envs.base_env import (
     FloatArray,
     ObservationSpec,
 )
+from mlagents_envs.scene import Control, Scene, Shape, Solids
 from mlagents_sim.examples.ball_3d_picture import LIGHT, draw
 from mlagents_sim.rolling import (
     ASIDE,
@@ -56,6 +57,7 @@ HALF_EDGE_M = 2.5
 RADIUS_M = 0.5
 SCALES = 0.2, 5.0
 """Limits of the factor by which a ball's size is multiplied."""
+CUBE_COLOUR, BALL_COLOUR = (64, 128, 217), (250, 158, 51)
 NO_AGENT = np.zeros(0, np.intp)
 
 
@@ -89,6 +91,12 @@ class Ball3D(World):
     behavior_name = "3DBall?team=0"
     behavior_spec = BehaviorSpec(
         [ObservationSpec.vector(8, "VectorSensor_size8")], ActionSpec.create_continuous(2)
+    )
+    controls = (
+        Control("tilt left", "A", 0, 1.0, is_continuous=True),
+        Control("tilt right", "D", 0, -1.0, is_continuous=True),
+        Control("tilt ahead", "W", 1, 1.0, is_continuous=True),
+        Control("tilt back", "S", 1, -1.0, is_continuous=True),
     )
     agents_per_area = 12
     decision_period_steps = 5
@@ -159,6 +167,33 @@ class Ball3D(World):
     def physics(self) -> None:
         """Move the balls."""
         self.rolling.move()
+
+    def scene(self) -> Scene:
+        """Return all cubes, blue, and the orange balls on them."""
+        agent = np.arange(self.n_agents, dtype=np.int32)
+        cubes = Solids.of(
+            "cube",
+            Shape.BOX,
+            np.zeros((self.n_agents, 3)),
+            np.full(3, 2.0 * HALF_EDGE_M),
+            CUBE_COLOUR,
+            rotation=self.cube.T.copy(),
+            area=agent,
+            agent=agent,
+        )
+        diameter = 2.0 * np.repeat(self.rolling.radius[:, None], 3, axis=1)
+        ball = self.rolling.ball_offset().T
+        balls = Solids.of("ball", Shape.BALL, ball, diameter, BALL_COLOUR, area=agent)
+        time_s = self.step_count * self.step_s
+        edge = 1.4 * HALF_EDGE_M
+        return Scene(
+            [cubes, balls],
+            self.n_agents,
+            (-edge, -edge, -edge),
+            (edge, START_HEIGHT_M, edge),
+            self.agent_id.copy(),
+            time_s,
+        )
 
     def render(self) -> NDArray[np.uint8]:
         """Draw every platform in a tile of its own, together about (480, 640, 3)."""

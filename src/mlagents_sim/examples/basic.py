@@ -12,6 +12,8 @@ from mlagents_envs.base_env import (
     FloatArray,
     ObservationSpec,
 )
+from mlagents_envs.scene import Control, Scene
+from mlagents_sim.floor_plan import FloorPlan
 from mlagents_sim.world import ALL, Agents, World
 
 CELLS = 20
@@ -48,6 +50,8 @@ class Basic(World):
     behavior_spec = BehaviorSpec(
         [ObservationSpec.vector(CELLS, "Basic")], ActionSpec.create_discrete((len(MOVES),))
     )
+
+    controls = Control("left", "A", 0, 1), Control("right", "D", 0, 2)
 
     def __init__(
         self, *, num_areas: int = 1, seed: int = 0, parameters: Mapping[str, float] | None = None
@@ -92,6 +96,19 @@ class Basic(World):
         self.renew_ids(arrived)
         self._is_away[:] = False
         self._is_away[arrived] = True
+
+    def scene(self) -> Scene:
+        """Return all lines of cells, with green goals and a blue agent."""
+        plan = FloorPlan(self, self.n_agents, (0.0, 0.0), (CELLS, 1.0), floor=BACKGROUND, top_m=1.0)
+        at = np.array([np.arange(CELLS) + 0.5, np.full(CELLS, 0.5)])
+        colour = np.tile(CELL_COLOUR, (CELLS, 1))
+        colour[SMALL_GOAL], colour[LARGE_GOAL] = SMALL_COLOUR, LARGE_COLOUR
+        plan.box("cell", at, (0.45, 0.45), height_m=0.1, colour=colour, fixed=True)
+        place = np.array([self.cell + 0.5, np.full(self.n_agents, 0.5)])
+        plan.ball(
+            "agent", place, 0.35, low_m=0.1, colour=AGENT_COLOUR, agents=np.arange(self.n_agents)
+        )
+        return plan.scene()
 
     def render(self) -> NDArray[np.uint8]:
         """Draw a line of cells for each area, together (64 per area, 640, 3)."""

@@ -14,7 +14,8 @@ from mlagents_envs.base_env import (
     FloatArray,
     ObservationSpec,
 )
-from mlagents_sim import top_view
+from mlagents_envs.scene import Scene
+from mlagents_sim import floor_plan, top_view
 from mlagents_sim.examples.push_block import (
     AGENT_DRAG,
     AGENT_HALF_M,
@@ -22,9 +23,11 @@ from mlagents_sim.examples.push_block import (
     RIGHT_M_S,
     ROOM_HIGH,
     ROOM_LOW,
+    SEVEN_MOVES,
     TURN_COSINE,
     TURN_SINE,
 )
+from mlagents_sim.floor_plan import FloorPlan
 from mlagents_sim.frame_stack import FrameStack, stacked
 from mlagents_sim.planar import (
     FRICTION,
@@ -136,6 +139,7 @@ class DungeonEscape(World):
         ],
         ActionSpec.create_discrete((7,)),
     )
+    controls = SEVEN_MOVES
     agents_per_area = 12 * MEMBERS
     n_members: ClassVar[int] = MEMBERS
     """Number of agents in each of the dungeons of a scene."""
@@ -351,6 +355,51 @@ class DungeonEscape(World):
             bodies.position[:, member, waiting[is_free]] = place[:, is_free]
             waiting = waiting[~is_free]
 
+    def scene(self) -> Scene:
+        """Return all dungeons, in the colours of `render`."""
+        bodies = self.bodies
+        n = bodies.position.shape[2]
+        place, heading = bodies.position, bodies.heading
+        plan = FloorPlan(self, n, ROOM_LOW, ROOM_HIGH, walls_m=1.0)
+        _add_building(plan)
+        plan.box(
+            "dragon",
+            floor_plan.hidden(place[:, DRAGON], ~self.is_slain),
+            DRAGON_HALF,
+            height_m=1.5,
+            heading=heading[:, DRAGON],
+            colour=floor_plan.RED,
+        )
+        plan.box(
+            "tombstone",
+            floor_plan.hidden(place[:, TOMBSTONE], self.is_slain),
+            TOMBSTONE_HALF,
+            height_m=1.0,
+            heading=heading[:, TOMBSTONE],
+            colour=floor_plan.GREY,
+        )
+        plan.box(
+            "key",
+            floor_plan.hidden(place[:, DRAGON], self.has_dropped),
+            KEY_HALF,
+            height_m=0.3,
+            low_m=0.3,
+            heading=heading[:, DRAGON],
+            colour=floor_plan.ORANGE,
+        )
+        is_present = self.is_present.reshape(n, MEMBERS).T
+        has_key = np.arange(MEMBERS)[:, None] == self.carrier
+        plan.agents(
+            "agent",
+            floor_plan.hidden(place[:, :MEMBERS], is_present),
+            heading[:, :MEMBERS],
+            AGENT_HALF_M,
+            agents=np.arange(self.n_agents).reshape(n, MEMBERS).T,
+            low_m=bodies.above_m[:MEMBERS],
+            colour=np.where(has_key[..., None], floor_plan.ORANGE, floor_plan.AGENT),
+        )
+        return plan.scene()
+
     def render(self) -> NDArray[np.uint8]:
         """Draw every dungeon from above in a tile of its own, together about (720, 960, 3).
 
@@ -380,3 +429,26 @@ class DungeonEscape(World):
                 place = np.where(is_present & which, bodies.position[:, member], hidden)
                 view.agent(place, heading[:, member], AGENT_HALF_M, colour)
         return view.picture()
+
+
+def _add_building(plan: FloorPlan) -> None:
+    """Add what stands in every dungeon."""
+    plan.box(
+        "portal",
+        PORTAL,
+        PORTAL_HALF,
+        height_m=2.0,
+        heading=PORTAL_HEADING,
+        colour=floor_plan.INK,
+    )
+    plan.box("door", DOOR_AT, DOOR_HALF, height_m=2.0, colour=floor_plan.GREEN)
+    half = np.full((2, 1), BASE_HALF_M)
+    plan.box("base", COLUMNS_AT, half, height_m=BASE_HEIGHT_M, colour=floor_plan.WALL, fixed=True)
+    plan.disc(
+        "column",
+        COLUMNS_AT,
+        np.full(4, COLUMN_RADIUS_M),
+        height_m=2.0,
+        colour=floor_plan.WALL,
+        fixed=True,
+    )

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlagents_envs.base_env import ActionSpec, ActionTuple, BehaviorSpec, FloatArray
+from mlagents_envs.scene import Scene
 from mlagents_sim import native_planar
 from mlagents_sim.examples.food_floors import (
     FOOD_RADIUS_M,
@@ -112,6 +113,10 @@ class FoodCollector(World):
             self.floors.replace(food, area, self.rng)
             eaters = area * self.n_members + member
             np.add.at(self.reward, eaters, np.where(GOOD[food], 1.0, -1.0))
+
+    def scene(self) -> Scene:
+        """Return all areas, as `Floors.shown` describes them."""
+        return self.floors.shown(self)
 
     def render(self) -> NDArray[np.uint8]:
         """Draw every area from above in a tile of its own, together about (720, 960, 3)."""

@@ -9,7 +9,9 @@ from itertools import combinations, permutations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mlagents_sim import native_planar, top_view
+from mlagents_envs.scene import Scene
+from mlagents_sim import floor_plan, native_planar, top_view
+from mlagents_sim.floor_plan import FloorPlan
 from mlagents_sim.native_planar import FixedArrays
 from mlagents_sim.planar import (
     Array,
@@ -24,6 +26,7 @@ from mlagents_sim.planar import (
 )
 from mlagents_sim.rays import Rays, enter_boxes, radius_at_edge
 from mlagents_sim.top_view import TopView
+from mlagents_sim.world import World
 
 FOODS = 50
 GOOD = np.arange(FOODS) < FOODS // 2
@@ -370,6 +373,43 @@ class Floors(FixedArrays):
         to_food[self.falling[:, area] > 0] = np.inf
         is_frozen = nearest[member, area] <= np.minimum(to_wall, to_food.min(axis=0))
         self.frozen[other[is_frozen], area[is_frozen]] = FROZEN_STEPS
+
+    def shown(self, world: World) -> Scene:
+        """Return what all floors show.
+
+        Good food is green and bad food red; frozen agents are light, lasers orange.
+        """
+        bodies = self.bodies
+        n_members, n_areas = self.frozen.shape
+        edge = (WALLS_M, WALLS_M)
+        plan = FloorPlan(world, n_areas, np.negative(edge).tolist(), edge, walls_m=2.0, top_m=4.0)
+        plan.ball(
+            "food",
+            floor_plan.hidden(self.food, self.falling == 0),
+            FOOD_RADIUS_M,
+            colour=np.where(GOOD[:, None, None], floor_plan.GREEN, floor_plan.RED),
+        )
+        half, heading = bodies.half[X], bodies.heading
+        length = self._laser_m / 2.0
+        plan.box(
+            "laser",
+            floor_plan.hidden(bodies.position + heading * length, self.is_shooting),
+            np.array([np.full_like(length, 0.2), length]),
+            height_m=0.4,
+            low_m=half - 0.2,
+            heading=heading,
+            colour=floor_plan.ORANGE,
+        )
+        plan.agents(
+            "agent",
+            bodies.position,
+            heading,
+            half,
+            agents=np.arange(n_members * n_areas).reshape(n_areas, n_members).T,
+            low_m=bodies.above_m,
+            colour=np.where((self.frozen > 0)[..., None], floor_plan.GREY, floor_plan.AGENT),
+        )
+        return plan.scene()
 
     def draw(self) -> NDArray[np.uint8]:
         """Return a picture of every area from above, together about (720, 960, 3).

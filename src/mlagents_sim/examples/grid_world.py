@@ -17,6 +17,8 @@ from mlagents_envs.base_env import (
     ObservationType,
 )
 from mlagents_envs.exception import UnityEnvironmentException
+from mlagents_envs.scene import Control, Scene
+from mlagents_sim.floor_plan import FLOOR_M, FloorPlan, hidden
 from mlagents_sim.native_planar import Pool, address
 from mlagents_sim.planar import PLANAR
 from mlagents_sim.raster import Array, Camera, Pixels, polygon
@@ -121,6 +123,12 @@ class GridWorld(World):
             ),
         ],
         ActionSpec.create_discrete((len(MOVES),)),
+    )
+    controls = (
+        Control("up", "W", 0, 1),
+        Control("down", "S", 0, 2),
+        Control("left", "A", 0, 3),
+        Control("right", "D", 0, 4),
     )
     agents_per_area = 9
     max_steps = 100
@@ -248,6 +256,51 @@ class GridWorld(World):
             (picture,) = is_here.nonzero()
             _paint(pictures, picture, stamp.agent, place[picture] @ (1, size), AGENT_COLOUR)
         return pictures.reshape(-1, 3, HEIGHT, WIDTH)
+
+    def scene(self) -> Scene:
+        """Return all grids. The bar at the left has the colour of the requested kind."""
+        n, n_goals = self.n_agents, self.goal.shape[1]
+        edge = float(self.size.max())
+        plan = FloorPlan(self, n, (-0.6, 0.0), (edge, edge), floor=None, top_m=1.0)
+        half = self.size / 2.0
+        plan.box(
+            "grid",
+            np.array([half, half]),
+            np.array([half, half]),
+            height_m=FLOOR_M,
+            low_m=-FLOOR_M,
+            colour=FLOOR_COLOUR,
+        )
+        plan.box(
+            "requested",
+            np.array([np.full(n, -0.4), half]),
+            np.array([np.full(n, 0.2), half]),
+            height_m=0.2,
+            low_m=-0.2,
+            colour=GOAL_COLOURS[self.requested],
+        )
+        place = self.goal.transpose(2, 1, 0) + 0.5  # (2, G, N)
+        for name, kind, yaw in (("plus", PLUS, 0.0), ("cross", CROSS, np.pi / 4)):
+            shown = hidden(place, ((self.goal[..., 0] != NOWHERE) & (self.kind == kind)).T)
+            for bar, turn in enumerate((yaw, yaw + np.pi / 2)):
+                heading = np.array([np.sin(turn), np.cos(turn)])
+                plan.box(
+                    f"{name} {bar}",
+                    shown,
+                    (BAR / 2, 0.45),
+                    height_m=0.2,
+                    heading=np.broadcast_to(heading[:, None, None], (2, n_goals, n)),
+                    colour=GOAL_COLOURS[kind],
+                )
+        plan.box(
+            "agent",
+            self.place.T + 0.5,
+            (0.35, 0.35),
+            height_m=0.7,
+            colour=AGENT_COLOUR,
+            agents=np.arange(n),
+        )
+        return plan.scene()
 
     def render(self) -> Pixels:
         """Draw every grid in a tile of its own, the colour of the requested kind at its left."""

@@ -13,7 +13,9 @@ from mlagents_envs.base_env import (
     FloatArray,
     ObservationSpec,
 )
-from mlagents_sim import top_view
+from mlagents_envs.scene import Control, Scene
+from mlagents_sim import floor_plan, top_view
+from mlagents_sim.floor_plan import FloorPlan
 from mlagents_sim.frame_stack import FrameStack, stacked
 from mlagents_sim.motion import Motion, Watched
 from mlagents_sim.planar import (
@@ -89,6 +91,12 @@ class Hallway(PlanarWorld):
     behavior_spec = BehaviorSpec(
         [stacked(RAYS.spec("RayPerceptionSensor"), STACKED), stacked(STEPS, STACKED)],
         ActionSpec.create_discrete((5,)),
+    )
+    controls = (
+        Control("forward", "W", 0, 1),
+        Control("back", "S", 0, 2),
+        Control("turn right", "D", 0, 3),
+        Control("turn left", "A", 0, 4),
     )
     agents_per_area = 16
     decision_period_steps = 6
@@ -187,6 +195,32 @@ class Hallway(PlanarWorld):
         self.reward[arrived] = np.where((at_x == self.is_x)[arrived], 1.0, -0.1)
         self.end(arrived)
         self._age += 1.0
+
+    def scene(self) -> Scene:
+        """Return all halls. O is red and X is green; so are their goals."""
+        bodies = self.bodies
+        plan = FloorPlan(self, self.n_agents, ROOM_LOW, ROOM_HIGH, walls_m=1.0)
+        for name, body, colour in (
+            ("O goal", O_GOAL, floor_plan.RED),
+            ("X goal", X_GOAL, floor_plan.GREEN),
+        ):
+            plan.box(name, bodies.position[:, body], GOAL_HALF, height_m=0.1, colour=colour)
+        plan.box(
+            "symbol",
+            bodies.position[:, SYMBOL],
+            SYMBOL_HALF,
+            height_m=2.0,
+            colour=np.where(self.is_x[:, None], floor_plan.GREEN, floor_plan.RED),
+        )
+        plan.agents(
+            "agent",
+            bodies.position[:, AGENT],
+            bodies.heading[:, AGENT],
+            AGENT_HALF_M,
+            agents=np.arange(self.n_agents),
+            low_m=bodies.above_m[AGENT],
+        )
+        return plan.scene()
 
     def render(self) -> NDArray[np.uint8]:
         """Draw every hall from above in a tile of its own, together about (720, 960, 3).

@@ -14,6 +14,8 @@ from mlagents_envs.base_env import (
     BoolArray,
     ObservationSpec,
 )
+from mlagents_envs.scene import Scene
+from mlagents_sim.floor_plan import FloorPlan, hidden
 from mlagents_sim.world import ALL, Agents, World
 
 Gems = NDArray[np.int8]
@@ -203,6 +205,29 @@ class Match3VectorObs(World):
         colour = self.rng.integers(0, COLOURS, n, np.int8)
         special = np.searchsorted(RARITY, self.rng.random(n), side="right").astype(np.int8)
         return colour, special
+
+    def scene(self) -> Scene:
+        """Return the boards; gems worth 2 points bear a small white ball, those worth 3 a large."""
+        n = self.n_agents
+        plan = FloorPlan(self, n, (0.0, 0.0), (COLUMNS, ROWS), floor=BOARD_COLOUR, top_m=1.0)
+        row, column = np.mgrid[:ROWS, :COLUMNS].reshape(2, -1, 1) + 0.5
+        cells = np.broadcast_to(np.array([column, row]), (2, ROWS * COLUMNS, n))
+        colour, special = (gems.reshape(-1, n) for gems in (self.colour, self.special))
+        gems = hidden(cells, colour != NO_GEM)
+        plan.ball("gem", gems, 0.42, colour=GEM_COLOURS[colour])
+        radius = np.where(special == 1, 0.12, 0.2)
+        marks = hidden(cells, special > 0)
+        plan.ball("mark", marks, radius, low_m=0.75, colour=MARK_COLOUR)
+        plan.box(
+            "board",
+            np.tile([[COLUMNS / 2], [-0.3]], n),
+            (COLUMNS / 2, 0.2),
+            height_m=0.2,
+            low_m=-0.2,
+            colour=EMPTY_COLOUR,
+            agents=np.arange(n),
+        )
+        return plan.scene()
 
     def render(self) -> NDArray[np.uint8]:
         """Draw the boards; a ring marks gems worth 2 points, a disc those worth 3."""

@@ -12,7 +12,9 @@ from mlagents_envs.base_env import (
     BehaviorSpec,
     FloatArray,
 )
-from mlagents_sim import top_view
+from mlagents_envs.scene import Control, Scene
+from mlagents_sim import floor_plan, top_view
+from mlagents_sim.floor_plan import FloorPlan
 from mlagents_sim.frame_stack import FrameStack, stacked
 from mlagents_sim.motion import Motion, Watched
 from mlagents_sim.planar import (
@@ -39,6 +41,14 @@ BLOCK_AT_GOAL = LOW, Z, BLOCK
 FORWARD_M_S = np.array([0.0, 3.0, -3.0, 0.0, 0.0, 0.0, 0.0])
 RIGHT_M_S = np.array([0.0, 0.0, 0.0, 0.0, 0.0, -2.25, 2.25])
 TURN_RAD = np.radians([0.0, 0.0, 0.0, 4.0, -4.0, 0.0, 0.0])
+SEVEN_MOVES = (
+    Control("forward", "W", 0, 1),
+    Control("back", "S", 0, 2),
+    Control("turn right", "D", 0, 3),
+    Control("turn left", "A", 0, 4),
+    Control("left", "Q", 0, 5),
+    Control("right", "E", 0, 6),
+)
 TURN_SINE, TURN_COSINE = np.sin(TURN_RAD), np.cos(TURN_RAD)
 
 ROOM_LOW, ROOM_HIGH = (-12.5, -12.5), (12.5, 12.5)
@@ -46,6 +56,7 @@ GOAL_FRONT_M = -8.35
 """The goal fills the room from here to the wall."""
 GOAL_CENTRE, GOAL_HALF = (0.0, GOAL_FRONT_M - 2.15), (12.5, 2.15)
 AGENT_HALF_M = 0.5
+BLOCK_HEIGHT_M = 1.25
 START_M = 6.25
 CLEAR_M = 2.5
 """Half the edge of the square in which nothing else may stand where a body is put."""
@@ -100,6 +111,7 @@ class PushBlock(PlanarWorld):
         ],
         ActionSpec.create_discrete((7,)),
     )
+    controls = SEVEN_MOVES
     agents_per_area = 32
     decision_period_steps = 5
     max_steps = 5000
@@ -199,6 +211,29 @@ class PushBlock(PlanarWorld):
             is_free &= (apart > CLEAR_M + bodies.extent()[:, other, waiting]).any(axis=0)
             bodies.position[:, body, waiting[is_free]] = place[:, is_free]
             waiting = waiting[~is_free]
+
+    def scene(self) -> Scene:
+        """Return all rooms: a green goal, an orange block and a blue agent in each."""
+        bodies = self.bodies
+        plan = FloorPlan(self, self.n_agents, ROOM_LOW, ROOM_HIGH, walls_m=1.0)
+        plan.box("goal", GOAL_CENTRE, GOAL_HALF, height_m=0.05, colour=floor_plan.GREEN)
+        plan.box(
+            "block",
+            bodies.position[:, BLOCK],
+            bodies.half[:, BLOCK],
+            height_m=BLOCK_HEIGHT_M,
+            low_m=bodies.above_m[BLOCK],
+            colour=floor_plan.ORANGE,
+        )
+        plan.agents(
+            "agent",
+            bodies.position[:, AGENT],
+            bodies.heading[:, AGENT],
+            AGENT_HALF_M,
+            agents=np.arange(self.n_agents),
+            low_m=bodies.above_m[AGENT],
+        )
+        return plan.scene()
 
     def render(self) -> NDArray[np.uint8]:
         """Draw every room from above in a tile of its own, together about (720, 960, 3)."""

@@ -13,7 +13,8 @@ from mlagents_envs.base_env import (
     FloatArray,
     ObservationSpec,
 )
-from mlagents_sim import top_view
+from mlagents_envs.scene import Scene
+from mlagents_sim import floor_plan, top_view
 from mlagents_sim.examples.push_block import (
     AGENT_DRAG,
     AGENT_HALF_M,
@@ -24,10 +25,12 @@ from mlagents_sim.examples.push_block import (
     RIGHT_M_S,
     ROOM_HIGH,
     ROOM_LOW,
+    SEVEN_MOVES,
     START_M,
     TURN_COSINE,
     TURN_SINE,
 )
+from mlagents_sim.floor_plan import FloorPlan
 from mlagents_sim.planar import (
     Array,
     Indices,
@@ -115,6 +118,7 @@ class PushBlockCollab(World):
         [GRID.spec("GridSensor"), ObservationSpec.vector(10, "PhysicsBodySensor:Agent")],
         ActionSpec.create_discrete((7,)),
     )
+    controls = SEVEN_MOVES
     agents_per_area = 4 * MEMBERS
     n_members: ClassVar[int] = MEMBERS
     """Number of agents in each of the rooms of a scene."""
@@ -230,6 +234,30 @@ class PushBlockCollab(World):
         self.reward_group(1 + rooms, (REWARDS @ is_in)[rooms])
         boxes.is_solid[:BLOCKS] &= ~is_in
         self.end_group(1 + rooms[~boxes.is_solid[:BLOCKS, rooms].any(axis=0)])
+
+    def scene(self) -> Scene:
+        """Return all rooms: a green goal, orange blocks and blue agents in each."""
+        boxes = self.boxes
+        n = boxes.position.shape[2]
+        plan = FloorPlan(self, n, ROOM_LOW, ROOM_HIGH, walls_m=1.0, top_m=3.0)
+        plan.box("goal", GOAL_CENTRE, GOAL_HALF, height_m=0.05, colour=floor_plan.GREEN)
+        blocks, half = slice(BLOCKS), _HALVES[:BLOCKS, None]
+        plan.box(
+            "block",
+            floor_plan.hidden(boxes.position[:, blocks], boxes.is_solid[blocks]),
+            np.array([half, half]),
+            height_m=0.75 * SIZES_M[:, None],
+            heading=boxes.heading[:, blocks],
+            colour=floor_plan.ORANGE,
+        )
+        plan.agents(
+            "agent",
+            boxes.position[:, AGENTS],
+            boxes.heading[:, AGENTS],
+            AGENT_HALF_M,
+            agents=np.arange(self.n_agents).reshape(n, MEMBERS).T,
+        )
+        return plan.scene()
 
     def render(self) -> NDArray[np.uint8]:
         """Draw every room from above in a tile of its own, together about (720, 960, 3)."""

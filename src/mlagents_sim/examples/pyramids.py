@@ -56,7 +56,7 @@ class Pyramids(PlanarWorld):
     like those recorded.
 
     Attributes:
-        scene: Everything in the arenas.
+        chamber: Everything in the arenas.
         bodies: Bodies of the scene.
     """
 
@@ -84,20 +84,20 @@ class Pyramids(PlanarWorld):
         self, *, num_areas: int = 1, seed: int = 0, parameters: Mapping[str, float] | None = None
     ) -> None:
         super().__init__(num_areas=num_areas, seed=seed, parameters=parameters)
-        self.scene = Scene(self.n_agents)
-        self.bodies, self.motion = self.scene.bodies, self.scene.motion
+        self.chamber = Scene(self.n_agents)
+        self.bodies, self.motion = self.chamber.bodies, self.chamber.motion
 
     def begin(self, agents: Agents) -> None:
         """Put agent, switch and pyramids into different rooms."""
-        self.scene.begin(agents, self.rng)
+        self.chamber.begin(agents, self.rng)
 
     def observe(self, agents: Agents) -> list[FloatArray]:
         """Return the observations that the class describes."""
         bodies = self.bodies
         velocity = in_frame(bodies.heading[:, AGENT], bodies.velocity[:, AGENT])
-        parts = [self.scene.is_on, velocity[X], bodies.climb[AGENT], velocity[Z]]
+        parts = [self.chamber.is_on, velocity[X], bodies.climb[AGENT], velocity[Z]]
         vector = np.stack(parts, axis=1, dtype=np.float32)
-        return [*self.scene.observe(agents), vector[agents]]
+        return [*self.chamber.observe(agents), vector[agents]]
 
     def command(self, agents: Agents, action: ActionTuple) -> None:
         """Set the action of each of the coming steps."""
@@ -112,7 +112,7 @@ class Pyramids(PlanarWorld):
 
     def judge(self, n_steps: int) -> None:
         """Turn switches on; reward agents that touch the gold and end their episodes."""
-        scene = self.scene
+        scene = self.chamber
         scene.pass_time(n_steps, self.rng)
         at_switch, at_gold = self.bodies.touching[[AT_SWITCH, AT_GOLD]]
         pressed = np.flatnonzero(at_switch & ~scene.is_on)
@@ -124,4 +124,4 @@ class Pyramids(PlanarWorld):
 
     def render(self) -> NDArray[np.uint8]:
         """Draw every arena from above in a tile of its own, together about (720, 960, 3)."""
-        return self.scene.draw()
+        return self.chamber.draw()

@@ -8,11 +8,14 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mlagents_sim import top_view
+from mlagents_envs.scene import Control, Scene, Shape
+from mlagents_sim import floor_plan, top_view
 from mlagents_sim.circles import Circles, Disc, Wall
+from mlagents_sim.floor_plan import FloorPlan
 from mlagents_sim.planar import STEP_S, Array, Indices, X, Z, along, turn
 from mlagents_sim.rays import Rays
 from mlagents_sim.top_view import TopView
+from mlagents_sim.world import World
 
 PLAYER_RADIUS_M, BALL_RADIUS_M = 0.5, 0.6242
 PLAYER_KG, BALL_KG = 50.0, 3.0
@@ -28,6 +31,15 @@ TURN_RAD = np.radians([0.0, -2.0, 2.0])
 TURN_SINE, TURN_COSINE = np.sin(TURN_RAD), np.cos(TURN_RAD)
 KICK_M_S = 2000.0 * STEP_S / BALL_KG
 """Speed that a kick, a force of 2000 N in one step, gives to the ball."""
+
+CONTROLS = (
+    Control("forward", "W", 0, 1),
+    Control("back", "S", 0, 2),
+    Control("right", "E", 1, 1),
+    Control("left", "Q", 1, 2),
+    Control("turn left", "A", 2, 1),
+    Control("turn right", "D", 2, 2),
+)
 
 SIDE_M, END_M, BACK_M = 7.53, 15.5, 17.5
 """Distance from the middle to the side walls, the end lines, and the back walls of the goals."""
@@ -242,6 +254,50 @@ class Field:
             (to_extra,) = rays.to_boxes(centre, half, RAY_RADIUS_M)
             np.minimum(to_wall, to_extra, out=to_wall)
         return to_discs, to_wall, to_goals
+
+    def shown(self, world: World) -> Scene:
+        """Return what all fields show; the left team is blue, the right one purple."""
+        discs = self.discs
+        n = discs.position.shape[2]
+        low, high = (-BACK_M, -SIDE_M), (BACK_M, SIDE_M)
+        plan = FloorPlan(world, n, low, high, floor=floor_plan.GRASS, walls_m=1.0)
+        teams = floor_plan.AGENT, floor_plan.PURPLE
+        for name, side, colour in zip(("left goal", "right goal"), (-1, 1), teams, strict=True):
+            plan.box(
+                name,
+                (side * (END_M + BACK_M) / 2.0, 0.0),
+                (1.0, MOUTH_M),
+                height_m=0.05,
+                colour=colour,
+            )
+        walls = [*corner_walls(), *goal_walls(), *self._extra]
+        centre, half = (np.array([getattr(w, k) for w in walls]).T for k in ("centre", "half"))
+        yaw = np.array([wall.yaw for wall in walls])
+        plan.box(
+            "inner wall",
+            centre,
+            half,
+            height_m=1.0,
+            heading=np.array([np.sin(yaw), np.cos(yaw)]),
+            colour=floor_plan.WALL,
+            fixed=True,
+        )
+        plan.ball(
+            "ball",
+            discs.position[:, self.ball],
+            BALL_RADIUS_M,
+            colour=floor_plan.FLOOR,
+        )
+        plan.agents(
+            "player",
+            discs.position[:, : self.ball],
+            self.heading,
+            PLAYER_RADIUS_M,
+            agents=np.arange(n * self.ball).reshape(n, self.ball).T,
+            colour=np.where(self._sides[..., None] < 0, *teams),
+            shape=Shape.CYLINDER,
+        )
+        return plan.scene()
 
     def draw(self) -> NDArray[np.uint8]:
         """Draw every field from above in a tile of its own; the left team is blue."""

@@ -15,7 +15,9 @@ from mlagents_envs.base_env import (
     ObservationSpec,
     ObservationType,
 )
-from mlagents_sim import top_view
+from mlagents_envs.scene import Control, Scene
+from mlagents_sim import floor_plan, top_view
+from mlagents_sim.floor_plan import FloorPlan
 from mlagents_sim.frame_stack import FrameStack, stacked
 from mlagents_sim.motion import Motion, Ring, Watched
 from mlagents_sim.planar import Bodies, Body, Z, in_frame
@@ -106,6 +108,14 @@ class Sorter(PlanarWorld):
     behavior_spec = BehaviorSpec(
         [TILES, ObservationSpec.vector(10, "PhysicsBodySensor:Agent"), stacked(POSE, STACKED)],
         ActionSpec.create_discrete((3, 3, 3)),
+    )
+    controls = (
+        Control("forward", "W", 0, 1),
+        Control("back", "S", 0, 2),
+        Control("right", "E", 1, 1),
+        Control("left", "Q", 1, 2),
+        Control("turn left", "A", 2, 1),
+        Control("turn right", "D", 2, 2),
     )
     agents_per_area = 8
     decision_period_steps = 5
@@ -210,6 +220,35 @@ class Sorter(PlanarWorld):
         self.n_visited[at_new] += is_next
         is_done = self.n_visited[at_new] == self.n_tiles[at_new]
         self.end(at_new[~is_next | is_done])
+
+    def scene(self) -> Scene:
+        """Return all arenas. Tiles are the lighter, the higher their number; green if visited."""
+        edge = TILE_AT_M + 1.0
+        plan = FloorPlan(self, self.n_agents, (-edge, -edge), (edge, edge), floor=floor_plan.WALL)
+        plan.disc("arena", (0.0, 0.0), RADIUS_M, height_m=0.02, colour=floor_plan.FLOOR)
+        outward = TILES_AT[:, self.slot]  # (2, tiles, N)
+        order = np.arange(SLOTS)[:, None]
+        brightness = 60 + 9 * self.number[..., None]
+        colour = np.where(
+            (order < self.n_visited)[..., None], floor_plan.GREEN, np.repeat(brightness, 3, axis=2)
+        )
+        plan.box(
+            "tile",
+            floor_plan.hidden(outward * TILE_AT_M, order < self.n_tiles),
+            TILE_HALF,
+            height_m=2.0,
+            colour=colour,
+            heading=outward,
+        )
+        plan.agents(
+            "agent",
+            self.bodies.position[:, AGENT],
+            self.bodies.heading[:, AGENT],
+            AGENT_HALF_M,
+            agents=np.arange(self.n_agents),
+            low_m=0.02,
+        )
+        return plan.scene()
 
     def render(self) -> NDArray[np.uint8]:
         """Draw every arena from above in a tile of its own, together about (720, 960, 3).

@@ -7,7 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlagents_envs.base_env import ActionSpec, ActionTuple, BehaviorSpec, FloatArray
-from mlagents_sim.examples.soccer_field import RAY_M, START_Z_M, Field
+from mlagents_envs.scene import Scene
+from mlagents_sim.examples.soccer_field import CONTROLS, RAY_M, START_Z_M, Field
 from mlagents_sim.frame_stack import FrameStack, stacked
 from mlagents_sim.sensors import RaySensor
 from mlagents_sim.world import Agents, World
@@ -73,6 +74,7 @@ class StrikersVsGoalie(World):
             [stacked(AROUND.spec("RayPerceptionSensor"), STACKED)], _ACTIONS
         ),
     }
+    controls = CONTROLS
     agents_per_area = 8 * _PLAYERS
     n_members: ClassVar[int] = _PLAYERS
     """Number of agents on each of the fields of a scene."""
@@ -147,6 +149,10 @@ class StrikersVsGoalie(World):
             self.reward_group(1 + 2 * fields, speed)
             self.reward_group(2 + 2 * fields, -1.0)
             self.end_group(np.concatenate([1 + 2 * fields, 2 + 2 * fields]))
+
+    def scene(self) -> Scene:
+        """Return all fields, as `Field.shown` describes them."""
+        return self.field.shown(self)
 
     def render(self) -> NDArray[np.uint8]:
         """Draw every field from above in a tile of its own, together about (720, 960, 3)."""

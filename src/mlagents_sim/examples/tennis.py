@@ -13,6 +13,7 @@ from mlagents_envs.base_env import (
     FloatArray,
     ObservationSpec,
 )
+from mlagents_envs.scene import Control, Scene, Shape, Solids
 from mlagents_sim import top_view
 from mlagents_sim.frame_stack import FrameStack, stacked
 from mlagents_sim.planar import STEP_S, Array, Indices
@@ -56,6 +57,11 @@ class _Courts(World):
         last_floor: (courts,) side that the ball touched last since the last hit, NEITHER or SERVE.
     """
 
+    controls = (
+        Control("to the net", "D", 0, 1.0, is_continuous=True),
+        Control("back", "A", 0, -1.0, is_continuous=True),
+        Control("jump", "Space", 1, 1.0, is_continuous=True),
+    )
     agents_per_area = 36
     n_members: ClassVar[int] = 2
     """Number of agents on each of the courts of a scene."""
@@ -188,6 +194,55 @@ class _Courts(World):
         agents: Indices = np.repeat(2 * courts, 2)
         agents[1::2] += 1
         return agents
+
+    def scene(self) -> Scene:
+        """Return all courts: a blue and a purple racket, and a red ball."""
+        n = self.place.shape[2]
+        court = np.arange(n, dtype=np.int32)
+        depth = 4.0
+        edge = BACK_M + 0.6
+        solids = [
+            Solids.of(
+                "floor",
+                Shape.BOX,
+                (0.0, FLOOR_M - 0.1, 0.0),
+                (2 * edge, 0.2, depth),
+                top_view.WALL,
+            ),
+            Solids.of(
+                "net",
+                Shape.BOX,
+                (0.0, (FLOOR_M + NET_TOP_M) / 2, 0.0),
+                (2 * NET_HALF_M, NET_TOP_M - FLOOR_M, depth),
+                top_view.INK,
+            ),
+        ]
+        for name, side, colour in (("A", A, top_view.AGENT), ("B", B, top_view.PURPLE)):
+            half_lean = -self.tilt[side] * _SIDES[side] / 2.0
+            zero = np.zeros(n)
+            solids.append(
+                Solids.of(
+                    name,
+                    Shape.BOX,
+                    np.stack([*self.place[:, side], zero], axis=1),
+                    (2 * RACKET_THICK_M, 2 * RACKET_HALF_M, 2 * RACKET_HALF_M),
+                    colour,
+                    rotation=np.stack([zero, zero, np.sin(half_lean), np.cos(half_lean)], axis=1),
+                    area=court,
+                    agent=2 * court + side,
+                )
+            )
+        ball = np.stack([*self.place[:, 2], np.zeros(n)], axis=1)
+        diameter = np.full(3, 2 * BALL_RADIUS_M)
+        solids.append(Solids.of("ball", Shape.BALL, ball, diameter, top_view.RED, area=court))
+        return Scene(
+            solids,
+            n,
+            (-edge, FLOOR_M, -depth / 2),
+            (edge, BALL_Y_M, depth / 2),
+            self.agent_id.copy(),
+            self.step_count * self.step_s,
+        )
 
     def render(self) -> NDArray[np.uint8]:
         """Draw every court from the side in a tile of its own, together about (720, 960, 3)."""

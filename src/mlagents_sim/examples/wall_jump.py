@@ -14,11 +14,12 @@ from mlagents_envs.base_env import (
     FloatArray,
     ObservationSpec,
 )
+from mlagents_envs.scene import Control, Scene
 from mlagents_sim.examples.wall_jump_scene import (
     AGENT,
     PLATFORM_CENTRE,
     RAYS,
-    Scene,
+    Platforms,
 )
 from mlagents_sim.frame_stack import FrameStack, stacked
 from mlagents_sim.planar import Array, X, Z
@@ -49,10 +50,19 @@ class _OverWalls(PlanarWorld):
     """Task that these worlds share, apart from the heights of the walls.
 
     Attributes:
-        scene: Platforms, one for each agent.
+        platforms: Platforms, one for each agent.
         bodies: Agent, block and wall of every platform.
     """
 
+    controls = (
+        Control("forward", "W", 0, 1),
+        Control("back", "S", 0, 2),
+        Control("turn left", "A", 1, 1),
+        Control("turn right", "D", 1, 2),
+        Control("left", "Q", 2, 1),
+        Control("right", "E", 2, 2),
+        Control("jump", "Space", 3, 1),
+    )
     agents_per_area = 24
     decision_period_steps = 5
     max_steps = 2000
@@ -63,9 +73,9 @@ class _OverWalls(PlanarWorld):
     ) -> None:
         super().__init__(num_areas=num_areas, seed=seed, parameters=parameters)
         n = self.n_agents
-        self.scene = Scene(n)
-        self.bodies = self.scene.bodies
-        self.motion = self.scene.motion
+        self.platforms = Platforms(n)
+        self.bodies = self.platforms.bodies
+        self.motion = self.platforms.motion
         self._raised, self._level = (FrameStack(RAYS.spec(""), STACKED, n) for _ in range(2))
         self._places = FrameStack(PLACE, STACKED, n)
 
@@ -80,13 +90,13 @@ class _OverWalls(PlanarWorld):
         """Put up the wall, the block before it and the agent at the near end."""
         wall_top = self._choose_walls(agents) / 2.0
         gravity = self.parameters.draw("gravity", len(wall_top))
-        self.scene.begin(agents, wall_top=wall_top, gravity=gravity, rng=self.rng)
+        self.platforms.begin(agents, wall_top=wall_top, gravity=gravity, rng=self.rng)
         for frames in (self._raised, self._level, self._places):
             frames.clear(agents)
 
     def observe(self, agents: Agents) -> list[FloatArray]:
         """Return the observations that the class describes."""
-        standing = self.scene.standing
+        standing = self.platforms.standing
         x, z = self.bodies.position[:, AGENT, agents]
         place = np.empty((len(x), PLACE.shape[0]), np.float32)
         place[:, 0] = (x - PLATFORM_CENTRE[X]) / PLACE_SCALE_M
@@ -94,8 +104,8 @@ class _OverWalls(PlanarWorld):
         place[:, 2] = (z - PLATFORM_CENTRE[Z]) / PLACE_SCALE_M
         place[:, 3] = standing.is_on_ground()[agents]
         return [
-            self._raised.add(agents, self.scene.raised_rays.observe(agents)),
-            self._level.add(agents, self.scene.level_rays.observe(agents)),
+            self._raised.add(agents, self.platforms.raised_rays.observe(agents)),
+            self._level.add(agents, self.platforms.level_rays.observe(agents)),
             self._places.add(agents, place),
         ]
 
@@ -109,26 +119,30 @@ class _OverWalls(PlanarWorld):
             sine=TURN_SINE.take(way),
             cosine=TURN_COSINE.take(way),
         )
-        self.scene.standing.wants_to_jump[agents] = jump == 1
+        self.platforms.standing.wants_to_jump[agents] = jump == 1
 
     def act(self) -> None:
         """Jump, push and turn; charge for time; end episodes that left the platform."""
         super().act()
-        off = self.scene.off_platform()
+        off = self.platforms.off_platform()
         if off.size:
             self.reward[off] = -1.0
             self.end(off)
 
     def judge(self, n_steps: int) -> None:
         """Reward agents that reached the goal and end their episodes."""
-        arrived = self.scene.in_goal()
+        arrived = self.platforms.in_goal()
         if arrived.size:
             self.reward[arrived] = 1.0
             self.end(arrived)
 
+    def scene(self) -> Scene:
+        """Return all platforms: a green goal, a wall, an orange block and a blue agent on each."""
+        return self.platforms.shown(self)
+
     def render(self) -> NDArray[np.uint8]:
         """Draw every platform from above in a tile of its own, together about (720, 960, 3)."""
-        return self.scene.draw()
+        return self.platforms.draw()
 
 
 class SmallWallJump(_OverWalls):

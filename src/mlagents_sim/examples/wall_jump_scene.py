@@ -3,13 +3,16 @@
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mlagents_sim import top_view
+from mlagents_envs.scene import Scene
+from mlagents_sim import floor_plan, top_view
+from mlagents_sim.floor_plan import FloorPlan
 from mlagents_sim.motion import Motion, Watched
 from mlagents_sim.planar import Array, Bodies, Body, Indices
 from mlagents_sim.ray_view import Box, Flight, RayView
 from mlagents_sim.sensors import RaySensor
 from mlagents_sim.standing import Gait, Standing, Support
 from mlagents_sim.top_view import TopView
+from mlagents_sim.world import World
 
 AGENT, BLOCK, WALL = range(3)
 PLATFORM = 0
@@ -62,7 +65,7 @@ RAY_RADIUS_M = 0.5
 RAISED_START_M, RAISED_SLOPE = 2.5, (5.0 - 2.5) / 20.0
 
 
-class Scene:
+class Platforms:
     """Platforms of N areas.
 
     Args:
@@ -158,6 +161,37 @@ class Scene:
             reaches = (height + AGENT_HALF_M > GOAL_LOW_M) & (height - AGENT_HALF_M < GOAL_HIGH_M)
             areas = areas[reaches & self.standing.is_on_ground()[areas]]
         return areas
+
+    def shown(self, world: World) -> Scene:
+        """Return what all platforms show: a green goal, a wall, a block and an agent on each."""
+        bodies = self.bodies
+        low, high = (np.add(PLATFORM_CENTRE, side * PLATFORM_HALF_M) for side in (-1, 1))
+        plan = FloorPlan(world, len(self.wall_top), low.tolist(), high.tolist(), top_m=5.0)
+        plan.box("goal", GOAL_CENTRE, GOAL_HALF, height_m=0.05, colour=floor_plan.GREEN)
+        height = self.wall_top - PLATFORM_TOP_M
+        plan.box(
+            "wall",
+            floor_plan.hidden(bodies.position[:, WALL], height > 0.0),
+            WALL_HALF,
+            height_m=np.maximum(height, 0.0),
+            colour=floor_plan.WALL,
+        )
+        plan.box(
+            "block",
+            bodies.position[:, BLOCK],
+            BLOCK_HALF,
+            height_m=BLOCK_HIGH_M - BLOCK_LOW_M,
+            colour=floor_plan.ORANGE,
+        )
+        plan.agents(
+            "agent",
+            bodies.position[:, AGENT],
+            bodies.heading[:, AGENT],
+            AGENT_HALF_M,
+            agents=np.arange(len(self.wall_top)),
+            low_m=self.standing.height_m - AGENT_HALF_M - PLATFORM_TOP_M,
+        )
+        return plan.scene()
 
     def draw(self) -> NDArray[np.uint8]:
         """Return a picture of every platform from above, together about (720, 960, 3).

@@ -92,6 +92,31 @@ class ActingPolicy:
             memory,
         )
 
+    def probabilities(
+        self, obs: Sequence[NDArray[Any]], action_mask: NDArray[np.bool_]
+    ) -> list[FloatArray] | None:
+        """Return the probabilities of the discrete choices; nothing is drawn.
+
+        Args:
+            obs: One array (N, *shape) per observation.
+            action_mask: (N, sum of branches) True where an action is not allowed.
+
+        Returns:
+            One (N, size) array for each branch; None without discrete actions, and for a policy
+            with memory.
+        """
+        if self.snapshot.memory_size or not self.spec.discrete_size:
+            return None
+        _, _, logits, _ = self.snapshot.forward(obs, np.zeros((len(obs[0]), 0), np.float32))
+        if logits is None:
+            return None
+        logits = np.where(action_mask, np.float32(MASKED_LOGIT), logits)
+        found = []
+        for branch in np.split(logits, self._branch_starts[1:-1], axis=1):
+            parts = np.exp(branch - branch.max(axis=1, keepdims=True))
+            found.append(parts / parts.sum(axis=1, keepdims=True))
+        return found
+
     def _sample_continuous(
         self, mean: FloatArray, log_std: FloatArray
     ) -> tuple[FloatArray, FloatArray]:

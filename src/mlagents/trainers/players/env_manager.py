@@ -49,6 +49,11 @@ class EnvManager(ABC):
     def behavior_specs(self) -> Mapping[BehaviorName, BehaviorSpec]:
         """Specifications of all behaviors seen so far."""
 
+    @property
+    def shown(self) -> object:
+        """Environment of the first player, to be looked at; None if another process plays it."""
+        return None
+
     @abstractmethod
     def set_parameters(self, parameters: Mapping[str, Sampler]) -> None:
         """Set environment parameters of all players, including those started later.

@@ -41,6 +41,11 @@ class SimpleEnvManager(EnvManager):
         """Specifications of all behaviors seen so far."""
         return self._env.behavior_specs
 
+    @property
+    def shown(self) -> object:
+        """The environment, to be looked at."""
+        return unwrapped(self._env)
+
     def set_parameters(self, parameters: Mapping[str, Sampler]) -> None:
         """Tell the environment its parameters, if it obeys any; else warn, once."""
         if self._parameter_receiver is not None:

@@ -205,6 +205,11 @@ class PlayerPool(EnvManager):
         """Specifications of all behaviors seen so far."""
         return self._specs
 
+    @property
+    def shown(self) -> object:
+        """Environment of the first player, to be looked at; None if another process plays it."""
+        return self._here[0].shown if self._here else None
+
     def set_parameters(self, parameters: Mapping[str, Sampler]) -> None:
         """Set environment parameters of all players, with the next message to each."""
         self._parameters = {**self._parameters, **parameters}

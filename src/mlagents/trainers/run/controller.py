@@ -5,9 +5,11 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from mlagents.playing.tally import Score
+from mlagents.trainers.acting.policy import ActingPolicy
 from mlagents.trainers.acting.rollout import Rollout, Seat, SharedSeat
 from mlagents.trainers.callbacks import Callbacks, Run, Summary
 from mlagents.trainers.exception import UnityTrainerException
@@ -43,7 +45,13 @@ from mlagents.trainers.run.resume import Loader
 from mlagents.trainers.run.saving import Saver
 from mlagents.trainers.settings.run_options import RunOptions
 from mlagents.trainers.sharding import ALONE
-from mlagents_envs.base_env import BehaviorId, BehaviorName
+from mlagents_envs.base_env import (
+    BehaviorId,
+    BehaviorName,
+    DecisionSteps,
+    FloatArray,
+    TerminalSteps,
+)
 from mlagents_envs.exception import UnityCommunicatorStoppedException
 from mlagents_envs.logging_util import get_logger
 from mlagents_envs.side_channel.stats_side_channel import StatsAggregationMethod
@@ -152,6 +160,26 @@ class Controller:
                 trainer.learner.close()
             if self._evaluator is not None:
                 self._evaluator.close()
+
+    def probabilities(
+        self, steps: Mapping[BehaviorName, tuple[DecisionSteps, TerminalSteps]]
+    ) -> dict[BehaviorName, list[FloatArray]]:
+        """Return the probabilities of discrete choices, of the policies that learn.
+
+        Args:
+            steps: Steps of one player by behavior.
+
+        Returns:
+            One (N, size) array for each branch, for the behaviors that have such.
+        """
+        found = {}
+        for behavior, (decisions, _) in steps.items():
+            policy = self._trainer_of(behavior).seat.policy
+            if decisions.action_mask and isinstance(policy, ActingPolicy) and len(decisions):
+                masks = np.concatenate(decisions.action_mask, axis=1)
+                if probabilities := policy.probabilities(decisions.obs, masks):
+                    found[behavior] = probabilities
+        return found
 
     def _train_and_save(self) -> None:
         try:

@@ -43,6 +43,7 @@ class CommandLine:
         stop_at_reward: Mean reward at which the training of every behavior ends, if one was typed.
         changes: Settings that were typed by their paths, in their order. Those that have a flag of
             their own are in `settings`, too.
+        view: Port of the live view, if one was asked for; 0 for any free one.
     """
 
     config_path: Path | None
@@ -51,3 +52,4 @@ class CommandLine:
     deprecated: tuple[str, ...] = ()
     stop_at_reward: float | None = None
     changes: tuple[Change, ...] = ()
+    view: int | None = None
