@@ -8,9 +8,8 @@ with ends_quietly():
     import random
     import sys
     import time
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from contextlib import ExitStack
-    from functools import partial
     from pathlib import Path
     from typing import TYPE_CHECKING
 
@@ -38,6 +37,7 @@ with ends_quietly():
     if TYPE_CHECKING:
         import torch
 
+        from mlagents.trainers.fleet.fleet import Fleet
         from mlagents.trainers.learning.trainer_types import TrainerType
         from mlagents.trainers.run.folder import RunFolder
         from mlagents.trainers.run.learners import Place
@@ -163,7 +163,7 @@ def _run(
 ) -> bool:
     # Importing torch takes seconds. Here, --help and errors in a file do not wait for it.
     from mlagents.trainers.learning.trainer_types import TRAINER_TYPES
-    from mlagents.trainers.players.environments import env_manager_maker, evaluation_maker
+    from mlagents.trainers.players.environments import evaluation_maker
     from mlagents.trainers.reporting.tracking import require_trackers
     from mlagents.trainers.run.controller import Controller
     from mlagents.trainers.run.folder import RunFolder, try_write
@@ -176,8 +176,7 @@ def _run(
     require_trackers(options)
     folder = RunFolder(Path(settings.results_dir) / settings.run_id)
     first_worker = place.rank * options.env_settings.num_envs if place else 0
-    maker = partial(env_manager_maker, log_folder=folder.logs, first_worker=first_worker)
-    make_manager = maker(options)
+    make_fleet = _fleet_maker(options, folder, first_worker)
     make_evaluation = evaluation_maker(options, log_folder=folder.logs)
     started_s = time.perf_counter()
     with ExitStack() as stack:
@@ -190,16 +189,16 @@ def _run(
         with interrupt.waiting():
             group, options = stack.enter_context(joined(options, place, device))
         if not is_first:  # the first learner has chosen the seed
-            make_manager = maker(options)
+            make_fleet = _fleet_maker(options, folder, first_worker)
         writers = [*_make_writers(options, folder), *more_writers] if is_first else []
         try:
             with hierarchical_timer("run_training"):
                 with interrupt.waiting():
-                    manager = make_manager()
+                    fleet = make_fleet()
                 try:
                     controller = Controller(
                         options,
-                        manager,
+                        fleet,
                         folder,
                         writers=writers,
                         device=device,
@@ -211,7 +210,7 @@ def _run(
                     )
                     controller.run()
                 finally:
-                    manager.close()
+                    fleet.close()
         finally:
             for writer in writers:
                 writer.close()
@@ -259,6 +258,33 @@ def _make_callbacks(
     """Return the callbacks of plug-ins and settings, followed by others."""
     others = [(repr(given), as_callback(given, repr(given))) for given in more_callbacks]
     return Callbacks([*plugins.callbacks(options), *others])
+
+
+def _fleet_maker(
+    options: RunOptions, folder: "RunFolder", first_worker: int
+) -> "Callable[[], Fleet]":
+    """Return a function that creates the players of a run, here or in rollout workers."""
+    from mlagents.trainers.fleet.fleet import LocalFleet
+    from mlagents.trainers.players.environments import env_manager_maker
+
+    make_manager = env_manager_maker(  # checks the environment
+        options, log_folder=folder.logs, first_worker=first_worker
+    )
+    if options.cluster.workers is None:
+        return lambda: LocalFleet(make_manager())
+
+    from mlagents.trainers.fleet.processes import ProcessWorkers
+    from mlagents.trainers.fleet.ray_actors import RayWorkers
+    from mlagents.trainers.fleet.remote import RemoteFleet
+
+    logs, sources = str(folder.logs.absolute()), (os.getcwd(), *filter(None, sys.path))
+
+    def make() -> "Fleet":
+        is_here = options.cluster.address is None
+        workers = ProcessWorkers() if is_here else RayWorkers(options.cluster)
+        return RemoteFleet(options, workers, log_folder=logs, sources=sources)
+
+    return make
 
 
 def _choose_device(options: RunOptions) -> "torch.device":
