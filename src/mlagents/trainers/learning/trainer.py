@@ -10,6 +10,7 @@ from mlagents.trainers.acting.collector import Collector, Experience, Needs
 from mlagents.trainers.acting.policy import ActingPolicy
 from mlagents.trainers.acting.rollout import Seat
 from mlagents.trainers.fast.compute import PLAIN, Compute
+from mlagents.trainers.learning.learner import Learner
 from mlagents.trainers.learning.meter import N_RETURNS, Meter
 from mlagents.trainers.learning.trainer_types import TrainerType
 from mlagents.trainers.reporting.stats import StatsReporter
@@ -130,13 +131,7 @@ class Trainer:
             deterministic=settings.network_settings.deterministic,
             rng=np.random.default_rng(shards.seed(seed)),
         )
-        self.needs = Needs(
-            time_horizon=self.learner.longest_segment,
-            memory_size=snapshot.memory_size,
-            sequence_length=self.learner.sequence_length,
-            n_expected=self.learner.wants,
-            with_groups=algorithm.learns_in_groups,
-        )
+        self.needs = _needs_of(self.learner, snapshot.memory_size)
         self._experience = (
             Collector(spec, **self.needs._asdict()) if collect is None else collect(self)
         )
@@ -345,3 +340,14 @@ class Trainer:
         every = self.settings.summary_freq
         if self.meter.passes(every, n_steps):
             self._on_summary((self.step + n_steps) // every * every)
+
+
+def _needs_of(learner: Learner, memory_size: int) -> Needs:
+    """Return what a learner needs from collectors."""
+    return Needs(
+        time_horizon=learner.longest_segment,
+        memory_size=memory_size,
+        sequence_length=learner.sequence_length,
+        n_expected=learner.wants,
+        with_groups=learner.algorithm.learns_in_groups,
+    )
