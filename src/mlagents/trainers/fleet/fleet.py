@@ -148,8 +148,6 @@ class LocalFleet(Fleet):
         """Wait for players; store and return what they report."""
         reports = self._rollout.advance()
         return [PlayerReport(each.player, each.statistics) for each in reports]
-            PlayerReport(report.player, report.statistics) for report in self._rollout.advance()
-        ]
 
     def answer(self) -> None:
         """Decide for all agents that request a decision."""

@@ -394,6 +394,9 @@ class RunOptions(Settings):
                         f"{name!r} has {'memory' if kind == 'ppo' else f'trainer_type {kind}'}"
                     )
                     problems.append(problem("cluster", "max_staleness", says=says))
+        if self.torch_settings.learners > 1:
+            says = f"does not work with several learners (--learners) yet, got {n_workers}"
+            problems.append(problem(*where, says=says))
         n_players = n_workers * environment.num_envs
         if environment.base_port and environment.base_port + n_players - 1 > 65535:
             says = f"plus {n_players} players exceeds the last port, 65535"
