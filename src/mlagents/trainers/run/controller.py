@@ -106,12 +106,7 @@ class Controller:
             expected=[name for name, each in options.behaviors.items() if each.self_play],
             results=[folder.path.parent],
         )
-        self._fleet.open(
-            enter=self._trainer_of,
-            seat_of=self._seat_of,
-            waiting=interrupt.waiting,
-            watches_episodes=_watches_episodes(options),
-        )
+        self._open_fleet(options, interrupt)
         self._loader = Loader(options, folder, store, self._league)
         self._saver = Saver(
             options, folder, store, self._curriculum, self._league, writes=self._is_first
@@ -136,6 +131,14 @@ class Controller:
         self._is_ending = False
         self._has_warned_of_drift = False
         self.trainers: dict[str, Trainer] = {}
+
+    def _open_fleet(self, options: RunOptions, interrupt: Interrupt) -> None:
+        self._fleet.open(
+            enter=self._trainer_of,
+            seat_of=self._seat_of,
+            waiting=interrupt.waiting,
+            watches_episodes=_watches_episodes(options),
+        )
 
     def run(self) -> None:
         """Train until every behavior has finished, or until interrupted.
