@@ -87,7 +87,7 @@ def train(
 
 
 def _reset(run: Controller, env: Duel) -> list[str]:
-    run._rollout.reset()
+    run._fleet.reset()
     return list(env.behavior_specs)
 
 

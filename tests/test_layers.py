@@ -45,7 +45,7 @@ LAYERS = {
         "trainers.demo_loader trainers.fast.torch_internals trainers.sharding",
         "trainers.players trainers.fast.products trainers.fast.compute",
         "trainers.acting trainers.networks",
-        "trainers.algorithms trainers.export",
+        "trainers.algorithms trainers.export trainers.fleet",
         "trainers.fast",
         "trainers.learning",
         "trainers.run",
@@ -94,6 +94,14 @@ SEES_ONLY = {
     "mlagents.viewing": set(),
     "mlagents.trainers.acting": {"mlagents.trainers.data", "mlagents.trainers.exception"}
     | {"mlagents.trainers.players", "mlagents.games"},
+    "mlagents.trainers.fleet": {
+        "mlagents.torch_utils",
+        "mlagents.trainers.acting",
+        "mlagents.trainers.data",
+        "mlagents.trainers.exception",
+        "mlagents.trainers.players",
+        "mlagents.trainers.settings",
+    },
     "mlagents.trainers.players": {
         "mlagents.trainers.data",
         "mlagents.trainers.exception",
@@ -317,5 +325,6 @@ def test_no_module_without_torch_in_its_needs_loads_a_trainers_library(package):
 
 def test_acting_needs_no_torch():
     modules = [name for name in MODULES if is_within(name, "mlagents.trainers.acting")]
+    modules += [name for name in MODULES if is_within(name, "mlagents.trainers.fleet")]
     assert len(modules) > 3
     assert "torch" not in loaded_by(f"import {', '.join(modules)}")

@@ -46,6 +46,7 @@ def test_nothing_typed_is_nothing_set() -> None:
         ("--no-graphics", [], "engine_settings", "no_graphics", True),
         ("--no-graphics-monitor", [], "engine_settings", "no_graphics_monitor", True),
         ("--torch-device", ["cpu"], "torch_settings", "device", "cpu"),
+        ("--workers", ["2"], "cluster", "workers", 2),
     ],
 )
 def test_a_flag_sets_its_key(

@@ -86,7 +86,7 @@ def make_run(
 
 def step_until(run: Controller, condition: Callable[[], bool]) -> None:
     """Begin a run and step it while it neither saves nor ends by itself."""
-    run._rollout.reset()
+    run._fleet.reset()
     while not condition():
         run._advance()
 
@@ -196,8 +196,8 @@ def test_with_swap_at_step_opponents_change_at_once_and_a_new_team_resets(tmp_pa
         options({"swap_at": "step", "swap_steps": 12, "play_against_latest_model_ratio": 0.5}),
     )
     resets: list[int] = []
-    reset = run._rollout.reset
-    run._rollout.reset = lambda: (resets.append(run._league.learning_team), reset())  # type: ignore[method-assign]
+    reset = run._fleet.reset
+    run._fleet.reset = lambda: (resets.append(run._league.learning_team), reset())  # type: ignore[method-assign]
     seat_changes = 0
     numbers: dict[int, int] = {}
 
@@ -261,7 +261,7 @@ def test_a_run_that_is_killed_and_resumed_keeps_everything(tmp_path: Path) -> No
             }
         ),
     )
-    resumed._rollout.reset()
+    resumed._fleet.reset()
     for name in names:
         resumed._trainer_of(name)
     league = resumed._league
@@ -276,7 +276,7 @@ def test_a_run_that_is_killed_and_resumed_keeps_everything(tmp_path: Path) -> No
             for key, tensor in weights_of(kept.snapshot).items():
                 torch.testing.assert_close(tensor, of_kept["weights"][key], rtol=0, atol=0)
         assert np.isfinite(league.rating(name).mean)
-    resumed._rollout.reset()
+    resumed._fleet.reset()
     for _ in range(60):
         resumed._advance()
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actors import behavior
-from mlagents.trainers.algorithms.returns import advantages_of, gae, joined_advantages
+from mlagents.trainers.algorithms.returns import advantages_of, gae, joined_advantages, vtrace
 from steps import make_segments
 
 
@@ -40,6 +40,26 @@ def test_gae_by_hand_of_segments_of_different_length() -> None:
         lambd=1.0,
     )
     np.testing.assert_allclose(advantages, [[1.0, 0.0, 1.0], [2.0, 0.0, 0.0], [0.5, -3.0, 0.0]])
+
+
+def test_vtrace_by_hand() -> None:
+    # gamma = 0.5, lambda = 1, the episode ends after the third step.
+    # Ratios of probabilities [4, 0.5, 0.25], so rho = [1, 0.5, 0.25].
+    #   delta = [1 + 0.5*2 - 1, 0 + 0.5*4 - 2, 2 + 0 - 4] = [1, 0, -2]
+    #   D[2] = 0.25 * -2 = -0.5,  D[1] = 0.5 * (0 + 0.5*-0.5) = -0.125,
+    #   D[0] = 1 * (1 + 0.5*-0.125) = 0.9375
+    #   A = delta + 0.5 * D[t+1] = [0.9375, -0.25, -2],  targets = V + D
+    advantages, targets = vtrace(
+        np.log([[4.0, 0.5, 0.25]]),
+        np.array([[1.0, 0.0, 2.0]]),
+        np.array([[1.0, 2.0, 4.0]]),
+        np.array([0.0]),
+        np.array([3]),
+        gamma=0.5,
+        lambd=1.0,
+    )
+    np.testing.assert_allclose(advantages, [[0.9375, -0.25, -2.0]])
+    np.testing.assert_allclose(targets, [[1.9375, 1.875, 3.5]])
 
 
 def test_lambda_0_is_the_error_of_one_step() -> None:
@@ -77,6 +97,20 @@ def test_lambda_1_is_discounted_return_minus_value(
             later = [*rewards[s, t:n_steps], bootstrap[s]]
             discounted = sum(gamma**k * reward for k, reward in enumerate(later))
             assert advantages[s, t] == pytest.approx(discounted - values[s, t], abs=1e-9)
+
+
+@settings(deadline=None)
+@given(segments(), st.floats(0.0, 1.0), st.floats(0.0, 1.0))
+def test_vtrace_of_the_policy_that_acted_is_gae(
+    batch: tuple[np.ndarray, ...], gamma: float, lambd: float
+) -> None:
+    rewards, values, bootstrap, length = batch
+    expected = gae(rewards, values, bootstrap, length, gamma=gamma, lambd=lambd)
+    advantages, targets = vtrace(
+        np.zeros_like(values), rewards, values, bootstrap, length, gamma=gamma, lambd=lambd
+    )
+    np.testing.assert_array_equal(advantages, expected)
+    np.testing.assert_array_equal(targets, values + expected)
 
 
 @settings(deadline=None)

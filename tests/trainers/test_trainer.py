@@ -178,7 +178,7 @@ def test_a_restored_trainer_goes_on_as_the_saved_one_would() -> None:
     assert restored.step == saved.step
     for trainer in (saved, restored):
         trainer.seat = trainer.seat._replace(memories=Collector(env.spec, time_horizon=7))
-        trainer._collector = trainer.seat.memories  # begins with new episodes
+        trainer._experience = trainer.seat.memories  # begins with new episodes
         roll(trainer, GuessEnvironment(seed=9), 70)
     for key, value in saved.state()["Policy"].items():
         torch.testing.assert_close(restored.state()["Policy"][key], value, rtol=0, atol=0)

@@ -61,6 +61,7 @@ FLAGS: dict[str, dict[str, str]] = {
         "--torch-device": "torch_settings.device",
         "--learners": "torch_settings.learners",
     },
+    "rollout workers": {"--workers": "cluster.workers", "--cluster": "cluster.address"},
     "diagnosis": {"--debug": "debug", "--verbose": "verbose"},
 }
 """Keys of all flags that set one key, in the groups of the help."""

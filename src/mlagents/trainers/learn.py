@@ -8,11 +8,10 @@ with ends_quietly():
     import random
     import sys
     import time
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from contextlib import ExitStack, contextmanager
-    from functools import partial
     from pathlib import Path
-    from typing import TYPE_CHECKING
+    from typing import TYPE_CHECKING, Any
 
     from mlagents import __version__, plugins
     from mlagents.trainers.callbacks import Callback, Callbacks, OnSummary, as_callback
@@ -38,6 +37,7 @@ with ends_quietly():
     if TYPE_CHECKING:
         import torch
 
+        from mlagents.trainers.fleet.fleet import Fleet
         from mlagents.trainers.learning.trainer_types import TrainerType
         from mlagents.trainers.run.folder import RunFolder
         from mlagents.trainers.run.learners import Place
@@ -153,9 +153,6 @@ def run_training(
         Interrupted: The run was interrupted before training began.
         KeyboardInterrupt: The run was interrupted twice.
     """
-    set_log_level(logging.DEBUG if options.debug else logging.INFO)
-    seed = options.env_settings.seed
-    options = options.with_seed(random.randrange(10_000) if seed == -1 else seed)
     with Interrupt() as interrupt:
         made = _make_callbacks(options, callbacks)
         with _live_view(options, view) as live:
@@ -174,9 +171,8 @@ def _run(
 ) -> bool:
     # Importing torch takes seconds. Here, --help and errors in a file do not wait for it.
     from mlagents.trainers.learning.trainer_types import TRAINER_TYPES
-    from mlagents.trainers.players.environments import env_manager_maker, evaluation_maker
+    from mlagents.trainers.players.environments import evaluation_maker
     from mlagents.trainers.reporting.tracking import require_trackers
-    from mlagents.trainers.run.controller import Controller
     from mlagents.trainers.run.folder import RunFolder, try_write
     from mlagents.trainers.run.learners import joined, place_of
 
@@ -186,51 +182,63 @@ def _run(
     settings = options.checkpoint_settings
     require_trackers(options)
     folder = RunFolder(Path(settings.results_dir) / settings.run_id)
-    first_worker = place.rank * options.env_settings.num_envs if place else 0
-    maker = partial(env_manager_maker, log_folder=folder.logs, first_worker=first_worker)
-    make_manager = maker(options)
+    _fleet_maker(options, folder, place, live)  # checks the environment
     make_evaluation = evaluation_maker(options, log_folder=folder.logs)
     started_s = time.perf_counter()
+    opened = folder.opened(
+        resume=settings.resume, force=settings.force, inference=settings.inference
+    )
     with ExitStack() as stack:
         if is_first:
-            stack.enter_context(
-                folder.opened(
-                    resume=settings.resume, force=settings.force, inference=settings.inference
-                )
-            )
-        with interrupt.waiting():
+            stack.enter_context(opened)
+        with interrupt.waiting():  # the other learners take the seed of the first
             group, options = stack.enter_context(joined(options, place, device))
-        if not is_first:  # the first learner has chosen the seed
-            make_manager = maker(options)
         writers = [*_make_writers(options, folder), *more_writers] if is_first else []
         try:
             with hierarchical_timer("run_training"):
-                with interrupt.waiting():
-                    manager = make_manager() if live is None else live.watch(make_manager())
-                try:
-                    controller = Controller(
-                        options,
-                        manager,
-                        folder,
-                        writers=writers,
-                        device=device,
-                        interrupt=interrupt,
-                        trainer_types={**TRAINER_TYPES, **trainer_types},
-                        callbacks=callbacks,
-                        make_evaluation=make_evaluation,
-                        group=group,
-                    )
-                    if live is not None:
-                        live.show_choices(controller.probabilities)
-                    controller.run()
-                finally:
-                    manager.close()
+                has_learned = _train(
+                    options,
+                    folder,
+                    interrupt,
+                    place,
+                    live,
+                    writers=writers,
+                    device=device,
+                    trainer_types={**TRAINER_TYPES, **trainer_types},
+                    callbacks=callbacks,
+                    make_evaluation=make_evaluation,
+                    group=group,
+                )
         finally:
             for writer in writers:
                 writer.close()
             if is_first and not settings.inference:
                 try_write("the timers", lambda: folder.write_timers(get_timer_tree()))
     logger.info(f"Done in {time.perf_counter() - started_s:.1f} s.")
+    return has_learned
+
+
+def _train(
+    options: RunOptions,
+    folder: "RunFolder",
+    interrupt: Interrupt,
+    place: "Place | None",
+    live: "LiveView | None",
+    **of_controller: Any,
+) -> bool:
+    """Start the players, train, and close them; return whether a reward was reached."""
+    from mlagents.trainers.run.controller import Controller
+
+    make_fleet = _fleet_maker(options, folder, place, live)
+    with interrupt.waiting():
+        fleet = make_fleet()
+    try:
+        controller = Controller(options, fleet, folder, interrupt=interrupt, **of_controller)
+        if live is not None:
+            live.show_choices(controller.probabilities)
+        controller.run()
+    finally:
+        fleet.close()
     return any(trainer.has_learned for trainer in controller.trainers.values())
 
 
@@ -289,6 +297,32 @@ def _live_view(options: RunOptions, port: int | None) -> "Iterator[LiveView | No
         raise TrainerConfigError(str(error)) from error
     with live:
         yield live
+
+
+def _fleet_maker(
+    options: RunOptions, folder: "RunFolder", place: "Place | None", live: "LiveView | None"
+) -> "Callable[[], Fleet]":
+    """Return a function that creates the players of a run, here or in rollout workers."""
+    from mlagents.trainers.fleet.fleet import LocalFleet
+    from mlagents.trainers.players.environments import env_manager_maker
+
+    first_worker = place.rank * options.env_settings.num_envs if place else 0
+    make_manager = env_manager_maker(options, log_folder=folder.logs, first_worker=first_worker)
+    if options.cluster.workers is None:
+        return lambda: LocalFleet(make_manager() if live is None else live.watch(make_manager()))
+
+    from mlagents.trainers.fleet.processes import ProcessWorkers
+    from mlagents.trainers.fleet.ray_actors import RayWorkers
+    from mlagents.trainers.fleet.remote import RemoteFleet
+
+    logs, sources = str(folder.logs.absolute()), (os.getcwd(), *filter(None, sys.path))
+
+    def make() -> "Fleet":
+        is_here = options.cluster.address is None
+        workers = ProcessWorkers() if is_here else RayWorkers(options.cluster)
+        return RemoteFleet(options, workers, log_folder=logs, sources=sources)
+
+    return make
 
 
 def _choose_device(options: RunOptions) -> "torch.device":

@@ -8,7 +8,8 @@ A step is written in three parts. `observe` opens it with the agent's observatio
 the decision, and the next `observe` closes it with the reward that followed.
 """
 
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +49,63 @@ class Activity(NamedTuple):
     episode_length: NDArray[np.int64]
     has_group_reward: bool
     group_return: NDArray[np.float64]
+
+    @staticmethod
+    def concatenate(parts: Sequence["Activity"]) -> "Activity":
+        """Concatenate activities; without any, nothing has happened."""
+        return Activity(
+            sum(each.n_steps for each in parts),
+            np.concatenate([np.zeros(0), *(each.episode_return for each in parts)]),
+            np.concatenate([np.zeros(0), *(each.episode_group_return for each in parts)]),
+            np.concatenate([np.zeros(0, np.int64), *(each.episode_length for each in parts)]),
+            any(each.has_group_reward for each in parts),
+            np.concatenate([np.zeros(0), *(each.group_return for each in parts)]),
+        )
+
+
+class Needs(NamedTuple):
+    """What a learner needs from a collector, wherever it is.
+
+    Attributes:
+        time_horizon: Longest segment, in steps.
+        memory_size: Size of the memory that the policy keeps for every agent.
+        sequence_length: Steps of the sequences that segments are divided into; None for whole
+            segments.
+        n_expected: Steps of an update; 0 if finished segments are learned from at any time.
+        with_groups: Whether segments contain the groups of agents.
+    """
+
+    time_horizon: int
+    memory_size: int = 0
+    sequence_length: int | None = None
+    n_expected: int = 0
+    with_groups: bool = False
+
+
+class Experience(Protocol):
+    """Experience of the agents of a behavior, collected in this process or elsewhere."""
+
+    @property
+    def n_held(self) -> int:
+        """Steps of finished segments that are not taken yet."""
+
+    @property
+    def n_unfinished(self) -> int:
+        """Closed steps in segments that are not finished."""
+
+    @property
+    def n_vanished(self) -> int:
+        """Number of agents that have vanished so far."""
+
+    @property
+    def problems(self) -> list[str]:
+        """Unusual ends of the episodes of groups; the reader removes them."""
+
+    def activity(self) -> Activity:
+        """Return the activity of agents since the last call."""
+
+    def take(self, *, at_least: int = 0) -> Segments | None:
+        """Remove and return finished segments; see `Collector.take`."""
 
 
 class _Ends(NamedTuple):
@@ -167,6 +225,11 @@ class Collector(Memories):
         columns.action_mask[at] = action_mask
 
     @property
+    def problems(self) -> list[str]:
+        """Unusual ends of the episodes of groups; the reader removes them."""
+        return [] if self.groups is None else self.groups.problems
+
+    @property
     def n_held(self) -> int:
         """Steps of finished segments that are not taken yet."""
         return self._rows.n_rows
@@ -228,16 +291,10 @@ class Collector(Memories):
 
     def activity(self) -> Activity:
         """Return the activity of agents since the last call, whether segments are taken or not."""
-        held, self._activities = self._activities, []
-        group_returns, self._group_returns = self._group_returns, []
-        return Activity(
-            sum(each.n_steps for each in held),
-            np.concatenate([np.zeros(0), *(each.episode_return for each in held)]),
-            np.concatenate([np.zeros(0), *(each.episode_group_return for each in held)]),
-            np.concatenate([np.zeros(0, np.int64), *(each.episode_length for each in held)]),
-            any(each.has_group_reward for each in held),
-            np.array(group_returns, np.float64),
-        )
+        activity = Activity.concatenate(self._activities)
+        group_return = np.array(self._group_returns, np.float64)
+        self._activities, self._group_returns = [], []
+        return activity._replace(group_return=group_return)
 
     def cut(self) -> None:
         """Finish all segments now; their episodes continue, and open steps stay open.

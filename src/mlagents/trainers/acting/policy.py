@@ -24,6 +24,7 @@ class ActingPolicy:
 
     Attributes:
         snapshot: Policy to act with; may be replaced by a newer one of the same network.
+        deterministic: Whether it takes the mean and the likeliest choice.
     """
 
     def __init__(
@@ -37,7 +38,7 @@ class ActingPolicy:
         self.snapshot = snapshot
         self.rng = rng
         self.spec = spec
-        self._deterministic = deterministic
+        self.deterministic = deterministic
         self._branch_starts = np.cumsum((0, *spec.discrete_branches))
 
     def act(
@@ -120,7 +121,7 @@ class ActingPolicy:
     def _sample_continuous(
         self, mean: FloatArray, log_std: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
-        if self._deterministic:
+        if self.deterministic:
             noise = np.zeros_like(mean)
         else:
             noise = self.rng.standard_normal(mean.shape, np.float32)
@@ -136,7 +137,7 @@ class ActingPolicy:
     ) -> tuple[NDArray[np.int32], FloatArray, float]:
         """Choose by the Gumbel trick: argmax of log-probabilities plus Gumbel noise."""
         logits = np.where(action_mask, np.float32(MASKED_LOGIT), logits)
-        noise = None if self._deterministic else self.rng.gumbel(size=logits.shape)
+        noise = None if self.deterministic else self.rng.gumbel(size=logits.shape)
         rows = np.arange(len(logits))
         discrete = np.empty((len(logits), self.spec.discrete_size), np.int32)
         log_probs = np.empty((len(logits), self.spec.discrete_size), np.float32)

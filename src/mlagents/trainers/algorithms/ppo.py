@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from mlagents.trainers.algorithms.minibatches import deal, deal_sequences, in_order
 from mlagents.trainers.algorithms.optimizer import Optimizer, adam
 from mlagents.trainers.algorithms.proximal import VALUE_LOSS, Batch, Proximal, Terms
-from mlagents.trainers.algorithms.returns import advantages_of
+from mlagents.trainers.algorithms.returns import advantages_of, corrected_advantages_of
 from mlagents.trainers.algorithms.reward_signals import ROWS_AT_ONCE
 from mlagents.trainers.data.segments import Segments, cut_into
 from mlagents.trainers.data.snapshot import Snapshot
@@ -49,10 +49,14 @@ class PPO(Proximal[Experience, Minibatch]):
     Attributes:
         network: Actor and critic.
         losses: Function that returns policy loss, value loss and entropy; see `_losses`.
+        corrects_staleness: Whether advantages allow for steps that older policies decided. Not for
+            policies with memory.
     """
 
     settings: PPOSettings
     network: ActorCritic
+
+    corrects_staleness = False
 
     def make_networks(self, settings: BehaviorSettings) -> None:
         """Create actor and critic."""
@@ -158,10 +162,15 @@ class PPO(Proximal[Experience, Minibatch]):
             values = self._values_along(obs, segments, self.sequence_length)
         bootstrap = self._values(last_obs, to_device(segments.last_memory))
 
-        advantages = advantages_of(
-            segments, rewards, values, bootstrap, self.signals, lambd=self.settings.lambd
-        )  # (N, signals)
-        returns, old_values = self.scaled(advantages + values, values)
+        estimated = rewards, values, bootstrap, self.signals
+        if self.corrects_staleness:
+            advantages, returns = corrected_advantages_of(
+                segments, self._log_ratio(segments, obs), *estimated, lambd=self.settings.lambd
+            )  # (N, signals) each
+        else:
+            advantages = advantages_of(segments, *estimated, lambd=self.settings.lambd)
+            returns = advantages + values
+        returns, old_values = self.scaled(returns, values)
         batch = Batch.of(
             segments,
             obs,
@@ -170,6 +179,24 @@ class PPO(Proximal[Experience, Minibatch]):
             returns=returns,
         )
         return batch, self.estimates(values, "Value")
+
+    def _log_ratio(self, segments: Segments, obs: list[Tensor]) -> FloatArray:
+        """Return (N,) log-probabilities of the actions now, minus those when they were decided."""
+        to_device = partial(torch.as_tensor, device=self.device)
+        columns = (
+            to_device(segments.log_probs),
+            to_device(segments.continuous),
+            to_device(segments.discrete).long(),
+            to_device(segments.action_mask),
+            *obs,
+        )
+        ratios = []
+        for old, continuous, discrete, mask, *part in zip(
+            *(column.split(ROWS_AT_ONCE) for column in columns), strict=True
+        ):
+            log_probs, *_ = self.network.evaluate(list(part), continuous, discrete, mask, None)
+            ratios.append((log_probs - old).sum(dim=1))
+        return torch.cat(ratios).cpu().numpy()
 
     def _values(self, obs: list[Tensor], memory: Tensor) -> FloatArray:
         """Return the values of N steps (N, signals), each with the memory before it."""

@@ -38,16 +38,73 @@ def gae(
     Returns:
         (S, T) advantages, not normalized; zero at padding.
     """
-    next_values = np.zeros_like(values)
-    next_values[:, :-1] = values[:, 1:]
-    next_values[np.arange(len(length)), length - 1] = bootstrap
-    deltas = rewards + gamma * next_values - values
+    deltas = _deltas(rewards, values, bootstrap, length, gamma)
     advantages = np.empty_like(deltas)
     carried = np.zeros_like(bootstrap)
     for t in reversed(range(deltas.shape[1])):
         carried = deltas[:, t] + gamma * lambd * carried
         advantages[:, t] = carried
     return advantages
+
+
+def vtrace(
+    log_ratio: FloatArray,
+    rewards: FloatArray,
+    values: FloatArray,
+    bootstrap: FloatArray,
+    length: NDArray[np.int64],
+    *,
+    gamma: float,
+    lambd: float,
+) -> tuple[FloatArray, FloatArray]:
+    """Return advantages and value targets for steps that an older policy decided.
+
+    V-trace (arXiv:1802.01561), with rho = c = min(1, ratio of the probabilities):
+
+        delta[t] = r[t] + gamma * V[t+1] - V[t]
+        D[t]     = rho[t] * (delta[t] + gamma * lambd * D[t+1])
+        A[t]     =           delta[t] + gamma * lambd * D[t+1]
+        target[t] = V[t] + D[t]
+
+    An advantage leaves out the ratio of its own step, which is part of the policy's loss. If the
+    policies are equal, all ratios are 1 and A is that of `gae`.
+
+    Args:
+        log_ratio: (S, T) log-probability of each action under the present policy, minus that under
+            the policy that acted.
+        rewards: (S, T) rewards; this and the following arguments are those of `gae`.
+        values: (S, T) values.
+        bootstrap: (S,) values of the states after the last step.
+        length: (S,) number of steps in each segment.
+        gamma: Discount per step.
+        lambd: 0 trusts the values, 1 trusts the rewards.
+
+    Returns:
+        (S, T) advantages, not normalized, and (S, T) targets; arbitrary at padding.
+    """
+    deltas = _deltas(rewards, values, bootstrap, length, gamma)
+    rho = np.exp(np.minimum(log_ratio, np.float32(0.0)))
+    advantages, corrections = np.empty_like(deltas), np.empty_like(deltas)
+    carried = np.zeros_like(bootstrap)
+    for t in reversed(range(deltas.shape[1])):
+        advantages[:, t] = deltas[:, t] + gamma * lambd * carried
+        carried = corrections[:, t] = rho[:, t] * advantages[:, t]
+    return advantages, values + corrections
+
+
+def _deltas(
+    rewards: FloatArray,
+    values: FloatArray,
+    bootstrap: FloatArray,
+    length: NDArray[np.int64],
+    gamma: float,
+) -> FloatArray:
+    """Return r[t] + gamma * V[t+1] - V[t], (S, T)."""
+    next_values = np.zeros_like(values)
+    next_values[:, :-1] = values[:, 1:]
+    next_values[np.arange(len(length)), length - 1] = bootstrap
+    deltas: FloatArray = rewards + gamma * next_values - values
+    return deltas
 
 
 class Stream(Protocol):
@@ -86,16 +143,64 @@ def advantages_of(
     advantages = np.empty_like(values)
     real = is_step(segments.length)
     for i, stream in enumerate(streams):
-        ends = segments.terminated if stream.respects_end else np.zeros_like(segments.terminated)
         advantages[:, i] = gae(
             to_columns(rewards[:, i], segments.length),
             to_columns(values[:, i], segments.length),
-            np.where(ends, np.float32(0.0), bootstrap[:, i]),
+            _after_ends(segments, bootstrap[:, i], stream),
             segments.length,
             gamma=stream.gamma,
             lambd=lambd,
         )[real]
     return advantages
+
+
+def corrected_advantages_of(
+    segments: Segments,
+    log_ratio: FloatArray,
+    rewards: FloatArray,
+    values: FloatArray,
+    bootstrap: FloatArray,
+    streams: Sequence[Stream],
+    *,
+    lambd: float,
+) -> tuple[FloatArray, FloatArray]:
+    """Return the advantages and value targets of N steps for every reward signal; see `vtrace`.
+
+    Args:
+        segments: Experience; only its lengths and ends are used.
+        log_ratio: (N,) log-probability of each action under the present policy, minus that under
+            the policy that acted.
+        rewards: (N, streams) rewards; this and the following arguments are those of
+            `advantages_of`.
+        values: (N, streams) values.
+        bootstrap: (S, streams) values after the last steps.
+        streams: Reward signals, in the order of the columns.
+        lambd: 0 trusts the values, 1 trusts the rewards.
+
+    Returns:
+        (N, streams) advantages, not normalized, and (N, streams) targets.
+    """
+    advantages, targets = np.empty_like(values), np.empty_like(values)
+    real = is_step(segments.length)
+    for i, stream in enumerate(streams):
+        of_stream = vtrace(
+            to_columns(log_ratio, segments.length),
+            to_columns(rewards[:, i], segments.length),
+            to_columns(values[:, i], segments.length),
+            _after_ends(segments, bootstrap[:, i], stream),
+            segments.length,
+            gamma=stream.gamma,
+            lambd=lambd,
+        )
+        advantages[:, i], targets[:, i] = (columns[real] for columns in of_stream)
+    return advantages, targets
+
+
+def _after_ends(segments: Segments, bootstrap: FloatArray, stream: Stream) -> FloatArray:
+    """Return (S,) values after the last steps, 0 where the task ended an episode."""
+    if not stream.respects_end:
+        return bootstrap
+    return np.where(segments.terminated, np.float32(0.0), bootstrap)
 
 
 def joined_advantages(

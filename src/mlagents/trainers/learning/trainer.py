@@ -6,10 +6,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from mlagents.trainers.acting.collector import Collector
+from mlagents.trainers.acting.collector import Collector, Experience, Needs
 from mlagents.trainers.acting.policy import ActingPolicy
 from mlagents.trainers.acting.rollout import Seat
 from mlagents.trainers.fast.compute import PLAIN, Compute
+from mlagents.trainers.learning.learner import Learner
 from mlagents.trainers.learning.meter import N_RETURNS, Meter
 from mlagents.trainers.learning.trainer_types import TrainerType
 from mlagents.trainers.reporting.stats import StatsReporter
@@ -63,12 +64,16 @@ class Trainer:
         n_returns: Smallest number of episode returns to remember.
         shards: This learner's place among several. They call `observe` and `learn_with`, not
             `advance`.
+        collect: Function that returns the experience of the trainer's agents, if they act in other
+            processes. By default they act in this one.
 
     Attributes:
         learner: Learner of the behavior.
         meter: Counts of steps and episodes.
         policy: Policy of the agents.
-        seat: The policy, and the collector of the agents' experience.
+        needs: What the learner needs from collectors.
+        seat: The policy, and the collector of the agents' experience. There is none if the agents
+            act in other processes.
         has_learned: Whether training has ended before `max_steps`, because it reached a goal.
         was_learning: Whether it learned before its last steps.
         ended_by: Setting that ended training in that way; None if none did.
@@ -90,6 +95,7 @@ class Trainer:
         on_checkpoint: Callable[[], object],
         n_returns: int = N_RETURNS,
         shards: Shards = ALONE,
+        collect: "Callable[[Trainer], Experience] | None" = None,
     ) -> None:
         self.name = name
         self.spec = spec
@@ -125,15 +131,12 @@ class Trainer:
             deterministic=settings.network_settings.deterministic,
             rng=np.random.default_rng(shards.seed(seed)),
         )
-        self._collector = Collector(
-            spec,
-            time_horizon=self.learner.longest_segment,
-            memory_size=snapshot.memory_size,
-            sequence_length=self.learner.sequence_length,
-            n_expected=self.learner.wants,
-            with_groups=algorithm.learns_in_groups,
+        self.needs = _needs_of(self.learner, snapshot.memory_size)
+        self._experience = (
+            Collector(spec, **self.needs._asdict()) if collect is None else collect(self)
         )
-        self.seat = Seat(self.policy, self._collector)
+        if isinstance(self._experience, Collector):
+            self.seat = Seat(self.policy, self._experience)
         self._unreported = Report(0, 0, [], [], False, False)
 
     @property
@@ -155,6 +158,17 @@ class Trainer:
     def is_learning(self) -> bool:
         """Whether the behavior continues to learn."""
         return not (self._inference or self.has_learned or self.step >= self.settings.max_steps)
+
+    @property
+    def steps_until_due(self) -> int:
+        """Steps until the next summary or checkpoint, or the end of training."""
+        settings, step = self.settings, self.step
+        due = [
+            every - step % every for every in (settings.summary_freq, settings.checkpoint_interval)
+        ]
+        if self.is_learning:
+            due.append(settings.max_steps - step)
+        return min(due)
 
     def stop_if_learned(self) -> None:
         """End training if the mean reward of `N_RETURNS` episodes has reached `stop_at_reward`."""
@@ -181,20 +195,19 @@ class Trainer:
     def advance(self) -> None:
         """Count the agents' steps, and learn from them if it is time."""
         self.take_over()
-        self.meter.warn_of_vanished(self._collector.n_vanished)
-        if self._collector.groups is not None:
-            self.meter.warn_of(self._collector.groups.problems)
+        self.meter.warn_of_vanished(self._experience.n_vanished)
+        self.meter.warn_of(self._experience.problems)
         counts_agents = self._inference or not self.learner.counts_own_steps
         self.was_learning = was_learning = self.is_learning
         self._count(of_agents=counts_agents)
         if not was_learning:  # a behavior that has finished keeps acting beside others
-            self._collector.take()
+            self._experience.take()
             return
-        segments = self._collector.take(at_least=self.learner.wants)
+        segments = self._experience.take(at_least=self.learner.wants)
         self._count(of_agents=counts_agents)  # steps of segments that `take` has cut
         if segments is not None:
             self.meter.look_for_groups(segments)
-        n_unfinished = self._collector.n_unfinished
+        n_unfinished = self._experience.n_unfinished
         n_learned = self.learner.learn(segments, step=self.step, n_unfinished=n_unfinished)
         self.take_over()
         if self.learner.counts_own_steps:
@@ -206,13 +219,12 @@ class Trainer:
         For several learners, which then meet and call `learn_with`.
         """
         self.take_over()
-        self.meter.warn_of_vanished(self._collector.n_vanished)
-        if self._collector.groups is not None:
-            self.meter.warn_of(self._collector.groups.problems)
-        activity, so_far = self._collector.activity(), self._unreported
+        self.meter.warn_of_vanished(self._experience.n_vanished)
+        self.meter.warn_of(self._experience.problems)
+        activity, so_far = self._experience.activity(), self._unreported
         self.meter.plot_episodes(activity)
-        n_unfinished = self._collector.n_unfinished
-        has_share = self._collector.n_held + n_unfinished >= self.learner.wants
+        n_unfinished = self._experience.n_unfinished
+        has_share = self._experience.n_held + n_unfinished >= self.learner.wants
         self._unreported = Report(
             so_far.n_steps + activity.n_steps,
             n_unfinished,
@@ -240,13 +252,13 @@ class Trainer:
         was_learning = self.is_learning
         self._count_all(reports)
         if not was_learning:  # a behavior that has finished keeps acting beside others
-            self._collector.take()
+            self._experience.take()
             return
         segments = None
         if not self.learner.wants:
-            segments = self._collector.take()
+            segments = self._experience.take()
         elif all(report.has_share for report in reports):
-            segments = self._collector.take(at_least=1)
+            segments = self._experience.take(at_least=1)
             self.observe()
             reports = exchange(self.report())
             self._count_all(reports)  # steps of segments that `take` has cut
@@ -297,7 +309,7 @@ class Trainer:
 
     def _count(self, *, of_agents: bool) -> None:
         """Record what agents did. Due summaries and checkpoints come before the new step count."""
-        activity = self._collector.activity()
+        activity = self._experience.activity()
         self.meter.record(activity)
         if of_agents:
             self._count_steps(activity.n_steps)
@@ -328,3 +340,14 @@ class Trainer:
         every = self.settings.summary_freq
         if self.meter.passes(every, n_steps):
             self._on_summary((self.step + n_steps) // every * every)
+
+
+def _needs_of(learner: Learner, memory_size: int) -> Needs:
+    """Return what a learner needs from collectors."""
+    return Needs(
+        time_horizon=learner.longest_segment,
+        memory_size=memory_size,
+        sequence_length=learner.sequence_length,
+        n_expected=learner.wants,
+        with_groups=learner.algorithm.learns_in_groups,
+    )

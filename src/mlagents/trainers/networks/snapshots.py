@@ -18,7 +18,7 @@ from mlagents_envs.base_env import FloatArray
 
 
 class TorchSnapshot:
-    """A copy of any `Actor`.
+    """A copy of any `Actor`. If it is pickled, it is on the CPU afterwards.
 
     Args:
         actor: Network to copy.
@@ -39,6 +39,11 @@ class TorchSnapshot:
             self._bodies.append(copy.deepcopy(critic_body).to(self._device))
         self.squashed = actor.heads.squashed
         self.memory_size = sum(body.memory_size for body in self._bodies)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return what to pickle: the networks on the CPU, as another process may have no GPU."""
+        actor, *others = (copy.deepcopy(m).cpu() for m in (self._actor, *self._bodies[1:]))
+        return TorchSnapshot, (actor, others[0] if others else None)
 
     def forward(self, obs: Sequence[NDArray[Any]], memory: FloatArray) -> Outputs:
         """Map one (N, *shape) per observation and (N, memory size) to outputs of the heads."""

@@ -63,7 +63,7 @@ def evaluation_maker(options: RunOptions, *, log_folder: Path) -> EnvManagerMake
     return env_manager_maker(
         options.model_copy(update={"env_settings": of_evaluation}),
         log_folder=log_folder,
-        first_worker=environment.num_envs,
+        first_worker=environment.num_envs * (options.cluster.workers or 1),
     )
 
 

@@ -37,6 +37,9 @@ def run_in_words(options: RunOptions, *, device: str, threads: int) -> str:
     areas = f", {environment.num_areas} areas each" if environment.num_areas > 1 else ""
     n_learners = 1 if checkpoints.inference else options.torch_settings.learners
     learners = f" for each of {n_learners} learners" if n_learners > 1 else ""
+    workers, players = options.cluster.workers, str(environment.num_envs)
+    if workers is not None:
+        players = f"{players} in each of {_number(workers, 'rollout worker')}"
     begins = "a resumed run" if checkpoints.resume else "an untrained policy"
     if checkpoints.initialize_from and not checkpoints.resume:
         begins = f"the weights of {Path(checkpoints.results_dir, checkpoints.initialize_from)}"
@@ -46,7 +49,7 @@ def run_in_words(options: RunOptions, *, device: str, threads: int) -> str:
     return f"{what}:\n" + _aligned(
         [
             ("environment", environment.env_path or no_path),
-            ("players", f"{environment.num_envs}{areas}{learners}"),
+            ("players", f"{players}{areas}{learners}"),
             ("seed", str(environment.seed)),
             ("begins with", begins),
             ("computes on", f"{device}, {_number(threads, 'thread')}"),

@@ -10,9 +10,11 @@ import torch
 
 from mlagents.playing.tally import Score
 from mlagents.trainers.acting.policy import ActingPolicy
-from mlagents.trainers.acting.rollout import Rollout, Seat, SharedSeat
+from mlagents.trainers.acting.rollout import Seat, SharedSeat
+from mlagents.trainers.algorithms.ppo import PPO
 from mlagents.trainers.callbacks import Callbacks, Run, Summary
 from mlagents.trainers.exception import UnityTrainerException
+from mlagents.trainers.fleet.fleet import Fleet, LocalFleet, PlayerReport
 from mlagents.trainers.learning.league import League
 from mlagents.trainers.learning.process_group import LearnerError, ProcessGroup
 from mlagents.trainers.learning.trainer import Report, Trainer
@@ -21,7 +23,7 @@ from mlagents.trainers.learning.trainer_types import (
     TrainerType,
     find_trainer_type,
 )
-from mlagents.trainers.players.env_manager import EnvManager, PlayerSteps
+from mlagents.trainers.players.env_manager import EnvManager
 from mlagents.trainers.reporting.progress import ProgressTable
 from mlagents.trainers.reporting.stats import (
     EVALUATED_LENGTH,
@@ -65,7 +67,7 @@ class Controller:
 
     Args:
         options: All settings of the run, with its seeds drawn.
-        manager: Players of the run.
+        players: Players of the run in this process, or a fleet of them.
         folder: Folder for results.
         writers: Writers of statistics.
         device: Device to learn on.
@@ -79,7 +81,7 @@ class Controller:
     def __init__(
         self,
         options: RunOptions,
-        manager: EnvManager,
+        players: EnvManager | Fleet,
         folder: RunFolder,
         *,
         writers: Sequence[StatsWriter],
@@ -91,8 +93,7 @@ class Controller:
         group: ProcessGroup | None = None,
     ) -> None:
         self._options = options
-        self._manager = manager
-        self._rollout = Rollout(manager, self._seat_of, waiting=interrupt.waiting)
+        self._fleet = players if isinstance(players, Fleet) else LocalFleet(players)
         self._folder = folder
         self._writers = writers
         self._device = device
@@ -113,19 +114,13 @@ class Controller:
             expected=[name for name, each in options.behaviors.items() if each.self_play],
             results=[folder.path.parent],
         )
+        self._open_fleet(options, interrupt)
         self._loader = Loader(options, folder, store, self._league)
         self._saver = Saver(
             options, folder, store, self._curriculum, self._league, writes=self._is_first
         )
         self._store = store
-        self._evaluator: Evaluator | None = None
-        if options.evaluation and make_evaluation:
-            self._evaluator = Evaluator(
-                options.evaluation,
-                make_evaluation,
-                seed=options.env_settings.seed,
-                waiting=interrupt.waiting,
-            )
+        self._evaluator = self._make_evaluator(make_evaluation)
         self._progress = ProgressTable(lessons=self._curriculum.in_words, endless=self._inference)
         self._trainer_of_id: dict[BehaviorName, Trainer] = {}  # teams share a trainer
         self._resumed_at: dict[str, int] = {}
@@ -137,6 +132,24 @@ class Controller:
         self._is_ending = False
         self._has_warned_of_drift = False
         self.trainers: dict[str, Trainer] = {}
+
+    def _open_fleet(self, options: RunOptions, interrupt: Interrupt) -> None:
+        self._fleet.open(
+            enter=self._trainer_of,
+            seat_of=self._seat_of,
+            waiting=interrupt.waiting,
+            watches_episodes=_watches_episodes(options),
+        )
+
+    def _make_evaluator(self, make: Callable[[], EnvManager] | None) -> Evaluator | None:
+        if self._options.evaluation is None or make is None:
+            return None
+        return Evaluator(
+            self._options.evaluation,
+            make,
+            seed=self._options.env_settings.seed,
+            waiting=self._interrupt.waiting,
+        )
 
     def run(self) -> None:
         """Train until every behavior has finished, or until interrupted.
@@ -204,10 +217,10 @@ class Controller:
 
     def _train(self) -> None:
         self._curriculum.log_lessons()
-        self._manager.set_parameters(self._curriculum.parameters)
-        self._rollout.reset()
+        self._fleet.set_parameters(self._curriculum.parameters)
+        self._fleet.reset()
         if self._resume and not self._inference:
-            self._loader.require_own_behavior(self._manager.behavior_specs)
+            self._loader.require_own_behavior(self._fleet.behavior_specs)
         for behavior in self._agreed_behaviors():
             self._trainer_of(behavior)
         if not self._inference:
@@ -238,9 +251,13 @@ class Controller:
 
     def _advance(self) -> None:
         """Receive reports of players, learn if it is time, and answer the reports."""
-        for report in self._rollout.advance():
+        for report in self._fleet.advance():
             self._add_statistics(report)
             self._league.record(report.player)
+        entropies = self._fleet.take_entropies()
+        for trainer in self.trainers.values():
+            of_trainer = [entropy for policy, entropy in entropies if policy is trainer.policy]
+            trainer.stats.add_stats("Policy/Entropy", of_trainer)
         with hierarchical_timer("trainer_advance"):
             if self._group is not None:
                 self._learn_with(self._group)
@@ -253,9 +270,9 @@ class Controller:
         if self._is_done():
             return  # without drawing actions that are not taken: a resumed run draws them
         if self._league.advance():
-            self._rollout.reset()
+            self._fleet.reset()
         elif not (self._has_met and self._begin_lessons()):
-            self._answer()
+            self._fleet.answer()
 
     def _call_callbacks(self) -> None:
         """Hand new summaries to the callbacks, between two steps, when the run may be saved."""
@@ -359,7 +376,7 @@ class Controller:
 
     def _agreed_behaviors(self) -> list[BehaviorName]:
         """Return the behaviors of the environment, which must be those of all learners."""
-        specs = self._manager.behavior_specs
+        specs = self._fleet.behavior_specs
         if self._group is None:
             return list(specs)
         listed = {name: repr(specs[name]) for name in sorted(specs)}
@@ -384,18 +401,12 @@ class Controller:
         if self._curriculum.is_in_last_lessons:
             trainer.stop_if_learned()
 
-    def _answer(self) -> None:
-        entropies = self._rollout.answer()
-        for trainer in self.trainers.values():
-            if (entropy := entropies.get(trainer.seat.policy)) is not None:
-                trainer.stats.add_stat("Policy/Entropy", entropy)
-
     def _seat_of(self, player: int, behavior: BehaviorName) -> Seat | SharedSeat:
         """Return the seat of a behavior. All players share it; with self-play, teams do not."""
         trainer = self._trainer_of(behavior)
         return self._league.seat_of(behavior) or trainer.seat
 
-    def _add_statistics(self, report: PlayerSteps) -> None:
+    def _add_statistics(self, report: PlayerReport) -> None:
         """Add the statistics of a player's report to those of every behavior."""
         for key, values in report.statistics.items():
             for value, aggregation in values:
@@ -429,10 +440,10 @@ class Controller:
             trainer.meter.recent_group_returns.clear()
         # Send only changed parameters: a sampler that is sent again restarts its sequence.
         parameters = self._curriculum.parameters
-        self._manager.set_parameters({c.parameter: parameters[c.parameter] for c in changes})
+        self._fleet.set_parameters({c.parameter: parameters[c.parameter] for c in changes})
         needs_reset = any(change.needs_reset for change in changes)
         if needs_reset:
-            self._rollout.reset()
+            self._fleet.reset()
         return needs_reset
 
     def _trainer_of(self, behavior: BehaviorName) -> Trainer:
@@ -442,7 +453,7 @@ class Controller:
             trainer = self.trainers.get(name)
             if trainer is None:
                 trainer = self.trainers[name] = self._make_trainer(name, behavior)
-            elif trainer.spec != self._manager.behavior_specs[behavior]:
+            elif trainer.spec != self._fleet.behavior_specs[behavior]:
                 raise UnityTrainerException(
                     f"{behavior!r} and the other teams of {name!r} have different observations or "
                     "actions. Teams share one policy: give the simulation's behaviors the same "
@@ -467,7 +478,7 @@ class Controller:
                     f"behavior {name!r} appeared after the first step. Several learners need all "
                     "behaviors from the start: let an agent of each exist then, or use one learner."
                 )
-        spec = self._manager.behavior_specs[behavior]
+        spec = self._fleet.behavior_specs[behavior]
         if not self._inference:
             require_memory(name, spec, settings)
         try:
@@ -487,7 +498,11 @@ class Controller:
                 on_checkpoint=lambda: self._checkpoint(trainer),
                 n_returns=self._curriculum.n_returns(name),
                 shards=ALONE if group is None else group.shards(),
+                collect=self._fleet.collect,
             )
+            algorithm = trainer.learner.algorithm
+            if self._options.cluster.corrects_staleness and isinstance(algorithm, PPO):
+                algorithm.corrects_staleness = True
             if settings.self_play and not self._inference:
                 self._league.add(trainer, n_scores=self._curriculum.n_returns(name))
         except UnityTrainerException as error:
@@ -611,3 +626,11 @@ class _Handle(Run):
         if not self.is_stopped:
             logger.info(f"A callback ended the run{f': {reason}' if reason else '.'}")
         self.is_stopped = True
+
+
+def _watches_episodes(options: RunOptions) -> bool:
+    """Return whether lessons or the end of training depend on the returns of episodes."""
+    settings = [options.default_settings, *options.behaviors.values()]
+    return bool(options.environment_parameters) or any(
+        each is not None and each.stop_at_reward is not None for each in settings
+    )

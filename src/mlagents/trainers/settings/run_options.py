@@ -10,11 +10,13 @@ from pydantic_core import ErrorDetails, InitErrorDetails
 from mlagents.trainers.exception import TrainerConfigError
 from mlagents.trainers.settings.base import (
     LARGEST_INT32,
+    Float,
     Float32,
     Int,
     Settings,
     list_of,
     problem,
+    quoted,
     refuse,
 )
 from mlagents.trainers.settings.behavior import BehaviorSettings
@@ -186,6 +188,42 @@ def _names(written: Any) -> Any:
     return written
 
 
+class ClusterSettings(Settings):
+    """Rollout workers: processes that act and collect experience, here or on other machines."""
+
+    workers: Int | None = Field(None, ge=1)
+    """Number of rollout workers, each with `num_envs` environments; null to act in the process that
+    learns."""
+    address: str | None = Field(None, min_length=1)
+    """Ray cluster that runs the workers: `auto` for the one that this machine belongs to, its
+    address, or `local` to start one here for this run; null for processes of this machine."""
+    cpus_per_worker: Float = Field(1.0, gt=0.0)
+    """Number of CPUs that the cluster reserves for each worker."""
+    gpus_per_worker: Float = Field(0.0, ge=0.0)
+    """Number of GPUs that the cluster reserves for each worker."""
+    mode: Literal["sync", "async"] = "sync"
+    """With `sync`, all workers collect by the same policy, and wait while it learns. With `async`,
+    workers do not wait, and act by a policy that may be some updates old."""
+    max_staleness: Int = Field(1, ge=0)
+    """With `async`, the largest number of updates by which a policy may be older than the one that
+    learns from its steps. Older steps are dropped and counted, except with SAC. Above 1, PPO
+    corrects for it by V-trace."""
+    start_timeout_s: Int = Field(60, ge=1)
+    """Time to wait for the cluster and its workers to start, in seconds."""
+
+    @property
+    def corrects_staleness(self) -> bool:
+        """Whether learning allows for steps that older policies decided."""
+        return self.workers is not None and self.mode == "async" and self.max_staleness > 1
+
+    @model_validator(mode="after")
+    def _needs_workers(self) -> Self:
+        if self.workers is None and self.address is not None:
+            says = f"needs cluster.workers (--workers), got {quoted(self.address)}"
+            refuse([problem("address", says=says)])
+        return self
+
+
 _MOST_BEHAVIORS = 1000
 _WITHOUT_GROUPS = {"ppo", "sac", "bc"}
 """Trainer types that do not count the rewards of groups."""
@@ -219,6 +257,8 @@ class RunOptions(Settings):
     `stats.jsonl`), `wandb`, `mlflow`, `trackio`; `none` for none."""
     evaluation: EvaluationSettings | None = None
     """Evaluation of the policies during training; `{}` enables it with defaults."""
+    cluster: ClusterSettings = ClusterSettings()
+    """Rollout workers."""
     search: SearchSettings | None = None
     """Search for better settings, which `mlagents-search` runs."""
     debug: bool = False
@@ -326,6 +366,47 @@ class RunOptions(Settings):
                 refuse([problem("evaluation", "num_envs", says=says)])
         what = "environments (num_envs and evaluation.num_envs)"
         refuse(_problem_of_seeds(environment.seed, n_players, what, "env_settings"))
+        return self
+
+    @model_validator(mode="after")
+    def _can_be_spread(self) -> Self:
+        """Refuse workers for runs whose agents can act in one process only."""
+        n_workers, environment = self.cluster.workers, self.env_settings
+        if n_workers is None:
+            return self
+        where = "cluster", "workers"
+        problems = []
+        if environment.env_path is None:
+            says = f"needs env_path (--env): there is one Editor, got {n_workers}"
+            problems.append(problem(*where, says=says))
+        for name, behavior in self.behaviors.items():
+            if behavior.self_play is not None:
+                says = (
+                    f"self-play of behavior {name!r} does not work with rollout workers yet, got "
+                    f"{n_workers}; use num_envs (--num-envs) instead"
+                )
+                problems.append(problem(*where, says=says))
+            if self.cluster.corrects_staleness:
+                kind, memory = behavior.trainer_type, behavior.network_settings.memory
+                if kind not in ("ppo", "sac") or (kind == "ppo" and memory):
+                    says = (
+                        "above 1 works with sac, and with ppo without memory; behavior "
+                        f"{name!r} has {'memory' if kind == 'ppo' else f'trainer_type {kind}'}"
+                    )
+                    problems.append(problem("cluster", "max_staleness", says=says))
+        if self.torch_settings.learners > 1:
+            says = f"does not work with several learners (--learners) yet, got {n_workers}"
+            problems.append(problem(*where, says=says))
+        n_players = n_workers * environment.num_envs
+        if environment.base_port and environment.base_port + n_players - 1 > 65535:
+            says = f"plus {n_players} players exceeds the last port, 65535"
+            problems.append(problem("env_settings", "base_port", says=says))
+        refuse(
+            problems
+            or _problem_of_seeds(
+                environment.seed, n_players, "environments (workers times num_envs)", "env_settings"
+            )
+        )
         return self
 
     def as_dict(self) -> dict[str, Any]:

@@ -1,0 +1,1 @@
+"""Where agents act: in this process, or in rollout workers elsewhere."""

@@ -1,0 +1,356 @@
+"""`RolloutWorker`: acts for the agents of some players and collects their experience.
+
+It runs in the process of a worker. Neither this module nor what it imports needs torch. Only a
+policy that is not dense brings torch along, when it is unpickled.
+"""
+
+import logging
+import pickle
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from mlagents.trainers.acting.collector import Activity, Collector
+from mlagents.trainers.acting.policy import ActingPolicy
+from mlagents.trainers.acting.rollout import Policy, Rollout, Seat
+from mlagents.trainers.data.segments import OpenSteps, Segments
+from mlagents.trainers.data.snapshot import Snapshot
+from mlagents.trainers.exception import UnityTrainerException
+from mlagents.trainers.fleet.messages import Gathered, Harvest, Order, Post, Setup, Target
+from mlagents.trainers.players.env_manager import EnvManager, PlayerSteps
+from mlagents.trainers.players.environments import env_manager_maker
+from mlagents.trainers.settings.parameters import Sampler
+from mlagents_envs import __version__
+from mlagents_envs.base_env import ActionTuple, BehaviorId, BehaviorName, BehaviorSpec
+from mlagents_envs.side_channel.stats_side_channel import StatsAggregationMethod
+
+Renewal = tuple[int, bytes]
+"""Version of a policy, and its pickled snapshot."""
+
+_RENEWAL_TIMEOUT_S = 60.0
+_LIFE_SHIFT = 44
+"""Episodes and groups of a worker are numbered from `life << _LIFE_SHIFT`."""
+
+_PACKAGES = ("mlagents", "mlagents_envs", "mlagents_sim")
+
+
+class _NewBehavior(Exception):
+    """A player has announced a behavior that the worker does not act for yet."""
+
+
+class _HeldReports(EnvManager):
+    """Holds reports back while they contain a behavior that has no seat yet.
+
+    Args:
+        manager: Players of the worker.
+        has_seat: Function that returns whether the worker acts for a behavior.
+    """
+
+    def __init__(self, manager: EnvManager, has_seat: Callable[[BehaviorName], bool]) -> None:
+        self._manager = manager
+        self._has_seat = has_seat
+        self._held: list[PlayerSteps] = []
+
+    @property
+    def behavior_specs(self) -> Mapping[BehaviorName, BehaviorSpec]:
+        """Specifications of all behaviors seen so far."""
+        return self._manager.behavior_specs
+
+    def set_parameters(self, parameters: Mapping[str, Sampler]) -> None:
+        """Set environment parameters of all players."""
+        self._manager.set_parameters(parameters)
+
+    def reset(self) -> None:
+        """Reset all players."""
+        self._held = []
+        self._manager.reset()
+
+    def receive(self) -> list[PlayerSteps]:
+        """Return all reports.
+
+        Raises:
+            _NewBehavior: A behavior has no seat. The reports are returned by a later call.
+        """
+        reports, self._held = self._held or self._manager.receive(), []
+        if not all(self._has_seat(name) for name in self.behavior_specs):
+            self._held = reports
+            raise _NewBehavior
+        return reports
+
+    def send(self, player: int, actions: Mapping[BehaviorName, ActionTuple]) -> None:
+        """Send actions to a player that reported."""
+        self._manager.send(player, actions)
+
+    def close(self) -> None:
+        """Close all players."""
+        self._manager.close()
+
+
+@dataclass(slots=True)
+class _Place:
+    """A behavior of the worker, and what happened to it in the present collection."""
+
+    policy: ActingPolicy
+    collector: Collector
+    version: int
+    activities: list[Activity] = field(default_factory=list)
+    entropies: list[float] = field(default_factory=list)
+    n_finished: int = 0
+    n_unfinished_before: int = 0
+
+    def note(self) -> None:
+        """Note what agents did since the last report."""
+        activity = self.collector.activity()
+        if activity.n_steps or len(activity.episode_return) or len(activity.group_return):
+            self.activities.append(activity)
+            self.n_finished += activity.n_steps
+
+    def has_reached(self, target: Target) -> bool:
+        """Whether the collection ends."""
+        n_unfinished = self.collector.n_unfinished
+        made = self.n_finished + n_unfinished - self.n_unfinished_before
+        held = self.collector.n_held + n_unfinished
+        reached = ((held, target.held), (self.n_finished, target.finished), (made, target.made))
+        return any(limit is not None and n >= limit for n, limit in reached)
+
+
+class RolloutWorker:
+    """Players, their policies and their experience, in the process of a worker.
+
+    Between the calls of `collect`, the players wait for an answer to their last reports. The next
+    call answers them by the newest policies.
+
+    Args:
+        setup: Number of the worker and options of the run.
+
+    Raises:
+        UnityTrainerException: Another version of this package runs here.
+    """
+
+    def __init__(self, setup: Setup) -> None:
+        if setup.version != __version__:
+            raise UnityTrainerException(
+                f"the head runs mlagents-next {setup.version}, but this node has {__version__}. "
+                "Install the same version on all nodes."
+            )
+        self._setup = setup
+        threadpool_limits(1, user_api="blas")  # as where torch acts; see `set_threads`
+        for folder in setup.sources:
+            if folder not in sys.path:
+                sys.path.append(folder)
+        self._log = _Records()
+        for package in _PACKAGES:
+            logger = logging.getLogger(package)
+            logger.handlers[:] = [self._log]
+            logger.propagate = False
+            logger.setLevel(logging.DEBUG if setup.options.debug else logging.INFO)
+        options = setup.options
+        n_players = options.env_settings.num_envs
+        make = env_manager_maker(
+            options, log_folder=Path(setup.log_folder), first_worker=setup.worker * n_players
+        )
+        self._manager = _HeldReports(make(), self._has_seat)
+        self._places: dict[str, _Place] = {}
+        self._rollout = Rollout(self._manager, self._seat_of)
+        self._statistics: dict[int, dict[str, list[tuple[float, StatsAggregationMethod]]]] = {}
+        self._n_specs = 0
+        self._asks = False
+        """Whether players wait for an answer."""
+        self._stops = threading.Event()
+        self._mail: dict[str, Renewal] = {}
+        self._has_mail = threading.Condition()
+
+    # These two may be called by other threads.
+
+    def renew(self, renewals: Mapping[str, Renewal]) -> None:
+        """Act by newer policies from the next collection on."""
+        with self._has_mail:
+            self._mail.update(renewals)
+            self._has_mail.notify_all()
+
+    def stop(self) -> None:
+        """End the present collection at the next report."""
+        self._stops.set()
+
+    def collect(self, order: Order) -> Harvest:
+        """Act until a target is reached; return what was collected.
+
+        Raises:
+            UnityException: A player failed and may not be restarted.
+            UnityTrainerException: A policy did not arrive, or it returns NaN.
+        """
+        began_s = time.perf_counter()
+        if order.parameters:
+            self._manager.set_parameters(order.parameters)
+        if order.reset:
+            self._rollout.reset()
+            self._asks = False
+        self._adopt(order)
+        if order.targets is not None:
+            self._advance_to(order.targets)
+        gathered = {name: self._gather(name, order) for name in self._places}
+        statistics, self._statistics = self._statistics, {}
+        seconds = time.perf_counter() - began_s
+        return Harvest(self._new_specs(), gathered, {**statistics}, self._log.take(), seconds)
+
+    def take(self, name: str) -> tuple[Segments | None, Activity]:
+        """Cut and return the segments of a behavior, and the activity that cutting them adds."""
+        collector = self._places[name].collector
+        segments = collector.take(at_least=1)
+        self._places[name].n_unfinished_before = collector.n_unfinished
+        return numbered(segments, self._setup.life), collector.activity()
+
+    def close(self) -> None:
+        """Close the players."""
+        self._manager.close()
+
+    def _advance_to(self, targets: Mapping[str, Target]) -> None:
+        if self._asks:
+            self._answer()
+        while not self._stops.is_set():
+            try:
+                reports = self._rollout.advance()
+            except _NewBehavior:
+                return
+            self._asks = True
+            for report in reports:
+                kept = self._statistics.setdefault(report.player, {})
+                for key, values in report.statistics.items():
+                    kept.setdefault(key, []).extend(values)
+            is_over = False
+            for name, place in self._places.items():
+                place.note()
+                is_over |= name in targets and place.has_reached(targets[name])
+            if is_over:
+                return
+            self._answer()
+
+    def _answer(self) -> None:
+        entropies = self._rollout.answer()
+        self._asks = False
+        for place in self._places.values():
+            if (entropy := entropies.get(place.policy)) is not None:
+                place.entropies.append(entropy)
+
+    def _gather(self, name: str, order: Order) -> Gathered:
+        place, target = self._places[name], (order.targets or {}).get(name, Target())
+        collector = place.collector
+        segments = None
+        if target.ships is not None:
+            segments = collector.take(at_least=1 if target.ships == "cut" else 0)
+            place.note()
+        if target.ships == "discard":
+            segments = None
+        activity = Activity.concatenate(place.activities)
+        problems = list(collector.problems)
+        collector.problems.clear()
+        entropies = place.entropies
+        place.activities, place.entropies, place.n_finished = [], [], 0
+        place.n_unfinished_before = collector.n_unfinished
+        return Gathered(
+            activity,
+            collector.n_held,
+            collector.n_unfinished,
+            collector.n_vanished,
+            problems,
+            entropies,
+            place.version,
+            place.policy.rng.bit_generator.state,
+            numbered(segments, self._setup.life),
+        )
+
+    def _new_specs(self) -> dict[BehaviorName, BehaviorSpec]:
+        specs = self._manager.behavior_specs
+        if len(specs) == self._n_specs:
+            return {}
+        self._n_specs = len(specs)
+        return dict(specs)
+
+    def _adopt(self, order: Order) -> None:
+        """Begin new posts, and act by the newest policies."""
+        posts = {post.name: post for post in order.posts}
+        with self._has_mail:
+            self._has_mail.wait_for(lambda: self._is_mailed(order), _RENEWAL_TIMEOUT_S)
+            if not self._is_mailed(order):
+                raise UnityTrainerException(
+                    f"the policies {dict(order.versions)} did not arrive at worker "
+                    f"{self._setup.worker} within {_RENEWAL_TIMEOUT_S:g} s."
+                )
+            known = self._places.keys() | posts.keys()
+            mail = {name: self._mail.pop(name) for name in list(self._mail) if name in known}
+        for name, (version, pickled) in mail.items():
+            snapshot: Snapshot = pickle.loads(pickled)
+            if name in posts:
+                self._begin(posts[name], snapshot)
+            place = self._places[name]
+            place.policy.snapshot, place.version = snapshot, version
+        if "torch" in sys.modules and mail:
+            from mlagents.torch_utils import set_threads
+
+            set_threads(self._setup.options.torch_settings.threads)
+
+    def _is_mailed(self, order: Order) -> bool:
+        held = {name: place.version for name, place in self._places.items()}
+        held.update((name, version) for name, (version, _) in self._mail.items())
+        return all(held.get(name, -1) >= version for name, version in order.versions.items())
+
+    def _begin(self, post: Post, snapshot: Snapshot) -> None:
+        rng = np.random.default_rng(post.seed)
+        if post.random_state is not None:
+            rng.bit_generator.state = dict(post.random_state)
+        policy = ActingPolicy(
+            snapshot, post.spec.action_spec, deterministic=post.deterministic, rng=rng
+        )
+        self._places[post.name] = _Place(policy, Collector(post.spec, **post.needs._asdict()), -1)
+
+    def _has_seat(self, behavior: BehaviorName) -> bool:
+        return BehaviorId.parse(behavior).name in self._places
+
+    def _seat_of(self, player: int, behavior: BehaviorName) -> Seat:
+        place = self._places[BehaviorId.parse(behavior).name]
+        policy: Policy = place.policy
+        return Seat(policy, place.collector)
+
+
+class _Records(logging.Handler):
+    """Keeps log messages until they are taken."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._kept: list[tuple[int, str]] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep a message."""
+        self._kept.append((record.levelno, record.getMessage()))
+
+    def take(self) -> list[tuple[int, str]]:
+        """Return the messages since the last call."""
+        kept, self._kept = self._kept, []
+        return kept
+
+
+def numbered(segments: Segments | None, life: int) -> Segments | None:
+    """Return segments whose episodes and groups no other worker has."""
+    if segments is None or life == 0:
+        return segments
+    first = life << _LIFE_SHIFT
+
+    def of_group(number: NDArray[np.int64]) -> NDArray[np.int64]:
+        return number + np.where(number < 0, -first, first)
+
+    still: OpenSteps | None = segments.open_steps
+    if still is not None:
+        still = still._replace(group=of_group(still.group), episode=still.episode + first)
+    return replace(
+        segments,
+        episode=segments.episode + first,
+        group=of_group(segments.group),
+        open_steps=still,
+    )
