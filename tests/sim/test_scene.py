@@ -9,8 +9,7 @@ from mlagents_sim.examples.ball_3d import Ball3D
 from mlagents_sim.examples.push_block import PushBlock
 from mlagents_sim.planar import X, Z
 
-WORLDS = [world for world in CATALOG if world not in ("Bouncer", "Pyramids", "Reacher")]
-"""Worlds with a scene. Of the others, the live view shows their pictures."""
+WORLDS = list(CATALOG)
 
 
 def play(env, n_steps):

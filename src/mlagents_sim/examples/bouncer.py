@@ -14,7 +14,9 @@ from mlagents_envs.base_env import (
     FloatArray,
     ObservationSpec,
 )
-from mlagents_sim import top_view
+from mlagents_envs.scene import Scene
+from mlagents_sim import floor_plan, top_view
+from mlagents_sim.floor_plan import FloorPlan
 from mlagents_sim.frame_stack import FrameStack, stacked
 from mlagents_sim.planar import STEP_S
 from mlagents_sim.top_view import TopView
@@ -146,6 +148,25 @@ class Bouncer(World):
         self._asks[:] = is_down & ~is_over
         self.reward[is_out] -= 1.0
         self.end(np.flatnonzero(is_out | is_over))
+
+    def scene(self) -> Scene:
+        """Return all arenas: a blue agent and its green target above the ground of each."""
+        plan = FloorPlan(self, self.n_agents, (-WIDEST_M,) * 2, (WIDEST_M,) * 2, top_m=13.0)
+        agents = np.arange(self.n_agents)
+        for name, place, half, colour, numbers in (
+            ("target", self.target, self.target_half, floor_plan.GREEN, None),
+            ("agent", self.place, AGENT_HALF_M, floor_plan.AGENT, agents),
+        ):
+            plan.box(
+                name,
+                place[:, [X, Z]].T,
+                np.broadcast_to(np.asarray(half), (2, self.n_agents)),
+                height_m=2.0 * np.asarray(half),
+                low_m=place[:, Y] - half - GROUND_TOP_M,
+                colour=colour,
+                agents=numbers,
+            )
+        return plan.scene()
 
     def render(self) -> NDArray[np.uint8]:
         """Draw every arena from the side in a tile of its own, together about (720, 960, 3).

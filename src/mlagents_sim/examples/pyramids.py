@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from mlagents_envs import scene
 from mlagents_envs.base_env import (
     ActionSpec,
     ActionTuple,
@@ -112,15 +113,19 @@ class Pyramids(PlanarWorld):
 
     def judge(self, n_steps: int) -> None:
         """Turn switches on; reward agents that touch the gold and end their episodes."""
-        scene = self.chamber
-        scene.pass_time(n_steps, self.rng)
+        chamber = self.chamber
+        chamber.pass_time(n_steps, self.rng)
         at_switch, at_gold = self.bodies.touching[[AT_SWITCH, AT_GOLD]]
-        pressed = np.flatnonzero(at_switch & ~scene.is_on)
+        pressed = np.flatnonzero(at_switch & ~chamber.is_on)
         if pressed.size:
-            scene.switch_on(pressed)
+            chamber.switch_on(pressed)
         arrived = np.flatnonzero(at_gold)
         self.reward[arrived] = 2.0
         self.end(arrived)
+
+    def scene(self) -> scene.Scene:
+        """Return all arenas: stones, the switch, and bricks with the gold once they stand."""
+        return self.chamber.shown(self)
 
     def render(self) -> NDArray[np.uint8]:
         """Draw every arena from above in a tile of its own, together about (720, 960, 3)."""

@@ -10,12 +10,15 @@ that is hard enough shakes all of them loose.
 import numpy as np
 from numpy.typing import NDArray
 
-from mlagents_sim import top_view
+from mlagents_envs import scene
+from mlagents_sim import floor_plan, top_view
+from mlagents_sim.floor_plan import FloorPlan
 from mlagents_sim.motion import Motion, Watched
-from mlagents_sim.planar import STEP_S, Array, Bodies, Body, Indices, dot
+from mlagents_sim.planar import STEP_S, Array, Bodies, Body, Indices, X, dot
 from mlagents_sim.ray_view import Box, Flight, RayView
 from mlagents_sim.sensors import RaySensor
 from mlagents_sim.top_view import TopView
+from mlagents_sim.world import World
 
 ARENA_M = 49.5
 """Distance from the middle to the inner faces of the outer walls."""
@@ -338,6 +341,63 @@ class Scene:
             high[:] = low + 1.0
         self._loose_tops[:] = above[LOOSE] + 2.0 * HALVES[:, None]
         return [view.observe(agents) for view in self._views]
+
+    def shown(self, world: World) -> scene.Scene:
+        """Return what the arenas of a world show; the bricks and the gold once they stand."""
+        bodies, areas = self.bodies, np.arange(len(self.is_on))
+        plan = FloorPlan(
+            world, len(areas), (-OUTER_WALL_M,) * 2, (OUTER_WALL_M,) * 2, top_m=2.0 * WALL_HEIGHT_M
+        )
+        centres, halves = (
+            np.array(part).T for part in zip(*OUTER_WALLS, *INNER_WALLS, strict=True)
+        )
+        plan.box(
+            "wall",
+            centres,
+            halves,
+            height_m=WALL_HEIGHT_M,
+            colour=floor_plan.WALL,
+            fixed=True,
+        )
+        for layer, (low, high) in enumerate(self._stone_edges):
+            of_layer = LAYERS.start + layer - 1
+            stones = slice(of_layer, LAYERS.stop, len(self._stone_edges) - 1) if layer else STONES
+            plan.box(
+                f"stone {layer}",
+                bodies.position[:, stones],
+                bodies.half[:, stones],
+                height_m=np.maximum(high - low, 0.01),
+                low_m=low,
+                colour=floor_plan.GREY,
+            )
+        plan.box(
+            "switch",
+            bodies.position[:, SWITCH],
+            (SWITCH_HALF_M, SWITCH_HALF_M),
+            height_m=2.0 * SWITCH_HALF_M,
+            colour=np.where(self.is_on[:, None], floor_plan.GREEN, floor_plan.RED),
+        )
+        for name, loose, colour in (
+            ("brick", slice(LOOSE.start, GOLD), floor_plan.ORANGE),
+            ("gold", slice(GOLD, LOOSE.stop), GOLD_COLOUR),
+        ):
+            plan.box(
+                name,
+                np.where(self.is_on, bodies.position[:, loose], np.nan),
+                bodies.half[:, loose],
+                height_m=2.0 * bodies.half[X, loose],
+                low_m=bodies.above_m[loose],
+                colour=colour,
+            )
+        plan.agents(
+            "agent",
+            bodies.position[:, AGENT],
+            bodies.heading[:, AGENT],
+            AGENT_HALF_M,
+            agents=areas,
+            low_m=bodies.above_m[AGENT],
+        )
+        return plan.scene()
 
     def draw(self) -> NDArray[np.uint8]:
         """Return a picture of every arena from above, together about (720, 960, 3)."""

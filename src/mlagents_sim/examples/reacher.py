@@ -14,6 +14,7 @@ from mlagents_envs.base_env import (
     FloatArray,
     ObservationSpec,
 )
+from mlagents_envs.scene import Scene, Shape, Solids
 from mlagents_sim.articulated.bodies import Creatures
 from mlagents_sim.articulated.creature import (
     Body,
@@ -220,6 +221,31 @@ class Reacher(World):
         return self.arms.position[:, LOWER] + rotate(
             turn, np.broadcast_to(HAND_AT, self.goal.shape)
         )
+
+    def scene(self) -> Scene:
+        """Return all arms: two links with the hand at their end, and the goal around the base."""
+        n, arms = self.n_agents, self.arms
+        agent = np.arange(n, dtype=np.int32)
+        radius = np.repeat(self.goal_radius[:, None], 3, axis=1)
+        solids = [
+            Solids.of("base", Shape.BALL, np.zeros(3), np.ones(3), BASE_COLOUR),
+            Solids.of("goal", Shape.BALL, self.goal.copy(), 2.0 * radius, GOAL_COLOUR, area=agent),
+            Solids.of(
+                *("hand", Shape.BALL, self.hand(), np.full(3, 2.0 * HAND_RADIUS_M), HAND_COLOUR),
+                area=agent,
+                agent=agent,
+            ),
+        ]
+        size = (2.0 * LINK.radius, LINK.length, 2.0 * LINK.radius)
+        for name, link in (("upper", UPPER), ("lower", LOWER)):
+            place, turn = arms.position[:, link].copy(), arms.rotation[:, link]
+            solids.append(
+                Solids.of(
+                    *(name, Shape.CAPSULE, place, size, LINK_COLOUR), rotation=turn, area=agent
+                )
+            )
+        low, high = (-11.0, PICTURE_GROUND_M, -11.0), (11.0, 11.0, 11.0)
+        return Scene(solids, n, low, high, self.agent_id.copy(), self.step_count * STEP_S)
 
     def render(self) -> NDArray[np.uint8]:
         """Draw the first arm and its goal, (480, 640, 3)."""
