@@ -69,7 +69,7 @@ def test_a_trainer_type_learns_and_a_writer_sees_it(tmp_path: Path) -> None:
     assert "Plug-in of mlagents.trainer_type: a2c (mlagents_a2c:trainer_types)." in log
     assert "Plug-in of mlagents.stats_writer: jsonl (mlagents_jsonl_writer:stats_writers)." in log
     run = tmp_path / "results" / "first"
-    lines = [json.loads(line) for line in (run / "stats.jsonl").read_text().splitlines()]
+    lines = [json.loads(line) for line in (run / "summaries.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines] == [2000, 4000, 6000, 8000]
     assert lines[-1]["stats"]["Environment/Cumulative Reward"] > 0.9
     events = EventAccumulator(str(run / "Basic"))
@@ -80,7 +80,7 @@ def test_a_trainer_type_learns_and_a_writer_sees_it(tmp_path: Path) -> None:
 
     learn(plugins, trainer_type="a2c", max_steps=10_000, resume=True)
 
-    last = json.loads((run / "stats.jsonl").read_text().splitlines()[-1])
+    last = json.loads((run / "summaries.jsonl").read_text().splitlines()[-1])
     assert last["step"] == 10_000
     assert last["stats"]["Environment/Cumulative Reward"] > 0.9, "what was learned is there"
 

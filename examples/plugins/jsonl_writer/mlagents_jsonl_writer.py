@@ -1,4 +1,4 @@
-"""Writes the statistics of a run to `stats.jsonl` in its folder, one summary a line.
+"""Writes the statistics of a run to `summaries.jsonl` in its folder, one summary a line.
 
 pip install examples/plugins/jsonl_writer
 """
@@ -36,4 +36,4 @@ def stats_writers(options: RunOptions) -> list[StatsWriter]:
     settings = options.checkpoint_settings
     if settings.inference:
         return []
-    return [JsonLinesWriter(Path(settings.results_dir) / settings.run_id / "stats.jsonl")]
+    return [JsonLinesWriter(Path(settings.results_dir) / settings.run_id / "summaries.jsonl")]

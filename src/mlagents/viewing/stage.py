@@ -75,7 +75,7 @@ class Stage:
             stepping thread.
 
     Attributes:
-        is_watched: Whether anybody watches. If not, `offer` returns at once.
+        is_watched: Whether a browser watches. If not, `offer` returns at once.
         followed: Index of the agent whose reward is added up.
     """
 
