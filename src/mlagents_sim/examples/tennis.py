@@ -277,8 +277,8 @@ class Tennis(_Courts):
 
     An agent loses the point if it hits the ball twice in a row, or if the ball that it hit touches
     its side, a back wall before the other's floor, or the net. It loses, too, if the ball touches
-    its side twice, or before an agent has hit it. A ball that touched the other's floor and then the
-    wall behind it is won.
+    its side twice, or before an agent has hit it. A ball that touched the other's floor and then
+    the wall behind it is won.
 
     Source: example environments, section 2, task 4.
 
