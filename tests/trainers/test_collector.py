@@ -410,7 +410,9 @@ def test_an_agent_may_end_and_begin_in_one_message() -> None:
     reported(collector, source, a0=False)
     segments = take(collector)
     assert segments.episode.tolist() == [1]
-    assert collector.activity().episode_length.tolist() == [1, 1]
+    activity = collector.activity()
+    assert activity.episode_length.tolist() == [1, 1]
+    assert activity.group_return.size == 0, "there are no groups"
 
 
 def test_an_agent_that_ends_without_having_acted_leaves_nothing() -> None:

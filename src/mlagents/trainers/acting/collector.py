@@ -367,7 +367,6 @@ class Collector(Memories):
         columns.episode_length[lanes] += 1
         length += 1
         columns.length[lanes] = length
-        columns.is_open[lanes] = False
         return np.flatnonzero(length == self._horizon)
 
     def _end(self, lane_of: dict[AgentId, int], terminals: TerminalSteps, tick: int) -> None:
