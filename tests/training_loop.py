@@ -79,11 +79,17 @@ def assert_reaches(
 
 
 def note_steps(optimizer: Any, rates: list[float]) -> None:
-    """Add the learning rate of every step that an optimizer takes to a list."""
-    step = optimizer.step
+    """Add the learning rate of every step to a list, also of those that the library takes."""
+    step, advance = optimizer.step, getattr(optimizer, "advance", None)
 
     def noted() -> None:
         rates.append(optimizer.param_groups[0]["lr"])
         step()
 
+    def noted_ahead(n_steps: int) -> None:
+        rates.extend([optimizer.param_groups[0]["lr"]] * n_steps)
+        advance(n_steps)
+
     optimizer.step = noted
+    if advance is not None:
+        optimizer.advance = noted_ahead

@@ -23,7 +23,7 @@ def test_no_task_is_forgotten() -> None:
     assert {name: names.count(name) for name in names} == {
         "imitation": 5,
         "poca": 4,
-        "ppo": 21,
+        "ppo": 32,
         "sac": 12,
     }
 

@@ -79,7 +79,7 @@ def test_two_learners_write_one_run_and_do_so_again_to_the_bit() -> None:
         assert torch.equal(one, other)
     run = Path("results", "first")
     assert {path.name for path in run.iterdir()} == {
-        *("Guess", "Guess.onnx", "configuration.yaml", "run_logs", "training.png")
+        *("Guess", "Guess.onnx", "configuration.yaml", "run_logs", "stats.jsonl", "training.png")
     }
     assert len(list(run.glob("Guess/events*"))) == 1
     # Steps and episodes are those of both: 8 agents each, 4 steps an episode.

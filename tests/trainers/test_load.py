@@ -982,6 +982,7 @@ def test_the_order_of_keys_in_the_dump() -> None:
         "callbacks",
         "track",
         "evaluation",
+        "cluster",
         "debug",
         "verbose",
     ]

@@ -302,7 +302,7 @@ def test_a_threaded_update_of_the_library_runs_beside_the_rollout() -> None:
             return done
 
     ppo.native._functions = Watched()  # type: ignore[assignment]
-    train_while(calls.empty, trainer, env)
+    train_while(lambda: trainer.learner._running is None, trainer, env)
     losses, step = calls.get(timeout=60), trainer.step
     while not losses[0].any():
         pass
