@@ -272,6 +272,17 @@ def test_sums_of_rewards_by_hand() -> None:
     np.testing.assert_array_equal(found.obs[0], obs)
 
 
+def test_sums_of_two_rewards_by_hand() -> None:
+    # Rewards 1 2 4 8, gamma 0.5: 1 + 2/2 = 2, 2 + 4/2 = 4, 4 + 8/2 = 8, 8.
+    segments = segments_of(4)
+    segments.reward[:] = [1, 2, 4, 8]
+    replay = Replay(SPEC, capacity=50, n_step=2, gamma=0.5)
+    replay.add(segments)
+    found = replay.take(np.arange(4))
+    np.testing.assert_array_equal(found.reward, [2, 4, 8, 8])
+    np.testing.assert_array_equal(found.n_rewards, [2, 2, 2, 1])
+
+
 @pytest.mark.parametrize("by_hand", [False, True])
 def test_the_value_after_several_rewards_is_discounted_as_often(by_hand: bool) -> None:
     sac = make_sac(n_step=3)
