@@ -95,11 +95,10 @@ def find_factory(
     if name in registry:
         return registry[name].make
     known = sorted(registry)
-    near = did_you_mean(name, known, n=3, cutoff=0.4)
+    near = did_you_mean(name, known, n=3, cutoff=0.4) or f". Registered: {', '.join(known)}."
     raise UnityEnvironmentException(
-        f"no environment is registered as {name!r}{near or '.'} "
-        f"Registered: {', '.join(known)}. Otherwise give module:function, or gym: and the id of a "
-        "Gymnasium environment."
+        f"no environment is registered as {name!r}{near} Otherwise give module:function, or gym: "
+        "and the id of a Gymnasium environment."
     )
 
 

@@ -100,7 +100,8 @@ def test_a_gymnasium_environment_is_made_with_areas_and_parameters() -> None:
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("Gues", r"registered as 'Gues'; did you mean 'Guess'\? Registered: Guess\."),
+        ("Gues", r"registered as 'Gues'; did you mean 'Guess'\? Otherwise give module:function"),
+        ("xyz", r"registered as 'xyz'. Registered: Guess. Otherwise give module:function"),
         ("no_such_module:make", "No module named 'no_such_module'.*in this folder, .*PYTHONPATH"),
         ("guess_environment:GuesEnvironment", "did you mean 'GuessEnvironment'"),
     ],

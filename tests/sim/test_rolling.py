@@ -5,29 +5,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mlagents_native.library import INSTRUCTION_SETS, NativeError, Part, open_library
+from mlagents_native.library import INSTRUCTION_SETS, NativeError
 from mlagents_sim.catalog import CATALOG
 from mlagents_sim.rolling import ROLLING, BallsOnCubes, rotation_matrix
+from native_parts import functions_of
 
 needs_library = pytest.mark.skipif(ROLLING.reason is not None, reason=str(ROLLING.reason))
-
-
-def functions_of(instructions: str) -> Any:
-    try:
-        library = open_library(choice=instructions)
-    except NativeError as error:
-        pytest.skip(str(error))
-    part = Part(
-        "rolling",
-        version=ROLLING._version,
-        declare=ROLLING._declare,
-        check=ROLLING._check,
-        otherwise="NumPy",
-        open_library=lambda: library,
-    )
-    functions = part.load()
-    assert functions is not None, part.reason
-    return functions
 
 
 @needs_library
@@ -37,7 +20,7 @@ def test_library_and_numpy_move_balls_to_the_last_bit(instructions: str, n_balls
     rng, everywhere = np.random.default_rng(n_balls), slice(None)
     both = [
         BallsOnCubes(n_balls, half_edge_m=2.5, turn_limit=0.25, functions=functions)
-        for functions in (functions_of(instructions), None)
+        for functions in (functions_of(ROLLING, instructions), None)
     ]
     for step in range(1500):
         if step % 150 == 0:

@@ -72,21 +72,32 @@ def test_other_environments_have_none(env: str, capsys: pytest.CaptureFixture[st
     assert "every behavior is trained with PPO's defaults" in capsys.readouterr().out
 
 
-def test_a_missing_file_lists_those_that_exist(elsewhere: Path) -> None:
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [("config/ppo/3Dbal.yaml", "config/ppo/3DBall.yaml"), ("min.yaml", "mine.yaml")],
+)
+def test_a_missing_file_is_answered_with_a_similar_name(
+    typed: str, meant: str, elsewhere: Path
+) -> None:
     (elsewhere / "mine.yaml").write_text("behaviors: {}")
     with pytest.raises(TrainerConfigError) as caught:
-        load_run_options(parse_command_line(["config/ppo/3Dbal.yaml"]))
-    text = str(caught.value)
-    assert "no such configuration file; did you mean 'config/ppo/3DBall.yaml'?" in text
-    assert "In this package, config/sac/: 3DBall.yaml, 3DBallHard.yaml, Basic.yaml" in text
-    with pytest.raises(TrainerConfigError, match=r"did you mean 'mine.yaml'\?") as caught:
-        load_run_options(parse_command_line(["min.yaml"]))
+        load_run_options(parse_command_line([typed]))
+    text = f"{typed}: this configuration file does not exist; did you mean {meant!r}?"
+    assert str(caught.value) == text
+
+
+def test_without_a_similar_name_all_files_are_listed(elsewhere: Path) -> None:
+    (elsewhere / "mine.yaml").write_text("behaviors: {}")
+    with pytest.raises(TrainerConfigError) as caught:
+        load_run_options(parse_command_line(["quite_different.yaml"]))
     assert f"  In {elsewhere}: mine.yaml" in str(caught.value)
+    files = "In this package, config/sac/: 3DBall.yaml, 3DBallHard.yaml, Basic.yaml"
+    assert files in str(caught.value)
 
 
 @pytest.mark.parametrize("typed", ["config/../../__init__.py", "/nowhere/config/ppo/Basic.yaml"])
 def test_no_name_leads_out_of_the_folder(typed: str) -> None:
-    with pytest.raises(TrainerConfigError, match="no such configuration file"):
+    with pytest.raises(TrainerConfigError, match="this configuration file does not exist"):
         find_configuration(Path(typed))
 
 

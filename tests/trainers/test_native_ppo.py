@@ -1,7 +1,6 @@
 """The native library against PyTorch, its reference: gradients, and training."""
 
 import logging
-from functools import cache
 from itertools import pairwise
 from queue import SimpleQueue
 from typing import Any
@@ -27,7 +26,8 @@ from mlagents.trainers.fast.native_ppo import PART, FastPPO, NativePPO, by_autog
 from mlagents.trainers.settings.behavior import BehaviorSettings
 from mlagents.trainers.settings.run_options import TorchSettings
 from mlagents_envs.base_env import ActionSpec, BehaviorSpec, ObservationSpec
-from mlagents_native.library import INSTRUCTION_SETS, Library, NativeError, Part, open_library
+from mlagents_native.library import INSTRUCTION_SETS, Library, NativeError, Part
+from native_parts import ACTION_SIZES, functions_of, with_library
 from training_loop import make_trainer, train_while
 
 CPU = torch.device("cpu")
@@ -108,50 +108,18 @@ def means_of(ppo: PPO) -> list[Tensor]:
     return [mean for mean, _ in ppo.optimizer.moments()[0].values()]
 
 
-@cache
-def functions_of(instructions: str) -> Any:
-    try:
-        library = open_library(choice=instructions)
-    except NativeError as error:
-        pytest.skip(str(error))
-    part = Part(
-        "dense",
-        version=PART._version,
-        declare=PART._declare,
-        check=PART._check,
-        otherwise="PyTorch",
-        open_library=lambda: library,
-    )
-    functions = part.load()
-    assert functions is not None, part.reason
-    return functions
-
-
-CASES = {
-    "continuous": {"continuous": st.integers(1, 20), "branches": st.just(())},
-    "discrete": {
-        "continuous": st.just(0),
-        "branches": st.lists(st.integers(1, 18), min_size=1, max_size=3).map(tuple),
-    },
-    "hybrid": {
-        "continuous": st.integers(1, 3),
-        "branches": st.lists(st.integers(1, 4), min_size=1, max_size=3).map(tuple),
-    },
-}
-
-
 @needs_library
 @pytest.mark.parametrize("instructions", INSTRUCTION_SETS)
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", ACTION_SIZES)
 @hypothesis_settings(max_examples=20, deadline=None, derandomize=True)
 @given(data=st.data())
 def test_the_gradients_are_those_of_autograd(
     data: st.DataObject, case: str, instructions: str
 ) -> None:
-    functions = functions_of(instructions)
+    functions = functions_of(PART, instructions)
     spec = behavior(
         observed=data.draw(st.lists(st.integers(1, 40), min_size=1, max_size=3).map(tuple)),
-        **{name: data.draw(strategy) for name, strategy in CASES[case].items()},
+        **{name: data.draw(strategy) for name, strategy in ACTION_SIZES[case].items()},
     )
     n_signals, n_rows = data.draw(st.integers(1, 3)), data.draw(st.integers(1, 150))
     of = settings(
@@ -454,14 +422,7 @@ def test_a_library_with_other_results_steps_aside() -> None:
 
 @needs_library
 def test_the_log_names_the_instruction_set(caplog: pytest.LogCaptureFixture) -> None:
-    part = Part(
-        "dense",
-        version=PART._version,
-        declare=PART._declare,
-        check=PART._check,
-        otherwise="PyTorch",
-        open_library=lambda: Library(PART.load(), "baseline"),
-    )
+    part = with_library(PART, Library(PART.load(), "baseline"))
     with caplog.at_level(logging.INFO):
         part.announce(logging.getLogger("a package"))
     assert "dense: computed by the native library with baseline instructions" in caplog.text

@@ -59,7 +59,9 @@ def _explain_missing(file: Path) -> str:
     hint = did_you_mean(file.name, beside) or did_you_mean(
         file.as_posix(), [*own, *map(typed_name, packaged)]
     )
-    lines = [f"{file}: there is no such configuration file{hint or '.'}"]
+    if hint:
+        return f"{file}: this configuration file does not exist{hint}"
+    lines = [f"{file}: this configuration file does not exist."]
     if beside:
         lines.append(_listed(f"In {file.parent.absolute()}", beside))
     for folder in sorted(path for path in CONFIGURATIONS.iterdir() if path.is_dir()):
