@@ -93,6 +93,7 @@ class ImageEncoder(nn.Module):
                 f"image choose one of {', '.join(fitting) or 'none: it is empty'}."
             )
         self.convolutions = _CONVOLUTIONS[encode_type](channels)
+        self._layout = _LAYOUTS.get(encode_type, torch.contiguous_format)
         _look_at_contrast(self.convolutions)
         with torch.no_grad():
             self.n_features = self.convolutions(torch.zeros(1, *spec.shape)).numel()
@@ -104,7 +105,8 @@ class ImageEncoder(nn.Module):
 
     def forward(self, image: Tensor) -> Tensor:
         """Map images (B, C, H, W), float in [0, 1] or uint8, to (B, output_size)."""
-        return self.dense(self.convolutions(as_floats(image)).flatten(1))
+        image = as_floats(image).contiguous(memory_format=self._layout)
+        return self.dense(self.convolutions(image).flatten(1))
 
 
 def _look_at_contrast(convolutions: nn.Sequential) -> None:
@@ -178,6 +180,9 @@ class Residual(nn.Module):
         """Map (B, C, H, W) to the same shape."""
         return image + self.layers(image)
 
+
+_LAYOUTS = {"resnet": torch.channels_last}
+"""Layouts in memory with which a processor is faster, by encoder (`benchmarks/images.py`)."""
 
 _CONVOLUTIONS: dict[str, Callable[[int], nn.Sequential]] = {
     "simple": _simple,
