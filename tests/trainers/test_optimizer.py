@@ -92,7 +92,7 @@ def test_without_any_gradient_nothing_happens() -> None:
 
 def test_the_state_of_another_number_of_parameters_is_refused() -> None:
     saved = Adam(parameters(), 0.01).state_dict()
-    with pytest.raises(ValueError, match="saved optimizer has 3 parameters, this one 2"):
+    with pytest.raises(ValueError, match="saved optimizer has 3 parameters, expected 2"):
         Adam(parameters()[:2], 0.01).load_state_dict(saved)
 
 

@@ -1,8 +1,8 @@
-"""`Shards`: what the learners of a behavior add up. Alone, there is nothing to add.
+"""`Shards`: sums over the learners of a behavior. A single learner has nothing to sum.
 
-Several learners hold equal copies of all networks, and each has experience of its own. They learn
-as one learner that has the experience of all: gradients, statistics of observations and of
-advantages are sums over the rows of all learners, divided by their number.
+Several learners hold equal copies of all networks, and each has its own experience. Together they
+learn like one learner with all the experience: gradients and the statistics of observations and
+advantages are means over the rows of all learners.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,12 +15,13 @@ from torch import Tensor
 
 
 class Shards:
-    """One learner's part of minibatches that several learners share; here, one has it all.
+    """A learner's rank, and its communication with the other learners.
 
-    All learners of a behavior call the methods that communicate in the same order.
+    This base class serves a single learner. All learners of a behavior must call the methods that
+    communicate in the same order.
 
     Attributes:
-        rank: Number of this learner, from 0.
+        rank: Index of this learner, from 0.
         size: Number of learners.
     """
 
@@ -28,15 +29,15 @@ class Shards:
     size = 1
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A copy of a network acts, here or in another process, and adds nothing up.
+        # Copies of networks only act, here or in another process: they have no learners to join.
         return _alone, ()
 
     def share(self, n: int) -> int:
-        """Return this learner's part of n rows; the parts of all learners add up to n."""
+        """Return this learner's share of n rows. The shares of all learners add up to n."""
         return n // self.size + (self.rank < n % self.size)
 
     def seed(self, *numbers: int) -> int:
-        """Return a seed for this learner. The first learner's is the first number."""
+        """Return a seed for this learner. Rank 0 gets the first number itself."""
         if self.rank == 0:
             return numbers[0]
         return int(np.random.SeedSequence([*numbers, self.rank]).generate_state(1)[0])
@@ -45,11 +46,11 @@ class Shards:
         """Replace numbers by their sum over all learners, in place. Communicates."""
 
     def least(self, n: int) -> int:
-        """Return the smallest n of all learners. Communicates."""
+        """Return the smallest n among all learners. Communicates."""
         return n
 
     def most(self, n: int) -> int:
-        """Return the largest n of all learners. Communicates."""
+        """Return the largest n among all learners. Communicates."""
         return -self.least(-n)
 
     def sums(self, numbers: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -61,7 +62,12 @@ class Shards:
         return summed.numpy()
 
     def mean(self, value: Tensor, n_rows: int) -> Tensor:
-        """Return the mean over the rows of all learners from that over n own rows. Communicates."""
+        """Return the mean over the rows of all learners. Communicates.
+
+        Args:
+            value: Mean over this learner's rows.
+            n_rows: Number of this learner's rows.
+        """
         if self.size == 1:
             return value
         total = torch.stack([value.detach() * n_rows, torch.full_like(value.detach(), n_rows)])
@@ -79,7 +85,7 @@ class Shards:
         if self.size == 1:
             return
         parameters = [parameter for group in groups for parameter in group["params"]]
-        # A parameter may have a gradient in some learners only.
+        # A parameter may have a gradient in only some of the learners.
         has = [float(parameter.grad is not None) for parameter in parameters]
         like = parameters[0].detach()
         counts = like.new_tensor([n_rows, *has])

@@ -1,4 +1,4 @@
-"""`Algorithm`: the parts that all algorithms share."""
+"""`Algorithm`: base class of all learning algorithms."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
@@ -30,14 +30,14 @@ from mlagents_envs.base_env import BehaviorSpec, FloatArray
 
 
 class ClosedError(UnityTrainerException):
-    """An algorithm was closed during an update."""
+    """Raised when an algorithm is closed during an update."""
 
 
 class Algorithm(ABC):
-    """Networks of a behavior and everything else that is trained with them.
+    """Networks of a behavior, with the optimizer and the reward signals that train them.
 
-    A subclass makes its networks (`make_networks`) and its `optimizer`, names them for checkpoints
-    (`networks`) and provides `update`, in the form its learner calls.
+    A subclass creates its networks and its `optimizer` (`make_networks`), names them for
+    checkpoints (`networks`) and provides `update` with the signature that its learner expects.
 
     Args:
         spec: Observations and actions of the behavior.
@@ -45,24 +45,24 @@ class Algorithm(ABC):
         device: Device to learn on.
         seed: Seed of weights, minibatches and samples.
         inference: Whether the networks only act. Reward signals and demonstrations are then not
-            created.
+            loaded.
         compute: Precision of learning, and whether its losses are compiled.
-        shards: This learner's place among several that learn together.
+        shards: This learner's rank, and communication with the other learners.
 
     Attributes:
         spec: Observations and actions of the behavior.
         settings: The algorithm's own settings: `hyperparameters` of the behavior's settings.
         device: Device to learn on.
-        compute: Argument of that name, for the networks and losses of the algorithm.
-        shards: Argument of that name.
-        seed: Argument of that name, the same for all learners.
+        compute: Precision of learning, and whether the losses are compiled.
+        shards: This learner's rank, and communication with the other learners.
+        seed: Seed of the behavior, the same for all learners.
         generator: Random generator used in learning, on the CPU. Checkpoints contain its state.
         max_steps: Step of the behavior at which schedules end.
         signals: Reward signals, in the order of the columns of `score`.
         cloning: Behavioral cloning in addition to experience, or None if the settings do not enable
             it.
         optimizer: Optimizer of the networks.
-        stop_flag: (1,) number that is 1 after `close`. Native code reads it between gradient steps.
+        stop_flag: (1,) int32, 1 after `close`. Native code reads it between gradient steps.
 
     Raises:
         UnityTrainerException: A demonstration cannot be read or does not fit the behavior.
@@ -115,7 +115,7 @@ class Algorithm(ABC):
         """Create all networks. Initial weights come from torch's global random generator."""
 
     def make_sources(self, settings: BehaviorSettings) -> None:
-        """Create the other sources the networks learn from: reward signals and demonstrations."""
+        """Create the reward signals, and behavioral cloning if the settings enable it."""
         self.signals = make_reward_signals(
             settings,
             self.spec,
@@ -137,17 +137,17 @@ class Algorithm(ABC):
 
     @abstractmethod
     def networks(self) -> dict[str, nn.Module | Optimizer]:
-        """The algorithm's own networks and optimizers, by their names in a checkpoint."""
+        """Return the algorithm's own networks and optimizers, by their names in a checkpoint."""
 
     def modules(self) -> dict[str, nn.Module | Optimizer]:
-        """All trained modules and optimizers, by their names in a checkpoint."""
+        """Return all trained modules and optimizers, by their names in a checkpoint."""
         modules = self.networks()
         for part in (*self.signals, self.cloning):
             modules |= {} if part is None else part.modules()
         return modules
 
     def snapshot(self) -> Snapshot:
-        """Return a copy of the policy as it is now."""
+        """Return a copy of the current policy."""
         return snapshot_of(self.actor)
 
     def score(self, segments: Segments) -> FloatArray:
@@ -168,7 +168,7 @@ class Algorithm(ABC):
         return learning_rate
 
     def reseed(self, seed: int) -> None:
-        """Give this learner random numbers that no other learner draws.
+        """Restart the random numbers of this learner with a seed of its own.
 
         Args:
             seed: Seed of this learner, from `Shards.seed`.
@@ -181,7 +181,7 @@ class Algorithm(ABC):
         Args:
             loss: Scalar loss to differentiate, a mean over rows.
             *parts: Groups of parameters. The gradient of each group is clipped to `max_grad_norm`.
-            n_rows: Number of rows of the loss, which weighs this learner's gradient.
+            n_rows: Number of rows in the loss: the weight of this learner's gradient.
 
         Raises:
             ClosedError: The algorithm was closed.
@@ -208,7 +208,7 @@ class Algorithm(ABC):
         )
 
     def close(self) -> None:
-        """Stop an update that runs in another thread at its next gradient step."""
+        """Make an update in another thread stop at its next gradient step."""
         self.stop_flag[0] = 1
 
     def refuse_when_closed(self) -> None:

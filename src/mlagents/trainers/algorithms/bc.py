@@ -1,4 +1,4 @@
-"""Behavioral cloning alone: an actor that learns from demonstrations only."""
+"""Behavioral cloning: an actor that learns from demonstrations only."""
 
 from functools import partial
 
@@ -30,14 +30,14 @@ class BC(Algorithm):
     settings: BCSettings
 
     def make_networks(self, settings: BehaviorSettings) -> None:
-        """Create the actor."""
+        """Create the actor and its optimizer."""
         self._actor = Actor(self.spec, settings.network_settings, compute=self.compute).to(
             self.device
         )
         self.optimizer = adam(self.actor.parameters(), self.settings.learning_rate)
 
     def make_sources(self, settings: BehaviorSettings) -> None:
-        """Read the demonstrations."""
+        """Load the demonstrations, split into episodes to learn from and held-out episodes."""
         assert settings.behavioral_cloning is not None
         path = settings.behavioral_cloning.demo_path
         demonstrations = load_demonstrations(path, self.spec)
@@ -47,7 +47,7 @@ class BC(Algorithm):
             f"Learning from {path}: {learned}. "
             f"Held out: {held_out or 'nothing, because there is only one episode'}."
         )
-        # Several learners deal the same minibatches, and draw their own samples.
+        # All learners draw the same minibatches, but their own samples.
         self.samples = self.generator
         if self.shards.size > 1:
             self.samples = torch.Generator().manual_seed(self.generator.initial_seed())
@@ -65,11 +65,11 @@ class BC(Algorithm):
         return self._actor
 
     def networks(self) -> dict[str, nn.Module | Optimizer]:
-        """The actor and its optimizer, by their names in a checkpoint."""
+        """Return the actor and its optimizer, by their names in a checkpoint."""
         return {"Policy": self.actor, "Optimizer:BehavioralCloning": self.optimizer}
 
     def reseed(self, seed: int) -> None:
-        """Give this learner samples of its own; all learners deal the same minibatches."""
+        """Reseed the samples only, because all learners draw the same minibatches."""
         self.samples.manual_seed(seed)
 
     def update(self, n_steps: int, *, step: int) -> dict[str, float]:

@@ -30,7 +30,7 @@ class DemonstrationSet:
 
     Args:
         demonstrations: Steps to learn from.
-        memory: Memory settings of the actor, or None without memory.
+        memory: Memory settings of the actor; None for an actor without memory.
         device: Device to learn on.
     """
 
@@ -50,7 +50,7 @@ class DemonstrationSet:
     ) -> Iterator[tuple[Transitions, Sequences | None]]:
         """Yield random minibatches of single steps or, with memory, of whole sequences.
 
-        Each sequence begins with an empty memory. An incomplete last minibatch is left out.
+        Each sequence begins with an empty memory. An incomplete last minibatch is dropped.
         """
         for batch, sequences, _ in self.shares(batch_size, generator, ALONE):
             yield batch, sequences
@@ -58,9 +58,9 @@ class DemonstrationSet:
     def shares(
         self, batch_size: int, generator: torch.Generator, shards: Shards
     ) -> Iterator[tuple[Transitions, Sequences | None, int]]:
-        """Yield this learner's share of each of the `minibatches`, and the rows of all shares.
+        """Yield this learner's share of each of the `minibatches`, and the total number of rows.
 
-        Learners whose generators are in the same state deal the same minibatches.
+        Learners whose generators are in the same state draw the same minibatches.
 
         Raises:
             UnityTrainerException: There are more learners than steps or sequences in a minibatch.
@@ -102,16 +102,16 @@ def cloning_loss(
 ) -> Tensor:
     """Return the squared error of continuous actions plus the cross-entropy of discrete ones.
 
-    Both are means, over steps and actions and over steps and branches. Sampled actions teach the
-    deviation too: it shrinks. Actions are compared as the environment sees them. All choices count
-    as allowed, so a clone also learns to avoid what was forbidden.
+    The first term is a mean over steps and actions, the second over steps and branches. Continuous
+    actions are sampled, so the loss also shrinks their deviation, and compared on the environment's
+    scale. Action masks are ignored, so the actor also learns to avoid masked choices.
 
     Args:
         actor: Network to train.
         batch: B demonstrated steps.
         sequences: Order of the steps, for an actor with memory.
         spec: Observations and actions of the behavior.
-        generator: Random generator of the samples, on the CPU.
+        generator: Random generator for the samples, on the CPU.
     """
     actions, heads = spec.action_spec, actor.heads
     encoding = actor.body(batch.obs, sequences)
@@ -138,9 +138,9 @@ class BehavioralCloning:
         spec: Observations and actions of the behavior.
         settings: Settings of the behavior, with `behavioral_cloning`.
         device: Device to learn on.
-        generator: Random generator of minibatches and samples, on the CPU.
-        shards: This learner's place among several. All learn from the same demonstrations.
-        seed: Seed of the minibatches of several learners.
+        generator: Random generator for minibatches and samples, on the CPU.
+        shards: Communication with the other learners. All learn from the same demonstrations.
+        seed: Seed of the minibatches, used if there are several learners.
 
     Raises:
         UnityTrainerException: A demonstration cannot be read or does not fit the behavior.
@@ -161,7 +161,7 @@ class BehavioralCloning:
         self.settings = settings.behavioral_cloning
         self.hyperparameters = settings.hyperparameters
         self.actor, self.spec, self.generator, self.shards = actor, spec, generator, shards
-        # Several learners deal the same minibatches, and draw their own samples.
+        # All learners draw the same minibatches, but their own samples.
         self.deals = generator if shards.size == 1 else torch.Generator().manual_seed(seed)
         demonstrations = load_demonstrations(self.settings.demo_path, spec)
         logger.info(f"Cloning learns from {self.settings.demo_path}: {demonstrations}.")
@@ -169,7 +169,7 @@ class BehavioralCloning:
         self.optimizer = adam(actor.parameters(), self.hyperparameters.learning_rate)
 
     def modules(self) -> dict[str, nn.Module | Optimizer]:
-        """Modules and optimizers other than the actor, by their names in a checkpoint."""
+        """Return modules and optimizers other than the actor, by their names in a checkpoint."""
         return {"Optimizer:BehavioralCloning": self.optimizer}
 
     def update(self, *, step: int) -> dict[str, Tensor]:

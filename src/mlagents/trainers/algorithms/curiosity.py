@@ -1,10 +1,10 @@
 """Curiosity: reward for transitions that a learned model predicts badly.
 
-    features phi(o), learned so that the action can be told from phi(o) and phi(o')
+    phi(o): features, trained so that phi(o) and phi(o') reveal the action
     reward = ½ |phi(o') - f(phi(o), a)|²
 
-So phi ignores parts of the observation that the agent's actions cannot affect, and they are not
-rewarded (arXiv:1705.05363).
+The features ignore parts of the observation that actions cannot affect, so changes in those parts
+are not rewarded (arXiv:1705.05363).
 """
 
 from typing import ClassVar
@@ -23,7 +23,7 @@ from mlagents_envs.base_env import BehaviorSpec
 
 HIDDEN_UNITS = 256
 FORWARD_WEIGHT = 0.2
-"""Weight of the forward loss; the inverse loss has the remaining weight."""
+"""Weight of the forward loss. The inverse loss has weight 1 - FORWARD_WEIGHT."""
 LOSS_SCALE = 10.0
 
 
@@ -72,17 +72,17 @@ class CuriosityNetwork(nn.Module):
 
 
 class Curiosity:
-    """Reward for the prediction error of the forward model, at most 1 per step at any strength.
+    """Reward for the prediction error of the forward model, limited to 1 per step.
 
-    Before the first update the reward is zero, because errors of an untrained model carry no
-    information.
+    The limit applies after `strength`. The reward is zero before the first update, because the
+    errors of an untrained model carry no information.
 
     Args:
         spec: Observations and actions of the behavior.
         settings: Settings of this signal.
         device: Device to learn on.
         compute: Precision of the features.
-        shards: This learner's place among several.
+        shards: This learner's rank, and communication with the other learners.
     """
 
     name: ClassVar[str] = "curiosity"
@@ -104,7 +104,7 @@ class Curiosity:
         self.optimizer = adam(self.network.parameters(), settings.learning_rate)
 
     def modules(self) -> dict[str, nn.Module | Optimizer]:
-        """All trained modules and optimizers, by their names in a checkpoint."""
+        """Return all trained modules and optimizers, by their names in a checkpoint."""
         return {"Module:Curiosity": self.network, "Optimizer:Curiosity": self.optimizer}
 
     @torch.no_grad()

@@ -1,9 +1,10 @@
 """GAIL: reward for behaving as in demonstrations.
 
-A discriminator D learns to tell demonstrated steps from steps of the policy. The reward of the
-policy is -log(1 - D), which is high if D takes its steps for the expert's (arXiv:1606.03476). A
+A discriminator D learns to distinguish demonstrated steps from the policy's steps. The reward is
+-log(1 - D), which is high for steps that D mistakes for demonstrated ones (arXiv:1606.03476). A
 penalty keeps the norm of D's gradients near 1 (arXiv:1704.00028). A variational bottleneck limits
-the information that D receives, so that it does not win early (VAIL, arXiv:1810.00821).
+the information that reaches D, so that D does not become accurate too early (VAIL,
+arXiv:1810.00821).
 """
 
 from typing import ClassVar, NamedTuple
@@ -92,7 +93,7 @@ class Discriminator(nn.Module):
 
 
 class GAIL:
-    """Reward for steps that the discriminator takes for the expert's.
+    """Reward for steps that the discriminator mistakes for demonstrated ones.
 
     Args:
         spec: Observations and actions of the behavior.
@@ -101,7 +102,7 @@ class GAIL:
         device: Device to learn on.
         generator: Random generator of the updates, on the CPU.
         compute: Precision of the discriminator's body.
-        shards: This learner's place among several.
+        shards: This learner's rank, and communication with the other learners.
     """
 
     name: ClassVar[str] = "gail"
@@ -126,10 +127,10 @@ class GAIL:
         self.network.body.observations.update_normalization(self.expert.obs)
         self.optimizer = adam(self.network.parameters(), settings.learning_rate)
         self.generator = generator
-        self.noise = torch.Generator(device)  # of each update; seeded from `generator`
+        self.noise = torch.Generator(device)  # `update` seeds it from `generator`
 
     def modules(self) -> dict[str, nn.Module | Optimizer]:
-        """All trained modules and optimizers, by their names in a checkpoint."""
+        """Return all trained modules and optimizers, by their names in a checkpoint."""
         return {"Module:GAIL": self.network, "Optimizer:GAIL": self.optimizer}
 
     @torch.no_grad()
@@ -139,7 +140,7 @@ class GAIL:
         return self.strength * -torch.log(1 - probability * (1 - EPSILON))
 
     def update(self, batch: Transitions) -> dict[str, Tensor]:
-        """Train on a minibatch and as many demonstrated steps; return statistics to plot."""
+        """Train on a minibatch and equally many demonstrated steps; return statistics to plot."""
         network, size = self.network, len(batch.reward)
         self.noise.manual_seed(int(torch.randint(2**62, (), generator=self.generator)))
         rows = torch.randint(
@@ -187,7 +188,7 @@ def latent_information(mean: Tensor, std: Tensor) -> Tensor:
 
     Args:
         mean: (2 B, size) means of the latent: expert steps first, then policy steps.
-        std: (size,) deviations of the latent.
+        std: (size,) standard deviations of the latent.
     """
     of_expert, of_policy = mean.square().chunk(2)
     variance = std.square()
@@ -196,7 +197,7 @@ def latent_information(mean: Tensor, std: Tensor) -> Tensor:
 
 
 def gradient_penalty(network: Discriminator, inputs: Inputs) -> Tensor:
-    """Return E[(|gradient of D| - 1)²]; the gradient is by all inputs of a step, as one vector."""
+    """Return E[(|gradient of D| - 1)²], the gradient taken over all inputs of a step together."""
     tensors = [t.requires_grad_() for t in _tensors(inputs)]
     probability = network.probability(network(inputs))
     gradients = torch.autograd.grad(probability.sum(), tensors, create_graph=True)
@@ -205,7 +206,7 @@ def gradient_penalty(network: Discriminator, inputs: Inputs) -> Tensor:
 
 
 def interpolated(one: Inputs, other: Inputs, generator: torch.Generator) -> Inputs:
-    """Interpolate two batches, each number with its own random weight."""
+    """Interpolate two batches, with an independent random weight for each number."""
     mixed = [
         torch.lerp(a, b, torch.empty_like(a).uniform_(generator=generator))
         for a, b in zip(_tensors(one), _tensors(other), strict=True)

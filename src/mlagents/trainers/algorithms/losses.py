@@ -1,4 +1,4 @@
-"""Losses: pure functions over (B, ...)."""
+"""Losses as pure functions of (B, ...) tensors."""
 
 import torch
 from torch import Tensor
@@ -13,8 +13,8 @@ def clipped_policy_loss(
         log_probs: (B, components) log-probabilities under the policy that learns.
         old_log_probs: (B, components) log-probabilities under the policy that acted.
         advantages: (B, 1) advantages.
-        epsilon: Largest relative change of a probability that is rewarded.
-        joint: Whether there is one ratio for the whole action, as in the paper. Otherwise each
+        epsilon: Relative change of a probability beyond which the loss decreases no further.
+        joint: Whether to use one ratio for the whole action, as in the paper. Otherwise each
             component has its own ratio, and the mean is over rows and components.
     """
     log_ratio = log_probs - old_log_probs
@@ -51,25 +51,25 @@ def clipped_value_loss(
 ) -> Tensor:
     """E[max((V - R)², (V_old + clip(V - V_old, -epsilon, epsilon) - R)²)].
 
-    A value that has moved further than epsilon towards the return has no gradient. Epsilon is in
-    units of the return, so values learn slowly if returns are large.
+    A value that has moved more than epsilon towards the return has no gradient. Epsilon is in
+    units of the return, so values are learned slowly if returns are large.
 
     Args:
         values: (B, signals) values predicted now.
         old_values: (B, signals) values predicted when the experience was collected.
         returns: (B, signals) target values.
-        epsilon: Largest change of a value that is rewarded.
+        epsilon: Change of a value beyond which the loss decreases no further.
     """
     clipped = old_values + (values - old_values).clamp(-epsilon, epsilon)
     return torch.maximum((values - returns).square(), (clipped - returns).square()).mean()
 
 
 def mean_entropy(entropies: Tensor, *, n_continuous: int, joint: bool) -> Tensor:
-    """Return E[H], the mean entropy that the entropy bonus rewards.
+    """Return the mean entropy E[H] for the entropy bonus.
 
     Args:
         entropies: (B, A + K) entropy of each component of the action.
-        n_continuous: Number A of continuous actions; the other components are branches.
+        n_continuous: Number of continuous actions A. The other components are branches.
         joint: Whether H is the entropy of the whole action: the sum over its components.
             Otherwise H is the mean over continuous actions plus the sum over branches.
     """

@@ -9,20 +9,20 @@ from torch import Tensor
 
 
 def deal(n: int, size: int, generator: torch.Generator) -> Tensor:
-    """Shuffle n indices into (minibatches, size); an incomplete minibatch is left out."""
+    """Return n shuffled indices as full minibatches, (minibatches, size); drop the remainder."""
     return torch.randperm(n, generator=generator)[: n // size * size].view(-1, size)
 
 
 def deal_sequences(
     length: Tensor, size: int, longest: int, generator: torch.Generator, device: torch.device
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Shuffle sequences into minibatches of `size` sequences.
+    """Shuffle sequences into minibatches of `size` sequences; drop the remainder.
 
     Args:
-        length: (S,) number of steps in each sequence. Sequences are stored one after the other.
+        length: (S,) number of steps in each sequence. Sequences are stored consecutively.
         size: Number of sequences in a minibatch.
         longest: Upper bound of `length`.
-        generator: Random generator of the order.
+        generator: Random generator for the order.
         device: Device of the returned indices.
 
     Yields:
@@ -47,11 +47,11 @@ def deal_sequences(
 def in_order(
     length: NDArray[np.int64], n_rows: int, longest: int
 ) -> Iterator[tuple[slice, slice, Tensor]]:
-    """Split sequences, in order, into parts of about `n_rows` steps.
+    """Split sequences, in order, into parts of at most `n_rows` steps.
 
     Args:
-        length: (S,) number of steps in each sequence. Sequences are stored one after the other.
-        n_rows: Number of steps in a part. A single longer sequence makes a larger part.
+        length: (S,) number of steps in each sequence. Sequences are stored consecutively.
+        n_rows: Largest number of steps in a part. A longer sequence forms a part of its own.
         longest: Upper bound of `length`.
 
     Yields:

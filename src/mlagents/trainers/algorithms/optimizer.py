@@ -19,7 +19,7 @@ EPSILON = 1e-8
 
 @runtime_checkable
 class Optimizer(Protocol):
-    """Interface of an optimizer; those of torch satisfy it."""
+    """Interface of an optimizer. The optimizers of torch satisfy it."""
 
     param_groups: list[dict[str, Any]]
 
@@ -39,9 +39,9 @@ class Optimizer(Protocol):
 class Adam:
     """Adam (arXiv:1412.6980) in one call for all parameters.
 
-    `torch.optim.Adam` computes the same, and each can load the state of the other. For small
-    networks, its bookkeeping in each step takes longer than the arithmetic. Its first use also
-    imports the compiler of PyTorch, which adds one second to every start.
+    The steps equal those of `torch.optim.Adam`, and each class can load the other's state. For
+    small networks, the bookkeeping of `torch.optim.Adam` takes longer than the arithmetic. Its
+    first use also imports PyTorch's compiler, which adds one second to startup.
 
     Args:
         parameters: Parameters to train, all on one device that supports the fused form.
@@ -88,10 +88,10 @@ class Adam:
         )
 
     def moments(self) -> tuple[Moments, int]:
-        """Return the state of all parameters and their number of steps, for code that takes steps.
+        """Return the moments of all parameters and their step count, for other code to step.
 
-        Such code changes the state in place and then calls `advance`. The state is the same object
-        until another state is loaded or some parameters have no gradient.
+        That code changes the moments in place and then calls `advance`. The returned mapping is the
+        same object until another state is loaded or a parameter has no gradient.
 
         Raises:
             ValueError: Parameters have taken different numbers of steps.
@@ -105,7 +105,7 @@ class Adam:
         return self._moments, int(n_steps.pop())
 
     def advance(self, n_steps: int) -> None:
-        """Count steps that other code has taken with `moments`."""
+        """Count steps that other code took with `moments`."""
         self._steps += n_steps
 
     def zero_grad(self) -> None:
@@ -135,7 +135,7 @@ class Adam:
         (saved,) = state_dict["param_groups"]
         if len(saved["params"]) != len(self._held):
             raise ValueError(
-                f"the saved optimizer has {len(saved['params'])} parameters, this one "
+                f"the saved optimizer has {len(saved['params'])} parameters, expected "
                 f"{len(self._held)}"
             )
         self.param_groups[0]["lr"] = saved["lr"]
@@ -177,7 +177,7 @@ class Adam:
 
 
 def adam(parameters: Iterable[nn.Parameter], learning_rate: float) -> Optimizer:
-    """Return an Adam optimizer, in the fastest form that the parameters' device supports."""
+    """Return the fastest Adam optimizer that the parameters' device supports."""
     held = list(parameters)
     if all(parameter.device.type in ("cpu", "cuda") for parameter in held):
         return Adam(held, learning_rate)
@@ -199,9 +199,9 @@ def descend(
         optimizer: Optimizer of all parameters to train.
         *parts: Groups of parameters. The gradient of each group is clipped separately.
         max_norm: Largest gradient norm of a group, or None for no limit.
-        shards: This learner's place among several. They take one step together, down the mean loss
-            over the rows of all.
-        n_rows: Number of rows of the loss, which weighs this learner's gradient.
+        shards: Communication with the other learners. They take one step together, down the mean
+            loss over the rows of all.
+        n_rows: Number of rows in the loss: the weight of this learner's gradient.
     """
     optimizer.zero_grad()
     loss.backward()
@@ -215,7 +215,7 @@ def take_step(
     shards: Shards = ALONE,
     n_rows: int = 1,
 ) -> None:
-    """Take one step with the gradients already computed; the arguments are those of `descend`."""
+    """Take one step with the gradients already computed; arguments as in `descend`."""
     shards.average_gradients(optimizer.param_groups, n_rows)
     if max_norm is not None:
         for part in parts:

@@ -1,4 +1,4 @@
-"""Statistics of minibatches, reduced to statistics of an update."""
+"""Averages of minibatch statistics over an update."""
 
 from collections.abc import Sequence
 

@@ -1,13 +1,14 @@
 """MA-POCA: multi-agent posthumous credit assignment (arXiv:2111.05992).
 
-Agents act alone and learn together. One critic sees all members of a group, in any number. Its
-value V predicts the rewards of the group. Its baseline b of a member predicts the same from the
-actions of all others, so the difference is what the member's own action contributed:
+Agents act independently and are trained together. One critic sees all members of a group, however
+many. Its value V predicts the rewards of the group. Its baseline b for a member predicts the same
+rewards from the actions of all other members, so the difference is the contribution of the
+member's own action:
 
     G[t] = r[t] + gamma ((1 - lambda) V[t+1] + lambda G[t+1])
     A[t] = G[t] - b[t]
 
-V[t+1] is that of the members that remain. A member that ends its episode early therefore learns
+V[t+1] is the value of the members that remain. A member whose episode ends early therefore learns
 from the rewards that the others receive afterwards.
 """
 
@@ -48,14 +49,14 @@ _MOST_CARRIED = 100_000
 
 
 class Appearances(NamedTuple):
-    """All agents as they were seen, on the device; numbered as in `GroupSteps`.
+    """Observations and actions of all agents, on the device; numbered as in `GroupSteps`.
 
     Attributes:
-        obs: One array (N, *shape) per observation, of the rows.
-        others: One array (L + S, *shape) per observation, of open steps and ends of segments.
+        obs: One array (N, *shape) per observation, for the rows.
+        others: One array (L + S, *shape) per observation, for open steps and ends of segments.
         continuous: (N + L + S, A) continuous actions as sampled; zero for ends.
         discrete: (N + L + S, K) int64 discrete actions; zero for ends.
-        n_acting: Number N + L of appearances with an action.
+        n_acting: Number of appearances with an action, N + L.
     """
 
     obs: list[Tensor]
@@ -85,7 +86,7 @@ class Appearances(NamedTuple):
         )
 
     def take(self, appearance: NDArray[np.int64]) -> Seen:
-        """Return M appearances, of which those without a row come last."""
+        """Return the given M appearances. Appearances without a row must come last."""
         n_rows = len(self.obs[0])
         which = torch.from_numpy(appearance).to(self.discrete.device)
         n_first = int((appearance < n_rows).sum())
@@ -103,7 +104,7 @@ class Appearances(NamedTuple):
 
 
 class Experience(NamedTuple):
-    """What an update learns from.
+    """Experience of one update.
 
     Attributes:
         batch: All rows.
@@ -123,7 +124,7 @@ class Experience(NamedTuple):
 
 
 class Minibatch(NamedTuple):
-    """Some rows of a batch, the group steps they act in and, with memory, their order."""
+    """Rows of a batch, their group steps and, with memory, their order."""
 
     batch: Batch
     old_baselines: Tensor
@@ -133,7 +134,7 @@ class Minibatch(NamedTuple):
 
 
 class POCA(Proximal[Experience, Minibatch]):
-    """Learns a policy, values of groups and baselines of their members from recent experience.
+    """Learns a policy, group values and member baselines from recent experience.
 
     Attributes:
         network: Actor and critic.
@@ -144,7 +145,7 @@ class POCA(Proximal[Experience, Minibatch]):
     network: GroupActorCritic
 
     def make_networks(self, settings: BehaviorSettings) -> None:
-        """Create actor and critic."""
+        """Create the actor, the critic and their optimizer."""
         memory = settings.network_settings.memory
         self.sequence_length = memory.sequence_length if memory else None
         self.network = GroupActorCritic(
@@ -165,7 +166,7 @@ class POCA(Proximal[Experience, Minibatch]):
         return self.network.actor
 
     def networks(self) -> dict[str, nn.Module | Optimizer]:
-        """Return actor, critic and optimizer, by their names in a checkpoint."""
+        """Return the actor, the critic and the optimizer, by their names in a checkpoint."""
         return {
             "Policy": self.network.actor,
             "Optimizer:critic": self.network.critic,
@@ -176,7 +177,7 @@ class POCA(Proximal[Experience, Minibatch]):
     def score(self, segments: Segments) -> FloatArray:
         """Return the reward of every step from every reward signal, (N, signals).
 
-        The reward of the task is the agent's own, its group's and that of its mates.
+        The extrinsic reward of an agent is the sum of its own, its group's and its mates' rewards.
         """
         of_all = segments.reward + reward_of_mates(segments)
         return super().score(replace(segments, reward=of_all))
@@ -185,7 +186,7 @@ class POCA(Proximal[Experience, Minibatch]):
     def prepare(
         self, segments: Segments, rewards: FloatArray
     ) -> tuple[Experience, dict[str, float]]:
-        """Return the experience on the device with the critic's estimates, and their means."""
+        """Return the experience on the device with the critic's estimates, and means to plot."""
         steps, seen = group_steps(segments), Appearances.of(segments, self.device)
         critic = self.network.critic
         critic.note_sizes(self.shards.most(int(steps.size.max())))
@@ -228,7 +229,7 @@ class POCA(Proximal[Experience, Minibatch]):
     def minibatches(self, experience: Experience) -> Iterator[tuple[Tensor, Minibatch]]:
         """Yield random minibatches of whole group steps or, with memory, of whole sequences.
 
-        An incomplete last minibatch is left out of this epoch.
+        An incomplete last minibatch is dropped from this epoch.
         """
         if self.sequence_length is None:
             for arrangement in self._dealt_steps(experience.steps):
@@ -258,13 +259,13 @@ class POCA(Proximal[Experience, Minibatch]):
         return Terms(policy_loss, value_loss + 0.5 * baseline_loss, entropy, plotted)
 
     def log_probs(self, minibatch: Minibatch) -> tuple[Tensor, Tensor]:
-        """Return log-probabilities (B, A + K) now, and those under the policy that acted."""
+        """Return log-probabilities under the current and the acting policy, both (B, A + K)."""
         of_actor, _ = self._orders(minibatch)
         now, _ = self._evaluate(minibatch.batch, of_actor)
         return now, minibatch.batch.old_log_probs
 
     def _orders(self, minibatch: Minibatch) -> tuple[Sequences | None, Sequences | None]:
-        """Return the order of the rows with the memories of the actor, and of the critic."""
+        """Return the order of the rows, once with the actor's and once with the critic's memory."""
         sequences = minibatch.sequences
         if sequences is None:
             return None, None
@@ -281,13 +282,13 @@ class POCA(Proximal[Experience, Minibatch]):
         )
 
     def _dealt_steps(self, steps: GroupSteps) -> Iterator[Arrangement]:
-        """Shuffle the group steps with acting rows, and deal them until their rows are enough."""
+        """Shuffle the group steps that have rows, and split them into minibatches of rows."""
         acting, n_rows = np.unique(steps.step_of_row, return_counts=True)
         order = torch.randperm(len(acting), generator=self.generator).numpy()
         dealt_before = np.cumsum(n_rows[order]) - n_rows[order]
         size = min(self.shards.share(self.settings.batch_size), steps.n_rows)
         firsts = np.searchsorted(dealt_before, size * np.arange(steps.n_rows // size + 1))
-        # A group may be larger than a minibatch, and then begins several.
+        # A group step with more rows than a minibatch leaves empty parts.
         parts = [(first, end) for first, end in pairwise(firsts.tolist()) if end > first]
         for first, end in parts[: self.shards.least(len(parts))]:
             yield steps.arrange(acting[order[first:end]])
@@ -305,7 +306,7 @@ class POCA(Proximal[Experience, Minibatch]):
         )
 
     def _encodings(self, steps: GroupSteps, seen: Appearances) -> tuple[Tensor, Tensor]:
-        """Return encodings before memory: of all values (Q, width) and baselines (N, width)."""
+        """Return encodings before memory, for values (Q, width) and for baselines (N, width)."""
         critic, width = self.network.critic, self.network.critic.width
         values = torch.empty(len(steps.size), width, device=self.device)
         baselines = torch.empty(steps.n_rows, width, device=self.device)
@@ -330,9 +331,9 @@ class POCA(Proximal[Experience, Minibatch]):
         of_ends: Tensor,
         longest: int,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Carry the critic's memory along all episodes.
+        """Apply the critic's memory along all episodes.
 
-        Each agent has a memory of its values and one of its baselines.
+        Each agent has one memory for values and one for baselines.
 
         Args:
             memory: The critic's memory layer.
@@ -342,8 +343,9 @@ class POCA(Proximal[Experience, Minibatch]):
             longest: Largest number of steps in a sequence.
 
         Returns:
-            Both after memory (2, N, n_encoded), values after each segment (S, n_encoded), and
-            memory before each sequence (sequences, 2 x memory size).
+            Encodings of values and baselines after memory (2, N, n_encoded), encodings of the
+            values after each segment (S, n_encoded), and memory before each sequence
+            (sequences, 2 x memory size).
         """
         size, device = self.network.critic.memory_size, self.device
         length = cut_into(longest, segments.length)

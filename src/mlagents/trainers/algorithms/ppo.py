@@ -30,14 +30,14 @@ Rows = tuple[Tensor, Sequences | None]
 
 
 class Experience(NamedTuple):
-    """What an update learns from: the batch and the segments it was made from."""
+    """Experience of one update: the batch, and the segments it was made from."""
 
     batch: Batch
     segments: Segments
 
 
 class Minibatch(NamedTuple):
-    """Some rows of a batch and, with memory, their order."""
+    """Rows of a batch and, with memory, their order."""
 
     batch: Batch
     sequences: Sequences | None
@@ -49,8 +49,8 @@ class PPO(Proximal[Experience, Minibatch]):
     Attributes:
         network: Actor and critic.
         losses: Function that returns policy loss, value loss and entropy; see `_losses`.
-        corrects_staleness: Whether advantages allow for steps that older policies decided. Not for
-            policies with memory.
+        corrects_staleness: Whether `vtrace` corrects advantages for steps of older policies. Not
+            supported for policies with memory.
     """
 
     settings: PPOSettings
@@ -59,7 +59,7 @@ class PPO(Proximal[Experience, Minibatch]):
     corrects_staleness = False
 
     def make_networks(self, settings: BehaviorSettings) -> None:
-        """Create actor and critic."""
+        """Create the actor, the critic and their optimizer."""
         memory = settings.network_settings.memory
         self.sequence_length = memory.sequence_length if memory else None
         self.network = ActorCritic(
@@ -80,7 +80,7 @@ class PPO(Proximal[Experience, Minibatch]):
         return self.network.actor
 
     def networks(self) -> dict[str, nn.Module | Optimizer]:
-        """Return actor, critic and optimizer, by their names in a checkpoint."""
+        """Return the actor, the critic and the optimizer, by their names in a checkpoint."""
         return {
             "Policy": self.network.actor,
             "Optimizer:critic": self.network.critic,
@@ -110,7 +110,7 @@ class PPO(Proximal[Experience, Minibatch]):
         return Terms(policy_loss, value_loss, entropy, {VALUE_LOSS: value_loss.detach()})
 
     def log_probs(self, minibatch: Minibatch) -> tuple[Tensor, Tensor]:
-        """Return log-probabilities (B, A + K) now, and those under the policy that acted."""
+        """Return log-probabilities under the current and the acting policy, both (B, A + K)."""
         batch, sequences = minibatch
         now, *_ = self.network.evaluate(
             batch.obs, batch.continuous, batch.discrete, batch.action_mask, sequences
@@ -131,8 +131,8 @@ class PPO(Proximal[Experience, Minibatch]):
     def dealt(self, segments: Segments) -> Iterator[Rows]:
         """Yield random minibatches of single steps or, with memory, of whole sequences.
 
-        An incomplete last minibatch is left out of this epoch. Of several learners, each deals its
-        share of every minibatch, and all deal equally many.
+        An incomplete last minibatch is dropped from this epoch. If there are several learners, each
+        yields its share of every minibatch, and all yield equally many.
         """
         shards, batch_size = self.shards, self.shards.share(self.settings.batch_size)
         if self.sequence_length is None:
@@ -152,7 +152,7 @@ class PPO(Proximal[Experience, Minibatch]):
 
     @torch.no_grad()
     def _prepare(self, segments: Segments, rewards: FloatArray) -> tuple[Batch, dict[str, float]]:
-        """Move experience to the device, with values, advantages and returns added."""
+        """Return a batch with values, advantages and returns, and estimates to plot."""
         to_device = partial(torch.as_tensor, device=self.device)
         obs = [to_device(o) for o in segments.obs]
         last_obs = [to_device(o) for o in segments.last_obs]
@@ -181,7 +181,7 @@ class PPO(Proximal[Experience, Minibatch]):
         return batch, self.estimates(values, "Value")
 
     def _log_ratio(self, segments: Segments, obs: list[Tensor]) -> FloatArray:
-        """Return (N,) log-probabilities of the actions now, minus those when they were decided."""
+        """Return log-probabilities of the actions now minus those when they were taken, (N,)."""
         to_device = partial(torch.as_tensor, device=self.device)
         columns = (
             to_device(segments.log_probs),
@@ -199,7 +199,7 @@ class PPO(Proximal[Experience, Minibatch]):
         return torch.cat(ratios).cpu().numpy()
 
     def _values(self, obs: list[Tensor], memory: Tensor) -> FloatArray:
-        """Return the values of N steps (N, signals), each with the memory before it."""
+        """Return the values of N steps (N, signals), given the memory before each step."""
         parts = zip(*(batch.split(ROWS_AT_ONCE) for batch in (memory, *obs)), strict=True)
         return self.in_rewards(torch.cat([self.network.values(part, m) for m, *part in parts]))
 

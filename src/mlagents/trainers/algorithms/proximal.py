@@ -1,4 +1,4 @@
-"""`Proximal`: the update that PPO and MA-POCA share."""
+"""`Proximal`: the update shared by PPO and MA-POCA."""
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
@@ -32,7 +32,7 @@ VALUE_LOSS = "Losses/Value Loss"
 
 
 class Batch(NamedTuple):
-    """Everything one update learns from, on the device; N rows.
+    """Experience of one update, on the device; N rows.
 
     Attributes:
         obs: One array (N, *shape) per observation.
@@ -55,7 +55,7 @@ class Batch(NamedTuple):
     returns: Tensor
 
     def take(self, rows: Tensor) -> "Batch":
-        """Return a batch of the given rows."""
+        """Return a batch of the rows at `rows`."""
         others = [field.index_select(0, rows) for field in self[1:]]
         return Batch([batch.index_select(0, rows) for batch in self.obs], *others)
 
@@ -68,7 +68,7 @@ class Batch(NamedTuple):
         advantages: FloatArray,
         returns: FloatArray,
     ) -> "Batch":
-        """Move experience to the device of its observations, with the results of the critic."""
+        """Return segments as a batch on the device of `obs`, with the results of the critic."""
         to_device = partial(torch.as_tensor, device=obs[0].device)
         return Batch(
             obs=obs,
@@ -89,7 +89,7 @@ class Terms(NamedTuple):
         policy: Loss of the policy.
         critic: Loss of the critic.
         entropy: Mean entropy.
-        plotted: Losses to plot besides that of the policy, by tag.
+        plotted: Other losses to plot, by tag. The policy loss is plotted anyway.
     """
 
     policy: Tensor
@@ -99,7 +99,7 @@ class Terms(NamedTuple):
 
 
 class HasBatch(Protocol):
-    """What an update learns from."""
+    """Experience of one update, with a batch."""
 
     @property
     def batch(self) -> Batch:
@@ -113,12 +113,12 @@ Minibatch = TypeVar("Minibatch")
 class Proximal(Algorithm, Generic[Experience, Minibatch]):
     """Learns a policy and a critic from recent experience of that policy.
 
-    A subclass makes `network`, an actor and a critic that are trained together. It provides the
+    A subclass creates `network`, an actor and a critic that are trained together. It provides the
     experience, its minibatches and the terms of their loss.
 
     Attributes:
-        value_scale: Units of the critic's outputs; None if they are those of the rewards.
-        divergences: Divergence of the policy after each pass of the last update, if it is measured.
+        value_scale: Scale of the critic's outputs; None if they are in units of the rewards.
+        divergences: Divergence of the policy after each pass of the last update, if measured.
     """
 
     settings: OnPolicySettings
@@ -130,7 +130,7 @@ class Proximal(Algorithm, Generic[Experience, Minibatch]):
     def prepare(
         self, segments: Segments, rewards: FloatArray
     ) -> tuple[Experience, dict[str, float]]:
-        """Return what the update learns from, and statistics to plot, by tag.
+        """Return the experience of an update, and statistics to plot, by tag.
 
         Args:
             segments: Experience of the current policy.
@@ -139,7 +139,7 @@ class Proximal(Algorithm, Generic[Experience, Minibatch]):
 
     @abstractmethod
     def minibatches(self, experience: Experience) -> Iterator[tuple[Tensor, Minibatch]]:
-        """Yield the rows of a random minibatch, and the minibatch, for one pass."""
+        """Yield random minibatches for one pass, each as its rows (B,) and its contents."""
 
     @abstractmethod
     def terms(self, minibatch: Minibatch, epsilon: float) -> Terms:
@@ -147,15 +147,15 @@ class Proximal(Algorithm, Generic[Experience, Minibatch]):
 
     @abstractmethod
     def log_probs(self, minibatch: Minibatch) -> tuple[Tensor, Tensor]:
-        """Return log-probabilities (B, A + K) now, and those under the policy that acted."""
+        """Return log-probabilities under the current and the acting policy, both (B, A + K)."""
 
     def make_value_scale(self, n_signals: int) -> None:
-        """Create `value_scale` if the settings ask for it."""
+        """Create `value_scale` if `normalize_values` is set."""
         scale = ValueScale(n_signals).to(self.device) if self.settings.normalize_values else None
         self.value_scale = scale
 
     def set_learning_rate(self, step: int) -> float:
-        """Set and return the optimizer's learning rate; an adaptive one stays what it is."""
+        """Set and return the optimizer's learning rate. An adaptive rate stays unchanged."""
         if self.settings.learning_rate_schedule == "adaptive":
             learning_rate: float = self.optimizer.param_groups[0]["lr"]
             return learning_rate
@@ -187,7 +187,7 @@ class Proximal(Algorithm, Generic[Experience, Minibatch]):
         if self.cloning is not None:
             plots.append(self.cloning.update(step=step))
 
-        # Normalization comes last, so the acting and the learning policy see the same observations.
+        # Normalization comes last, so the policy acted and learned on the same observations.
         self.network.update_normalization(experience.batch.obs)
         return (
             estimates
@@ -206,7 +206,7 @@ class Proximal(Algorithm, Generic[Experience, Minibatch]):
         """Take the gradient steps of an update; yield the rows of each, and its losses by tag.
 
         Args:
-            experience: What to learn from.
+            experience: Experience to learn from.
             epsilon: Current `epsilon` of the settings.
             beta: Current `beta` of the settings.
         """
@@ -220,7 +220,7 @@ class Proximal(Algorithm, Generic[Experience, Minibatch]):
                 return
 
     def has_moved_enough(self, experience: Experience) -> bool:
-        """Return whether an update ends after a pass, and adapt the learning rate if asked to."""
+        """Return whether to end the update after this pass; adapt an adaptive learning rate."""
         s = self.settings
         adapts = s.learning_rate_schedule == "adaptive"
         if s.target_kl is None and not adapts:
@@ -234,7 +234,7 @@ class Proximal(Algorithm, Generic[Experience, Minibatch]):
 
     @torch.no_grad()
     def divergence(self, experience: Experience) -> float:
-        """Return the divergence of the policy from the one that acted, the mean over one pass."""
+        """Return the mean divergence, over one pass, of the policy from the one that acted."""
         each = [divergence(*self.log_probs(part)) for _, part in self.minibatches(experience)]
         return torch.stack(each).mean().item()
 
@@ -247,7 +247,7 @@ class Proximal(Algorithm, Generic[Experience, Minibatch]):
             log_probs: (B, A + K) log-probabilities of the components under the current policy.
             entropies: (B, A + K) entropies of the components.
             batch: Rows of the minibatch.
-            epsilon: Largest relative change of a probability that is rewarded.
+            epsilon: Relative change of a probability beyond which the loss decreases no further.
         """
         s = self.settings
         advantages = batch.advantages
@@ -270,9 +270,9 @@ class Proximal(Algorithm, Generic[Experience, Minibatch]):
         return nn.functional.mse_loss(values, returns)
 
     def joined(self, advantages: FloatArray) -> FloatArray:
-        """Return advantages (N, 1) from those of all reward signals (N, signals).
+        """Combine the advantages of all reward signals (N, signals) into one column (N, 1).
 
-        They are normalized, unless each minibatch normalizes its own.
+        The result is normalized unless each minibatch normalizes its own.
         """
         s = self.settings
         strengths = [signal.strength for signal in self.signals]
@@ -289,9 +289,9 @@ class Proximal(Algorithm, Generic[Experience, Minibatch]):
         return (outputs if scale is None else scale.returns(outputs)).cpu().numpy()
 
     def scaled(self, *returns: FloatArray) -> list[FloatArray]:
-        """Return returns or values (N, signals) in units of the critic's outputs.
+        """Convert returns or values (N, signals) to units of the critic's outputs.
 
-        The units follow the first of them.
+        The first array updates these units.
         """
         if self.value_scale is None:
             return list(returns)

@@ -1,4 +1,4 @@
-"""Advantages: pure functions over (S, T) columns and over N steps."""
+"""Advantages as pure functions, over (S, T) columns and over N steps."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -30,10 +30,10 @@ def gae(
         values: (S, T) value predicted for the state acted in.
         bootstrap: (S,) value of the state after the last step. It is 0 if the task ended the
             episode there, and a prediction if the episode was interrupted or the segment was cut.
-        length: (S,) number of steps in each segment. The rest of the row is padding and must be
+        length: (S,) number of steps in each segment. The rest of each row is padding and must be
             zero.
         gamma: Discount per step.
-        lambd: 0 trusts the values, 1 trusts the rewards.
+        lambd: Decay of TD errors: 0 relies on the values, 1 on the rewards.
 
     Returns:
         (S, T) advantages, not normalized; zero at padding.
@@ -57,7 +57,7 @@ def vtrace(
     gamma: float,
     lambd: float,
 ) -> tuple[FloatArray, FloatArray]:
-    """Return advantages and value targets for steps that an older policy decided.
+    """Return advantages and value targets for steps taken by an older policy.
 
     V-trace (arXiv:1802.01561), with rho = c = min(1, ratio of the probabilities):
 
@@ -66,18 +66,18 @@ def vtrace(
         A[t]     =           delta[t] + gamma * lambd * D[t+1]
         target[t] = V[t] + D[t]
 
-    An advantage leaves out the ratio of its own step, which is part of the policy's loss. If the
-    policies are equal, all ratios are 1 and A is that of `gae`.
+    An advantage excludes the ratio of its own step, because the policy loss contains it. If the
+    policies are equal, all ratios are 1 and A equals the result of `gae`.
 
     Args:
         log_ratio: (S, T) log-probability of each action under the present policy, minus that under
             the policy that acted.
-        rewards: (S, T) rewards; this and the following arguments are those of `gae`.
+        rewards: (S, T) rewards. This and the following arguments are as in `gae`.
         values: (S, T) values.
         bootstrap: (S,) values of the states after the last step.
         length: (S,) number of steps in each segment.
         gamma: Discount per step.
-        lambd: 0 trusts the values, 1 trusts the rewards.
+        lambd: Decay of TD errors: 0 relies on the values, 1 on the rewards.
 
     Returns:
         (S, T) advantages, not normalized, and (S, T) targets; arbitrary at padding.
@@ -108,7 +108,7 @@ def _deltas(
 
 
 class Stream(Protocol):
-    """The properties of a reward signal that advantages depend on."""
+    """Properties of a reward signal that its advantages depend on."""
 
     gamma: float
     """Discount per step."""
@@ -135,7 +135,7 @@ def advantages_of(
         values: (N, streams) value predicted for the state acted in.
         bootstrap: (S, streams) value predicted for the state after the last step.
         streams: Reward signals, in the order of the columns.
-        lambd: 0 trusts the values, 1 trusts the rewards.
+        lambd: Decay of TD errors: 0 relies on the values, 1 on the rewards.
 
     Returns:
         (N, streams) advantages, not normalized.
@@ -170,12 +170,11 @@ def corrected_advantages_of(
         segments: Experience; only its lengths and ends are used.
         log_ratio: (N,) log-probability of each action under the present policy, minus that under
             the policy that acted.
-        rewards: (N, streams) rewards; this and the following arguments are those of
-            `advantages_of`.
+        rewards: (N, streams) rewards. This and the following arguments are as in `advantages_of`.
         values: (N, streams) values.
         bootstrap: (S, streams) values after the last steps.
         streams: Reward signals, in the order of the columns.
-        lambd: 0 trusts the values, 1 trusts the rewards.
+        lambd: Decay of TD errors: 0 relies on the values, 1 on the rewards.
 
     Returns:
         (N, streams) advantages, not normalized, and (N, streams) targets.
@@ -218,16 +217,15 @@ def joined_advantages(
 
         A = normal(sum over signals of strength_s * normal(A_s))
 
-    A mean in place of the sum would give the same numbers.
 
     Args:
         advantages: (N, signals) advantages of each signal.
         strengths: Strength of each signal, or None to sum the advantages unnormalized.
-        shards: This learner's place among several. Means and deviations are over all their rows.
-        normalize: Whether the sum is normalized.
+        shards: Communication with the other learners. Means and deviations cover the rows of all.
+        normalize: Whether to normalize the sum.
 
     Returns:
-        (N, 1) advantages; with mean 0 and deviation 1 if they are normalized.
+        (N, 1) advantages. If normalized, they have mean 0 and standard deviation 1.
     """
     if strengths is not None:
         advantages = _normal(advantages, shards) * np.asarray(strengths, np.float32)

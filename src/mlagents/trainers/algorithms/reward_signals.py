@@ -1,7 +1,7 @@
-"""Reward signals: each one scores steps, and some learn how.
+"""Reward signals, which score steps. Some are trained.
 
-Each signal has its own discount, values and advantages. The policy learns from all of them
-together.
+Each signal has its own discount, values and advantages. The policy learns from the combined
+advantages.
 """
 
 from collections.abc import Sequence
@@ -33,12 +33,11 @@ from mlagents_envs.logging_util import get_logger
 logger = get_logger(__name__)
 
 ROWS_AT_ONCE = 2048
-"""Number of steps scored at once: large enough to be fast, small enough for images to fit in
-memory."""
+"""Number of steps to score at once: enough for speed, few enough for images to fit in memory."""
 
 
 class RewardSignal(Protocol):
-    """One source of reward."""
+    """A source of rewards."""
 
     name: ClassVar[str]
     """Key of the signal in `reward_signals`."""
@@ -50,7 +49,7 @@ class RewardSignal(Protocol):
     gamma: float
     """Discount per step."""
     strength: float
-    """Factor on the reward."""
+    """Factor applied to the reward."""
 
     def score(self, batch: Transitions) -> Tensor:
         """Return the reward of every step (B,), `strength` included."""
@@ -63,11 +62,11 @@ class RewardSignal(Protocol):
 
 
 class ExtrinsicReward:
-    """Reward of the task: the agent's own reward plus its group's.
+    """Task reward: the agent's own reward plus its group's.
 
     Args:
         gamma: Discount per step.
-        strength: Factor on the reward.
+        strength: Factor applied to the reward.
     """
 
     name: ClassVar[str] = "extrinsic"
@@ -78,7 +77,7 @@ class ExtrinsicReward:
         self.gamma, self.strength = gamma, strength
 
     def modules(self) -> dict[str, nn.Module | Optimizer]:
-        """Return no modules: the signal is not trained."""
+        """Return an empty dictionary: the signal is not trained."""
         return {}
 
     def score(self, batch: Transitions) -> Tensor:
@@ -106,9 +105,9 @@ def make_reward_signals(
         spec: Observations and actions of the behavior.
         device: Device to learn on.
         generator: Random generator used in learning, on the CPU. Initial weights come from torch's
-            global one.
+            global generator.
         compute: Precision of the signals' networks.
-        shards: This learner's place among several.
+        shards: This learner's rank, and communication with the other learners.
 
     Raises:
         UnityTrainerException: A demonstration cannot be read or does not fit the behavior.
@@ -141,7 +140,7 @@ def make_reward_signals(
 def steps_for(
     signals: Sequence[RewardSignal], segments: Segments, device: torch.device
 ) -> Transitions | None:
-    """Move experience to the device for `signals`. Return None if all rewards are extrinsic."""
+    """Return experience for `signals` on the device; None if all signals are extrinsic."""
     if all(isinstance(signal, ExtrinsicReward) for signal in signals):
         return None
     needs_next_obs = any(signal.needs_next_obs for signal in signals)

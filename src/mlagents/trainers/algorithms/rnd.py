@@ -2,8 +2,8 @@
 
     reward = |predictor(o) - target(o)|²
 
-The target is a random network that never changes. The predictor learns to match its output, and
-does so for observations it has seen often (arXiv:1810.12894).
+The target is a random network that never changes. The predictor learns to match its output, so its
+error is small for observations that it has often been trained on (arXiv:1810.12894).
 """
 
 from typing import ClassVar
@@ -31,7 +31,7 @@ class RND:
         spec: Observations of the behavior.
         settings: Settings of this signal.
         device: Device to learn on.
-        shards: This learner's place among several.
+        shards: This learner's rank, and communication with the other learners.
     """
 
     name: ClassVar[str] = "rnd"
@@ -59,7 +59,7 @@ class RND:
         self.optimizer = adam(self.predictor.parameters(), settings.learning_rate)
 
     def modules(self) -> dict[str, nn.Module | Optimizer]:
-        """All trained modules and optimizers, by their names in a checkpoint."""
+        """Return all trained modules and optimizers, by their names in a checkpoint."""
         return {
             "Module:RND-pred": self.predictor,
             "Module:RND-target": self.target,

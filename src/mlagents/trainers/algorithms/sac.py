@@ -1,7 +1,7 @@
 """Soft actor-critic in its original form, with a state-value network (arXiv:1801.01290).
 
-It learns from all experience in a replay buffer. `alpha` is the weight of entropy: one coefficient
-for all continuous actions together and one for each discrete branch, tuned as in arXiv:1812.05905.
+Minibatches come from a replay buffer. `alpha` is the weight of entropy: one coefficient for all
+continuous actions together and one for each discrete branch, tuned as in arXiv:1812.05905.
 """
 
 import copy
@@ -31,21 +31,20 @@ from mlagents.trainers.settings.hyperparameters import SACSettings
 from mlagents_envs.base_env import FloatArray
 
 MINIBATCHES_AT_ONCE = 8
-"""Number of minibatches that are gathered and moved to the device together."""
+"""Number of minibatches to gather and move to the device together."""
 
 
 class SAC(Algorithm):
     """Learns a policy, state values and action values from experience of any policy.
 
-    All networks receive vector observations from the actor's normalizers. Networks with memory
-    begin a sequence with the actor's memory. It is the only memory that is stored, and all that
-    the policy can act on.
+    The actor's normalizers normalize vector observations for all networks. Networks with memory
+    begin each sequence with the actor's memory, the only memory in the replay buffer.
 
     Attributes:
         losses: Function of a minibatch and its rewards (B, signals) that returns the losses.
         branch_starts: (K,) index of each branch's first choice among the choices of all branches.
-        signal_updates_due: Number of pending reward signal updates, a fraction. Checkpoints contain
-            it.
+        signal_updates_due: Number of pending reward signal updates, possibly fractional. It is
+            saved in checkpoints.
     """
 
     settings: SACSettings
@@ -113,9 +112,9 @@ class SAC(Algorithm):
 
     @torch.no_grad()
     def see(self, *parts: Segments) -> None:
-        """Update the normalizers with new observations, all at once.
+        """Update the normalizers with the observations of all parts at once.
 
-        Of several learners, each calls this, with or without observations.
+        If there are several learners, all must call this together, even without observations.
         """
         columns = [[part.obs[i] for part in parts] for i in range(len(self.spec.observation_specs))]
         obs = [
@@ -135,7 +134,7 @@ class SAC(Algorithm):
         """Take gradient steps on experience; return the statistics to plot, by tag.
 
         Args:
-            replay: Replay buffer to draw from.
+            replay: Replay buffer to sample from.
             n_updates: Number of gradient steps.
             step: Step count of the behavior, for the schedule.
         """
@@ -165,18 +164,18 @@ class SAC(Algorithm):
     def descents(self, replay: Replay, n_updates: int) -> Iterator[tuple[Minibatch, Tensor]]:
         """Take gradient steps; yield the minibatch of each, and its losses.
 
-        The losses are those of the policy, of both Q networks and of the values, followed by the
-        mean value of the states by each signal: (4 + signals,).
+        The losses have shape (4 + signals,): policy, Q network 1, Q network 2, value, and then
+        the mean state value of each signal.
 
         Args:
-            replay: Replay buffer to draw from.
+            replay: Replay buffer to sample from.
             n_updates: Number of gradient steps.
         """
         for batch in self._minibatches(replay, n_updates):
             yield batch, self.take_one(batch)
 
     def take_one(self, batch: Minibatch) -> Tensor:
-        """Take one gradient step; return its losses, (4 + signals,), as `descents` does."""
+        """Take one gradient step; return its losses, (4 + signals,), in the order of `descents`."""
         losses = self.differentiate(batch, self.rewards(batch))
         self.take_step(self.actor.parameters(), self._critic_parameters, n_rows=len(batch.reward))
         online: list[Tensor] = list(self.value.parameters())
@@ -198,17 +197,17 @@ class SAC(Algorithm):
 
         Args:
             batch: Minibatch to learn from.
-            rewards: (B, signals) rewards of its steps.
+            rewards: (B, signals) rewards of the steps.
         """
         obs = self.actor.body.observations.normalized(batch.obs)
         log_alpha, weight = self.coefficients.log_alpha, self.coefficients.weight
 
-        # Actions of the current policy, and an estimate of its entropy by parts.
+        # Actions of the current policy, and an estimate of its entropy.
         encoding = self.actor.body(batch.obs, batch.sequences)
         actions, probabilities, entropy = self._act(encoding, batch)
 
-        # Q learns from the actions that were taken. The policy learns from Q of its own actions, by
-        # the first network alone.
+        # Q is trained on the actions taken. The policy is trained on Q of its own actions, using
+        # only the first network.
         encoded = self.q.encode(obs)
         q = self.q(encoded, batch.continuous, batch.sequences)
         q_taken = q_of_choices(q, batch.discrete + self.branch_starts)  # (2, B, signals)
@@ -238,7 +237,7 @@ class SAC(Algorithm):
         )
 
     def discount(self, batch: Minibatch) -> Tensor:
-        """Return the discount of the values after the steps, (signals,) or (B, signals)."""
+        """Return the discount of the next states' values, (signals,) or (B, signals)."""
         ahead = batch.n_rewards
         return self.gamma if ahead is None else self.gamma ** ahead.unsqueeze(1)
 
@@ -247,8 +246,8 @@ class SAC(Algorithm):
 
         Returns:
             Continuous actions (B, A), probabilities (B, choices) of every branch, and entropies
-            (B, parts). The first part is a one-sample estimate for all continuous actions; the
-            others belong to the branches.
+            (B, parts). If there are continuous actions, the first part is a one-sample estimate of
+            their joint entropy. Each other part is the entropy of a branch.
         """
         heads, actions = self.actor.heads, batch.continuous
         entropies: list[Tensor] = []
@@ -279,7 +278,7 @@ class SAC(Algorithm):
         """Return the target network's values of the next states, (B, signals).
 
         Args:
-            batch: Steps whose next states are valued.
+            batch: Minibatch of steps.
             obs: Normalized observations of the steps.
         """
         sequences = batch.sequences
@@ -307,7 +306,7 @@ class SAC(Algorithm):
     def draw(self, replay: Replay, n: int) -> tuple[Minibatch, list[int]]:
         """Draw n minibatches of sequences; return them as one, and the number of rows of each.
 
-        In its `sequences`, each place is one in its own minibatch.
+        Each place in `sequences` is relative to the row's own minibatch.
         """
         longest = self.sequence_length
         n_sequences = max(1, self.shards.share(self.settings.batch_size) // longest)
@@ -315,7 +314,7 @@ class SAC(Algorithm):
         drawn = torch.randint(replay.n_sequences, (n * n_sequences,), generator=self.generator)
         replayed = replay.take(drawn.numpy())
         noise = torch.randn(replayed.continuous.shape, generator=self.generator)
-        # Sequences are stored one after the other; `place` is the position in the minibatch.
+        # Sequences are stored consecutively; `place` is the position in the minibatch.
         starts = np.cumsum(replayed.length) - replayed.length
         sequence = np.repeat(np.arange(len(drawn)), replayed.length)
         within = np.arange(len(sequence)) - starts[sequence]
@@ -357,7 +356,7 @@ class SAC(Algorithm):
 
 
 def q_of_choices(q: Tensor, choices: Tensor) -> Tensor:
-    """Return Q of the actions that were taken: the mean over branches.
+    """Return Q of the actions taken: the mean over branches.
 
     Args:
         q: (2, B, signals, sum of branches or 1) outputs of the Q networks.

@@ -13,7 +13,7 @@ from mlagents_envs.base_env import ActionSpec
 
 
 class Minibatch(NamedTuple):
-    """Everything one gradient step learns from, on the device; B rows.
+    """Experience of one gradient step, on the device; B rows.
 
     Attributes:
         obs: One array (B, *shape) per observation.
@@ -23,10 +23,10 @@ class Minibatch(NamedTuple):
         action_mask: (B, sum of branches) bool, True where an action is not allowed.
         reward: (B,) rewards, or discounted sums of several.
         terminated: (B,) bool, True where the task ended the episode after the step.
-        noise: (B, A) noise to sample new actions with.
+        noise: (B, A) standard normal noise for sampling new actions.
         sequences: Order of the rows, for networks with memory.
         first: (S,) first row of each sequence.
-        n_rewards: (B,) number of rewards in each sum; None if every reward is that of one step.
+        n_rewards: (B,) number of rewards in each sum; None if `reward` covers a single step.
     """
 
     obs: list[Tensor]
@@ -42,7 +42,7 @@ class Minibatch(NamedTuple):
     n_rewards: Tensor | None = None
 
     def split(self, n_rows: list[int]) -> "Iterator[Minibatch]":
-        """Yield consecutive parts with the given numbers of rows, as steps without sequences."""
+        """Yield consecutive parts with the given numbers of rows, without their sequences."""
         columns = [*self.obs, *self.next_obs, *self[2:8]]
         n_rewards: Iterable[Tensor | None] = [None] * len(n_rows)
         if self.n_rewards is not None:

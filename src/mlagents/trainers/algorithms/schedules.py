@@ -1,20 +1,21 @@
-"""Schedules of hyperparameters over a run."""
+"""Schedules that change hyperparameters during a run."""
 
 from mlagents.trainers.settings.hyperparameters import Schedule
 
 LEARNING_RATE_FLOOR = 1e-10
 
 ADAPTIVE_STEP = 1.5
+"""Factor of one change of an adaptive learning rate."""
 ADAPTIVE_LIMITS = 1e-5, 1e-2
-"""Factor by which an adaptive learning rate changes at once, and its limits."""
+"""Smallest and largest adaptive learning rate."""
 
 
 def scheduled(
     initial: float, schedule: Schedule, *, floor: float, step: int, max_steps: int
 ) -> float:
-    """Return the value at `step`: constant, or falling linearly to `floor` at `max_steps`.
+    """Return the value at `step`: constant, or decreasing linearly to `floor` at `max_steps`.
 
-    A value that begins at or below its floor stays constant.
+    An initial value at or below the floor stays constant.
     """
     if schedule != "linear" or initial <= floor:
         return initial
@@ -23,12 +24,12 @@ def scheduled(
 
 
 def adapted(learning_rate: float, divergence: float, *, desired: float) -> float:
-    """Return the next learning rate: lower after a large change of the policy, else higher.
+    """Return the next learning rate: lower if the policy changed too much, higher if too little.
 
     Args:
-        learning_rate: Present learning rate.
-        divergence: Divergence of the policy from the one that acted.
-        desired: Divergence to stay near; between half and twice that, nothing changes.
+        learning_rate: Current learning rate.
+        divergence: Divergence of the current policy from the policy that acted.
+        desired: Target divergence. Between half and twice this value, the rate does not change.
     """
     least, most = ADAPTIVE_LIMITS
     if divergence > 2 * desired:

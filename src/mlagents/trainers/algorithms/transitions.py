@@ -1,7 +1,7 @@
-"""Steps for reward signals and cloning: on the device, with actions as the environment sees them.
+"""Steps on the device, with the environment's actions, for reward signals and cloning.
 
-Samples of a policy and actions of an environment differ in scale. Here continuous actions are
-always those of the environment, in [-1, 1], so expert and policy actions are comparable.
+A policy samples continuous actions on another scale than the environment's. Here they are always
+on the environment's scale, [-1, 1], so actions of experts and policies can be compared.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ class Transitions(NamedTuple):
     Attributes:
         obs: One array (B, *shape) per observation, before the action. Images may be uint8.
         next_obs: Observations after the step, in the same form; empty if not requested.
-        continuous: (B, A) continuous actions as the environment sees them, in [-1, 1].
+        continuous: (B, A) continuous actions as the environment receives them, in [-1, 1].
         discrete: (B, K) int64 discrete actions.
         reward: (B,) the agent's own reward plus its group's.
         terminated: (B,) bool, True where the task ended the episode after the step.
@@ -37,7 +37,7 @@ class Transitions(NamedTuple):
     terminated: Tensor
 
     def take(self, rows: Tensor) -> "Transitions":
-        """Return the given steps."""
+        """Return the steps at `rows`."""
         return Transitions(
             [batch.index_select(0, rows) for batch in self.obs],
             [batch.index_select(0, rows) for batch in self.next_obs],
@@ -66,7 +66,7 @@ class Transitions(NamedTuple):
 def transitions_of(
     segments: Segments, device: torch.device, *, with_next_obs: bool = False
 ) -> Transitions:
-    """Move steps of segments with unsquashed Gaussian actions to the device."""
+    """Return steps on the device, from segments whose actions are unsquashed Gaussian samples."""
     obs = [torch.as_tensor(batch, device=device) for batch in segments.obs]
     next_obs = []
     if with_next_obs:
@@ -87,7 +87,7 @@ def transitions_of(
 
 
 def transitions_of_experts(demonstrations: Demonstrations, device: torch.device) -> Transitions:
-    """Move demonstrated steps to the device, without `next_obs`."""
+    """Return demonstrated steps on the device, without `next_obs`."""
     return Transitions(
         [torch.as_tensor(batch, device=device) for batch in demonstrations.obs],
         [],
