@@ -128,8 +128,8 @@ def _checked_trainer_types(plugin: Callable[[], Any]) -> "dict[str, TrainerType]
     for name, trainer_type in found.items():
         if not isinstance(trainer_type, TrainerType):
             raise TypeError(
-                f"trainer_type {name!r}: expected a {TrainerType.__module__}.TrainerType of a "
-                f"learner, an algorithm and settings, got {trainer_type!r}"
+                f"trainer_type {name!r}: expected a {TrainerType.__module__}.TrainerType(learner, "
+                f"algorithm, settings), got {trainer_type!r}"
             )
         check_trainer_type(name, trainer_type.settings)
     return dict(found)

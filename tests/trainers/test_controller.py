@@ -185,7 +185,7 @@ def test_a_behavior_nobody_configured_stops_the_run_before_it_leaves_anything(
 
 
 def test_an_unknown_trainer_type_lists_those_there_are(tmp_path: Path) -> None:
-    with pytest.raises(UnityTrainerException, match=r"no trainer 'ppo'\. Choose one of mine"):
+    with pytest.raises(UnityTrainerException, match=r"trainer type 'ppo'\. Choose one of mine"):
         controller(
             EpisodesOfOneStep(), tmp_path, trainer_types={"mine": TRAINER_TYPES["ppo"]}
         ).run()

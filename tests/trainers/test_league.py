@@ -318,8 +318,8 @@ def test_snapshots_of_another_network_are_named(tmp_path: Path) -> None:
     step = state["self_play"]["window"][1]["step"]
     with pytest.raises(
         UnityTrainerException,
-        match=rf"snapshot of step {step} is of another network: layers.0.0 is \(2, 8\); expected "
-        r"\(1, 8\)",
+        match=rf"snapshot of step {step} does not fit the network: layers.0.0 is \(2, 8\); "
+        r"expected \(1, 8\)",
     ):
         run.run()
 
@@ -438,7 +438,7 @@ def test_a_behavior_that_never_appears_is_named(
         now[0] = 300.0
         run._advance()
     assert "behaviors.Goalie has self_play, but no agent of Goalie has appeared" in caplog.text
-    assert "Give the agents of the other side another Team Id" in caplog.text
+    assert "Give the opposing agents a different Team Id" in caplog.text
     assert len(caplog.records) == n_warnings, "once"
 
 

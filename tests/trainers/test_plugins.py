@@ -172,9 +172,9 @@ def test_a_file_without_that_trainer_type(module: str, name: str, says: str) -> 
 def test_what_only_has_settings_is_not_a_trainer_type(module: str, tmp_path: Path) -> None:
     file = tmp_path / f"{module}.py"
     file.write_text(file.read_text() + "\nclass LOOKS:\n    settings = MySettings\n")
-    with pytest.raises(ValueError, match=r"expected a .*TrainerType of a learner"):
+    with pytest.raises(ValueError, match=r"expected a .*TrainerType\(learner, algorithm"):
         find_trainer_type(f"{module}:LOOKS", {})
-    with pytest.raises(ValueError, match=r"there is no trainer 'p'\. Choose one of q"):
+    with pytest.raises(ValueError, match=r"unknown trainer type 'p'\. Choose one of q"):
         find_trainer_type("p", {"q": sys.modules[module].MINE})
 
 
@@ -194,7 +194,7 @@ def test_what_only_has_settings_is_not_a_trainer_type(module: str, tmp_path: Pat
         (
             plugins.TRAINER_TYPE,
             TRAINER.format(RETURNED="{'x': 1}"),
-            "TrainerType of a learner, an algorithm and settings, got 1",
+            "TrainerType(learner, algorithm, settings), got 1",
         ),
         (
             plugins.TRAINER_TYPE,

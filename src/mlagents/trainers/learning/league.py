@@ -1,7 +1,8 @@
-"""`League`: self-play of a run. Its policies play against each other and against their past.
+"""`League`: self-play of a run, between current policies and their earlier snapshots.
 
-`SelfPlay` says when something changes, `TeamSeat` divides agents among policies, `Results` rates
-policies. The league connects them: it keeps snapshots, chooses opponents and records games.
+`SelfPlay` decides when to change opponents and teams, `TeamSeat` divides agents among policies,
+and `Results` rates policies. The league connects them: it keeps snapshots, chooses opponents and
+records games.
 """
 
 import time
@@ -44,27 +45,27 @@ WIN_RATE_OF_OLDEST = "Self-play/Win Rate vs Oldest"
 WIN_RATE_OF_SCRIPT = "Self-play/Win Rate vs Script"
 
 _N_GAMES_OF_WIN_RATE = 50
-"""Number of games after which a game counts little in the win rate against a snapshot."""
+"""Number of games over which the win rate against a snapshot is averaged."""
 
 _N_DRAWS_OF_SUCCESSOR = 10
-"""Number of drawn games with which a policy enters against its predecessor, from which it learned
-for a short time: their strengths are expected to differ by about 110 points."""
+"""Number of drawn games against its predecessor that a new policy starts with. It differs little
+from the predecessor: the draws stand for an expected difference of about 110 rating points."""
 
 Contestant = tuple[str, int]
-"""A policy with a rating: the name of its behavior, and the number of the snapshot. The present
-policy has the number of the next snapshot. A script has the number `SCRIPT`."""
+"""A rated policy: the name of its behavior, and the number of its snapshot. The current policy has
+the number of the next snapshot. A script has the number `SCRIPT`."""
 
 
 @dataclass
 class _Kept:
-    """A snapshot that opponents may act by.
+    """A saved policy that opponents may act with.
 
     Attributes:
-        number: Its number; the first snapshot of a behavior has number 0.
-        step: Step count of the behavior at which it was saved.
+        number: Number of the snapshot; the first snapshot of a behavior has number 0.
+        step: Step count of the behavior when it was saved.
         snapshot: The policy.
-        beaten: Mean score of present policies against it, in their last games.
-        n_games: Number of games that `beaten` averages; begins with a drawn one.
+        beaten: Mean score of the learning policies against it, in recent games.
+        n_games: Number of games in `beaten`, including an initial draw.
     """
 
     number: int
@@ -74,7 +75,7 @@ class _Kept:
     n_games: int = 1
 
     def count(self, score: float) -> None:
-        """Add the score of a present policy against it."""
+        """Add the score of a learning policy against this snapshot."""
         self.n_games = min(self.n_games + 1, _N_GAMES_OF_WIN_RATE)
         self.beaten += (score - self.beaten) / self.n_games
 
@@ -84,14 +85,14 @@ class _Member:
 
     Attributes:
         trainer: Trainer of the behavior.
-        settings: Its settings of self-play.
-        window: Snapshots that opponents are drawn from, the oldest first.
-        number: Number of the next snapshot, and so of the present policy.
-        games: Opponents and scores of the present policy's last games, since the last snapshot.
-        scores: Scores of the present policy's last games, for lessons.
+        settings: Self-play settings of the behavior.
+        window: Snapshots to draw opponents from, oldest first.
+        number: Number of the next snapshot and thus of the current policy.
+        games: Opponents and scores of the current policy's games since the last snapshot.
+        scores: Scores of the learning policy's last games, for lessons.
         roster: Policies of opponents.
-        roster_policy: Decides for opponents.
-        script: Scripted opponent, if there is one.
+        roster_policy: Policy that decides for all opponents in the roster.
+        script: Scripted opponent, or None.
     """
 
     def __init__(
@@ -120,22 +121,22 @@ class _Member:
 
     @property
     def present(self) -> Contestant:
-        """The present policy."""
+        """The current policy as a contestant."""
         return self.trainer.name, self.number
 
     def contestant(self, who: int) -> Contestant:
-        """Return the contestant with a number of `TeamSeat`."""
+        """Return the contestant for a policy number of `TeamSeat`."""
         return self.present if who in (LEARNER, LATEST) else (self.trainer.name, who)
 
 
 class League:
-    """Self-play of all behaviors of a run whose settings ask for it.
+    """Self-play of all behaviors of a run that have `self_play` in the settings.
 
     Args:
         seed: Seed of the choice of opponents and of their samples.
-        expected: Names of the behaviors that the settings list with self-play.
-        results: Folders of results, from which no scripted opponent is imported.
-        clock: Function that returns the time in s, for teams that do not act.
+        expected: Names of the behaviors that have `self_play` in the settings.
+        results: Folders of results. Scripted opponents are never imported from them.
+        clock: Function that returns the time in s, used to detect idle teams.
     """
 
     def __init__(
@@ -157,11 +158,11 @@ class League:
         self._opponents: dict[tuple[BehaviorId, int], int] = {}
         """Number of the opponent of new episodes, by behavior and player."""
         self._version = 0
-        """Number of games and snapshots so far; of two saved leagues, the larger is newer."""
+        """Number of games and snapshots so far. The saved league with the highest one is newest."""
         self._watch = TeamWatch(expected, clock)
 
     def __bool__(self) -> bool:
-        """Whether any behavior plays against itself."""
+        """Whether any behavior uses self-play."""
         return bool(self._members)
 
     @property
@@ -174,7 +175,7 @@ class League:
 
         Args:
             trainer: Trainer of the behavior; its settings have `self_play`.
-            n_scores: Number of games that lessons look back on.
+            n_scores: Number of recent game scores to keep for lessons.
 
         Raises:
             UnityTrainerException: The scripted opponent cannot be imported.
@@ -194,7 +195,7 @@ class League:
         trainer.stats.add_property(StatsPropertyType.SELF_PLAY, True)
 
     def enter(self, behavior: BehaviorName) -> None:
-        """Add a team of a behavior, if the behavior plays against itself."""
+        """Add a team of a behavior, if the behavior uses self-play."""
         who = BehaviorId.parse(behavior)
         member = self._members.get(who.name)
         if member is None:
@@ -214,7 +215,7 @@ class League:
         )
 
     def seat_of(self, behavior: BehaviorName) -> TeamSeat | None:
-        """Return the shared seat of a behavior; None if it does not play against itself."""
+        """Return the seat that a team's policies share; None without self-play."""
         return self._seat_of[behavior]
 
     def record(self, player: int) -> None:
@@ -229,10 +230,11 @@ class League:
                     self._record_games(one, ours, other, theirs)
 
     def advance(self) -> bool:
-        """Save snapshots, change opponents and teams if it is time.
+        """Save snapshots and change opponents and the learning team when due.
 
         Returns:
-            Whether the players must be reset, because another team learns and `swap_at` is `step`.
+            Whether the players must be reset, because the learning team has changed and `swap_at`
+            is `step`.
         """
         if not self._members:
             return False
@@ -256,7 +258,7 @@ class League:
         return False
 
     def summarize(self, name: str) -> None:
-        """Add the ratings of a behavior to its statistics, if it plays against itself."""
+        """Add the ratings of a behavior to its statistics, if it uses self-play."""
         if name not in self._members:
             return
         rating = self.rating(name)
@@ -266,26 +268,27 @@ class League:
         stats.set_stat(RATING_DEVIATION, rating.deviation)
 
     def rating(self, name: str) -> Rating:
-        """Return the Bradley-Terry rating of a present policy; the first has `initial_elo`."""
+        """Return the Bradley-Terry rating of a current policy; snapshot 0 has `initial_elo`."""
         member = self._members[name]
         ratings = self._results.ratings()
         mean, deviation = ratings[member.present]
         return Rating(mean - ratings[name, 0].mean + member.settings.initial_elo, deviation)
 
     def elo(self, name: str) -> float | None:
-        """Return the Elo rating of a present policy; None without self-play."""
+        """Return the Elo rating of a current policy; None without self-play."""
         member = self._members.get(name)
         return None if member is None else self._elo[member.present]
 
     def scores(self, name: str) -> deque[float]:
-        """Return the scores of a present policy in its last games, the newest last."""
+        """Return the scores of the last games of a learning policy, newest last."""
         member = self._members.get(name)
         return deque() if member is None else member.scores
 
     def state(self, name: str) -> dict[str, Any] | None:
         """Return the state of a behavior and of the league, for a checkpoint.
 
-        None without self-play. All behaviors store the state of the league; the newest counts.
+        None without self-play. All behaviors store the state of the league, and `load_state` uses
+        the newest one.
         """
         member = self._members.get(name)
         if member is None:
@@ -319,11 +322,10 @@ class League:
 
         Args:
             name: Name of the behavior.
-            state: The state; None if the checkpoint has none, because it was saved without
-                self-play.
+            state: Saved state; None if the checkpoint was saved without self-play.
 
         Raises:
-            UnityTrainerException: A snapshot is of another network.
+            UnityTrainerException: A snapshot does not fit the network.
         """
         member = self._members.get(name)
         if member is None or state is None:
@@ -334,7 +336,8 @@ class League:
                 snapshot = with_weights(like, saved["weights"])
             except (ValueError, TypeError) as error:
                 raise UnityTrainerException(
-                    f"its self-play snapshot of step {saved['step']} is of another network: {error}"
+                    f"its self-play snapshot of step {saved['step']} does not fit the network: "
+                    f"{error}"
                 ) from error
             kept = _Kept(saved["number"], saved["step"], snapshot, saved["beaten"])
             kept.n_games = saved["n_games"]
@@ -354,9 +357,9 @@ class League:
         self._reconcile()
 
     def _reconcile(self) -> None:
-        """Make sure that every present policy is a contestant.
+        """Ensure that every current policy is a contestant.
 
-        After a kill, the checkpoint of one behavior may be older than the state of the league.
+        If a run was killed, the checkpoint of a behavior may be older than the league's state.
         """
         for name, member in self._members.items():
             newest = max((number for of, number in self._results if of == name), default=-1)
@@ -376,7 +379,7 @@ class League:
                 self._elo[name, SCRIPT] = member.settings.initial_elo
 
     def _save(self, name: str) -> None:
-        """Make the present policy of a behavior a snapshot."""
+        """Save the current policy of a behavior as a snapshot."""
         member = self._members[name]
         step = member.trainer.step
         member.window.append(_Kept(member.number, step, member.trainer.policy.snapshot))
@@ -385,14 +388,15 @@ class League:
         member.games.clear()
         self._reconcile()
         self._elo[member.present] = elo
-        while len(member.window) > member.settings.window:  # several, if a resumed run has fewer
+        # More than one snapshot goes if a resumed run has a smaller window.
+        while len(member.window) > member.settings.window:
             self._results.settle((name, member.window.pop(0).number))
         self._update_roster(member)
         self._self_play.has_saved(name, step)
         self._version += 1
 
     def _update_roster(self, member: _Member) -> None:
-        """Keep the snapshots of the window, and those that still act."""
+        """Keep only snapshots in the window and snapshots that still act."""
         name = member.trainer.name
         acting = {number for (who, _), number in self._opponents.items() if who.name == name}
         for who, seat in self._seats.items():
@@ -404,7 +408,7 @@ class League:
         snapshots.update((kept.number, kept.snapshot) for kept in member.window)
 
     def _who_begins(self, who: BehaviorId, player: int) -> int:
-        """Return the number of the policy for new episodes of a team in a player."""
+        """Return the number of the policy for a team's new episodes in a player."""
         if who.team == self.learning_team:
             return LEARNER
         if (who, player) not in self._opponents:
@@ -412,7 +416,7 @@ class League:
         return self._opponents[who, player]
 
     def _draw(self, name: str) -> int:
-        """Draw an opponent."""
+        """Draw an opponent for a behavior; return its policy number."""
         member = self._members[name]
         settings = member.settings
         if member.script is not None and self._rng.random() < settings.opponent_ratio:
@@ -428,9 +432,9 @@ class League:
         return member.window[chosen].number
 
     def _meet(self, one: BehaviorId, other: BehaviorId) -> bool:
-        """Whether two teams of behaviors play against each other.
+        """Return whether two teams of behaviors play against each other.
 
-        If both teams play both behaviors, each behavior meets itself only.
+        If one team plays both behaviors, each behavior meets only itself.
         """
         if one.team == other.team:
             return False
@@ -452,7 +456,7 @@ class League:
             if len(self._self_play.teams) > 2:
                 score = 0.5 * (1.0 + float(np.sign(result.score - counterpart.score)))
             elif counterpart.who == LEARNER != result.who:
-                score = 1.0 - counterpart.score  # the learner's reward tells who has won
+                score = 1.0 - counterpart.score  # the learner's reward decides the game
             else:
                 score = result.score
             self._record_game(one.name, result.who, other.name, counterpart.who, score)
@@ -473,7 +477,7 @@ class League:
             self._count_for(opponent, member, who, 1.0 - score)
 
     def _count_for(self, member: _Member, opponent: _Member, who: int, score: float) -> None:
-        """Count a game of a learner."""
+        """Count a game of a learning policy."""
         them = opponent.contestant(who)
         member.games.append((them, score))
         if len(member.games) > member.settings.keep_results:
@@ -494,7 +498,7 @@ class League:
         """Count the decisions of opponents; replace a learning team that does not act.
 
         Returns:
-            Whether another team learns now.
+            Whether the learning team has changed.
         """
         decisions = {who: seat.n_decisions for who, seat in self._seats.items()}
         for who, n_new in self._watch.new_decisions(decisions).items():

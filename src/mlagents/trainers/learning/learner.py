@@ -26,7 +26,7 @@ class Update(NamedTuple):
     """Result of finished updates.
 
     Attributes:
-        plots: Numbers to plot, by tag; one dictionary for each update.
+        plots: Numbers to plot, by tag; one dictionary per update.
         snapshot: Policy to act with from now on.
     """
 
@@ -35,7 +35,7 @@ class Update(NamedTuple):
 
 
 class Learner(ABC):
-    """Decides which experience is kept and when to learn from it; an algorithm decides how.
+    """Decides which experience to keep and when to learn from it. An algorithm decides how.
 
     A behavior with `threaded: true` learns in its own thread while its agents continue. They act
     with the snapshot of the last finished update. Only one update runs at a time; the next one
@@ -44,15 +44,15 @@ class Learner(ABC):
 
     Args:
         name: Name of the behavior, for messages.
-        algorithm: Algorithm that learns. While an update runs, only the update may use its weights.
+        algorithm: Algorithm to run. While an update runs, only the update may use its weights.
         settings: Settings of the behavior.
 
     Attributes:
-        others_can_learn: Whether `can_learn` is true of all learners that learn together.
+        others_can_learn: Whether `can_learn` holds for all learners that learn together.
     """
 
     counts_own_steps: ClassVar[bool] = False
-    """Whether the step count counts steps learned from, not steps that agents took."""
+    """Whether the step count includes steps learned from instead of steps taken by agents."""
 
     def __init__(self, name: str, algorithm: Algorithm, settings: BehaviorSettings) -> None:
         self.name = name
@@ -62,7 +62,7 @@ class Learner(ABC):
         self.others_can_learn = True
         self._plots: list[dict[str, float]] = []
         self._snapshot: Snapshot | None = None
-        """Snapshot of the last update, if one has finished since `finished` was called."""
+        """Snapshot of the last update that `finished` has not returned yet."""
 
     @property
     def spec(self) -> BehaviorSpec:
@@ -76,13 +76,13 @@ class Learner(ABC):
 
     @property
     def sequence_length(self) -> int | None:
-        """Steps of the sequences that segments are divided into; None for whole segments."""
+        """Number of steps in the sequences that segments are cut into; None for whole segments."""
         memory = self.settings.network_settings.memory
         return None if memory is None else memory.sequence_length
 
     @property
     def wants(self) -> int:
-        """Steps needed for `learn`, for which unfinished segments are cut.
+        """Number of steps that `learn` needs. Unfinished segments are cut to reach it.
 
         If 0, `learn` gets finished segments as soon as there are any.
         """
@@ -120,7 +120,7 @@ class Learner(ABC):
         """Wait for the running update, if there is one.
 
         Raises:
-            Exception: The update raised it.
+            Exception: Any exception that the update raised.
         """
         if self._running is None:
             return
@@ -138,12 +138,12 @@ class Learner(ABC):
 
     @property
     def has_diverged(self) -> bool:
-        """Whether some weights are NaN or infinite."""
+        """Whether any weight is NaN or infinite."""
         self.settle()
         return self.algorithm.has_diverged
 
     def digest(self) -> str:
-        """Return a digest of all weights, which several learners have in common."""
+        """Return a digest of all weights, to check that learners have equal weights."""
         self.settle()
         digest = hashlib.sha256()
         for network in self.algorithm.modules().values():
@@ -152,7 +152,7 @@ class Learner(ABC):
         return digest.hexdigest()
 
     def state(self) -> dict[str, Any]:
-        """Return the state from which learning can continue, without unused experience."""
+        """Return the state for a checkpoint, without unused experience."""
         self.settle()
         return {
             **{name: module.state_dict() for name, module in self.algorithm.modules().items()},
@@ -174,10 +174,10 @@ class Learner(ABC):
         self._snapshot = self.algorithm.snapshot()
 
     def save_experience(self, path: Path) -> None:  # noqa: B027  # most learners keep none
-        """Write the past experience for a later run, if there is any."""
+        """Write past experience for a later run, if the learner keeps any."""
 
     def load_experience(self, path: Path) -> None:  # noqa: B027  # most learners keep none
-        """Continue with saved experience, if there is any."""
+        """Load past experience that `save_experience` wrote, if there is any."""
 
     def export(self) -> bytes:
         """Return the current policy as an ONNX file."""
@@ -185,10 +185,10 @@ class Learner(ABC):
         return export_onnx(self.algorithm.actor, self.spec)
 
     def start(self, update: Callable[[], dict[str, float]]) -> None:
-        """Wait for the running update, then run this one, in a thread if `threaded`.
+        """Wait for the running update, then run this one, in its own thread if `threaded`.
 
         Args:
-            update: Function that changes the algorithm and returns numbers to plot, by tag.
+            update: Function that updates the algorithm and returns numbers to plot, by tag.
         """
         self.settle()
         if not self.settings.threaded:
@@ -215,9 +215,9 @@ _MOST_UNFINISHED = 100_000
 
 
 class LearnedRewards:
-    """Sums of the rewards that learned signals give to episodes.
+    """Sums of the rewards from learned signals over each episode.
 
-    Rewards of the task are counted elsewhere. If very many episodes do not end, the least recently
+    Task rewards are counted elsewhere. If too many episodes are unfinished, the least recently
     reported ones are dropped.
 
     Args:

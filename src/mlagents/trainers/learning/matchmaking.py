@@ -1,4 +1,4 @@
-"""Which of the earlier snapshots to meet, from the learner's win rates against them.
+"""Probabilities of opponents in self-play, from the learner's win rates against them.
 
 `pfsp` is prioritized fictitious self-play (doi:10.1038/s41586-019-1724-z). It prefers opponents
 that the learner does not beat yet.
@@ -12,21 +12,21 @@ from numpy.typing import NDArray
 FloatArray = NDArray[np.float64]
 
 _LEAST = 0.02
-"""Share of a uniform choice in all others, so that no opponent is forgotten."""
+"""Weight of the uniform distribution in `pfsp` and `even`, so that no opponent is forgotten."""
 
 
 def uniform(win_rates: FloatArray) -> FloatArray:
-    """Prefer no opponent."""
+    """Give all opponents the same probability."""
     return np.full(len(win_rates), 1.0 / len(win_rates))
 
 
 def pfsp(win_rates: FloatArray) -> FloatArray:
-    """Prefer opponents that beat the learner, by (1 - x)^2 of the win rate x against them."""
+    """Prefer opponents that beat the learner: weight (1 - x)^2 at a win rate x against them."""
     return _normalized((1.0 - win_rates) ** 2)
 
 
 def even(win_rates: FloatArray) -> FloatArray:
-    """Prefer opponents of equal strength, by x (1 - x) of the win rate x against them."""
+    """Prefer opponents of equal strength: weight x (1 - x) at a win rate x against them."""
     return _normalized(win_rates * (1.0 - win_rates))
 
 
@@ -42,5 +42,5 @@ PROBABILITIES: Mapping[str, Callable[[FloatArray], FloatArray]] = {
     "pfsp": pfsp,
     "even": even,
 }
-"""Probability (n,) of meeting each of n snapshots, from the learner's win rates (n,) against them,
-by the setting `opponents`."""
+"""Functions by the value of the setting `opponents`. Each returns the probability of meeting each
+of n snapshots (n,), from the learner's win rates against them (n,)."""

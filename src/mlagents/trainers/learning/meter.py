@@ -23,13 +23,13 @@ N_RETURNS = 100
 
 
 class Meter:
-    """Counts of a behavior's steps and episodes.
+    """Counts the steps of a behavior and keeps the statistics of its episodes.
 
     Args:
         name: Name of the behavior, for messages.
         settings: Settings of the behavior.
         stats: Reporter of statistics.
-        learns_in_groups: Whether the algorithm learns for groups, not for each agent alone.
+        learns_in_groups: Whether the algorithm learns for groups instead of single agents.
         n_returns: Smallest number of episode returns to remember.
 
     Attributes:
@@ -72,17 +72,17 @@ class Meter:
         return _mean_of_last(self.recent_group_returns)
 
     def record(self, activity: Activity) -> None:
-        """Add ended episodes to the statistics, and remember their returns."""
+        """Add episodes that ended to the statistics, and store their returns."""
         self.plot_episodes(activity)
         self.remember(activity.episode_return.tolist(), activity.group_return.tolist())
 
     def remember(self, returns: Iterable[float], group_returns: Iterable[float]) -> None:
-        """Remember the returns of ended episodes and of groups."""
+        """Store the returns of agents and groups whose episodes ended."""
         self.recent_returns.extend(returns)
         self.recent_group_returns.extend(group_returns)
 
     def plot_episodes(self, activity: Activity) -> None:
-        """Add ended episodes to the statistics."""
+        """Add episodes that ended to the statistics."""
         is_alone = not self._learns_in_groups
         if activity.has_group_reward and is_alone and not self._has_warned_of_groups:
             self._has_warned_of_groups = True
@@ -100,11 +100,12 @@ class Meter:
             earned = self._extrinsic_strength * (returns + activity.episode_group_return)
             self._stats.add_stats("Policy/Extrinsic Reward", earned)
         self._stats.add_stats(CUMULATIVE_REWARD, returns, StatsAggregationMethod.HISTOGRAM)
-        # Count transitions between decisions, as the original does: one less than decisions.
+        # For comparison with the original, count transitions between decisions: one fewer than
+        # decisions.
         self._stats.add_stats("Environment/Episode Length", activity.episode_length - 1)
 
     def look_for_groups(self, segments: Segments) -> None:
-        """Log once, for an algorithm that learns for groups, that there are none."""
+        """Log once if an algorithm that learns for groups gets agents without a group."""
         if self._has_looked_for_groups:
             return
         self._has_looked_for_groups = True
@@ -117,12 +118,12 @@ class Meter:
             )
 
     def warn_of(self, problems: list[str]) -> None:
-        """Log unusual ends of episodes, and remove them from the list."""
+        """Log problems with episodes, and remove them from the list."""
         while problems:
             logger.warning(f"{self._name}: {problems.pop(0)}")
 
     def warn_of_vanished(self, n_vanished: int) -> None:
-        """Warn of vanished agents, and again whenever their number has doubled."""
+        """Warn about vanished agents, and again each time their number has doubled."""
         if n_vanished < 2 * self._n_vanished_told + 1:
             return
         self._n_vanished_told = n_vanished
@@ -134,13 +135,13 @@ class Meter:
         )
 
     def plot(self, plots: Iterable[dict[str, float]]) -> None:
-        """Add the numbers that updates plot to the statistics."""
+        """Add the numbers plotted by updates to the statistics."""
         for plotted in plots:
             for tag, value in plotted.items():
                 self._stats.add_stat(tag, value)
 
     def passes(self, every: int, n_steps: int) -> bool:
-        """Whether the next steps reach or pass a multiple of `every`."""
+        """Return whether the next `n_steps` reach or pass a multiple of `every`."""
         return (self.step + n_steps) // every > self.step // every
 
 

@@ -1,4 +1,4 @@
-"""Learning from all past experience, not only that of the current policy."""
+"""`OffPolicyLearner`: learns from past experience in a replay buffer."""
 
 from pathlib import Path
 from typing import Any
@@ -15,19 +15,19 @@ from mlagents_envs.logging_util import get_logger
 logger = get_logger(__name__)
 
 LONGEST_SEGMENT = 16
-"""Longest segment, in steps. Shorter segments can be learned from sooner but need more memory: the
-last observation of a segment is stored again as the first of the next."""
+"""Longest segment, in steps. Shorter segments reach the replay buffer sooner but need more memory:
+the last observation of a segment is stored again as the first observation of the next."""
 
 
 class OffPolicyLearner(Learner):
     """Keeps experience in a replay buffer and takes a gradient step every few steps of its agents.
 
-    The number of gradient steps due follows the agents' steps, not the ends of segments, so agents
-    never wait for many gradient steps at once. Only an update changes the replay buffer. New
-    segments wait for the next update.
+    The number of gradient steps depends on the agents' steps, not on the ends of segments, so
+    agents never wait for many gradient steps at once. Only updates change the replay buffer; new
+    segments are queued until the next update.
 
     Attributes:
-        replay: Experience to learn from, without waiting segments.
+        replay: Experience to learn from, without the queued segments.
     """
 
     algorithm: SAC
@@ -49,22 +49,22 @@ class OffPolicyLearner(Learner):
         self._waiting: list[Segments] = []
         self._n_experiences = 0
         self._learned_to = 0.0
-        """Steps up to which all gradient steps were taken."""
+        """Step count up to which all gradient steps have been taken."""
 
     @property
     def longest_segment(self) -> int:
-        """At most `LONGEST_SEGMENT` steps; with memory, `time_horizon` steps."""
+        """Largest number of steps in a segment: `time_horizon`, or less without memory."""
         horizon = self.settings.time_horizon
         return horizon if self.algorithm.has_memory else min(horizon, LONGEST_SEGMENT)
 
     @property
     def sequence_length(self) -> int:
-        """Steps that are replayed together; 1 without memory."""
+        """Number of steps replayed together; 1 without memory."""
         return self.algorithm.sequence_length
 
     @property
     def can_learn(self) -> bool:
-        """Whether there is experience for a minibatch."""
+        """Whether there is enough experience for a minibatch."""
         return self._n_experiences >= self.algorithm.shards.share(self._hyperparameters.batch_size)
 
     def learn(self, segments: Segments | None, *, step: int, n_unfinished: int) -> int:
@@ -92,10 +92,7 @@ class OffPolicyLearner(Learner):
         return 0
 
     def state(self) -> dict[str, Any]:
-        """Return the state from which learning can continue, without experience.
-
-        `save_experience` writes experience.
-        """
+        """Return the state for a checkpoint, without experience; see `save_experience`."""
         self._store_waiting()
         return super().state() | {
             "learned_to_step": self._learned_to,
@@ -109,14 +106,14 @@ class OffPolicyLearner(Learner):
         self.algorithm.signal_updates_due = state["signal_updates_due"]
 
     def save_experience(self, path: Path) -> None:
-        """Write the replay buffer if it is to be saved."""
+        """Write the replay buffer if `save_replay_buffer` is set."""
         if self._hyperparameters.save_replay_buffer:
             self._store_waiting()
             with written_atomically(path) as file:
                 self.replay.save(file)
 
     def load_experience(self, path: Path) -> None:
-        """Begin with a saved replay buffer, if there is one.
+        """Load the saved replay buffer if `save_replay_buffer` is set and the file exists.
 
         Raises:
             UnityTrainerException: The saved replay buffer cannot be loaded.
@@ -133,14 +130,14 @@ class OffPolicyLearner(Learner):
     def _store_waiting(self) -> None:
         self.settle()
         if self.algorithm.shards.size > 1:
-            return  # all learners store together, when they update
+            return  # all learners store together, in their next update
         waiting, self._waiting = self._waiting, []
-        self._has_updated(self._store(waiting))  # act with the normalizers that are saved
+        self._has_updated(self._store(waiting))  # agents act with the same normalizers as saved
 
     def _store(self, parts: list[Segments]) -> dict[str, float]:
         """Add experience to the replay buffer; return numbers to plot, by tag."""
         if self.algorithm.shards.size > 1:
-            self.algorithm.see(*parts)  # once, because other learners have other parts
+            self.algorithm.see(*parts)  # one call: the learners may have different numbers of parts
         else:
             for part in parts:
                 self.algorithm.see(part)

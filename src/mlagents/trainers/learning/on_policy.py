@@ -1,4 +1,4 @@
-"""Learning from the experience of the current policy alone."""
+"""`OnPolicyLearner`: learns from the experience of the current policy only."""
 
 from abc import abstractmethod
 from functools import partial
@@ -11,7 +11,7 @@ from mlagents_envs.base_env import FloatArray
 
 
 class OnPolicyAlgorithm(Algorithm):
-    """An algorithm that learns from the experience of its current policy alone."""
+    """An algorithm that learns from the experience of its current policy only."""
 
     @abstractmethod
     def update(self, segments: Segments, rewards: FloatArray, *, step: int) -> dict[str, float]:
@@ -19,19 +19,19 @@ class OnPolicyAlgorithm(Algorithm):
 
         Args:
             segments: New experience.
-            rewards: (N, signals) reward of every step, from `score`.
-            step: Step count of the behavior, for schedules.
+            rewards: (N, signals) rewards from `score`.
+            step: Step count of the behavior, for the schedules.
         """
 
 
 class OnPolicyLearner(Learner):
     """Learns from `buffer_size` steps at a time and uses each step in one update only.
 
-    The policy that learns from the steps also decided them. The only exception is steps of a
-    threaded behavior that its agents took during the previous update.
+    The steps come from the policy that is updated, with one exception: if a behavior is threaded,
+    its agents take steps during an update with the policy from before it.
 
     Learned reward signals score experience at the beginning of the update that trains them on it.
-    No other thread may use a signal while it learns, and earlier scores would be outdated.
+    Scoring earlier could use a signal while another thread trains it, and would be outdated.
     """
 
     algorithm: OnPolicyAlgorithm
@@ -42,7 +42,7 @@ class OnPolicyLearner(Learner):
 
     @property
     def wants(self) -> int:
-        """Steps needed for an update: `buffer_size`, or this learner's share of it."""
+        """Number of steps for an update: this learner's share of `buffer_size`."""
         return self.algorithm.shards.share(self.settings.hyperparameters.buffer_size)
 
     def learn(self, segments: Segments | None, *, step: int, n_unfinished: int) -> int:

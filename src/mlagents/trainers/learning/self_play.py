@@ -1,4 +1,4 @@
-"""`SelfPlay`: which team learns, and when to save a snapshot and change opponents."""
+"""`SelfPlay`: decides which team learns, and when to save snapshots and change opponents."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,6 +13,7 @@ class _Counts:
     """Progress of one behavior.
 
     Attributes:
+        settings: Self-play settings of the behavior.
         teams: Teams that play the behavior.
         saved_at: Step of the last snapshot.
         changed_at: Step at which its team last began to learn.
@@ -27,12 +28,12 @@ class _Counts:
 
 
 class Due(NamedTuple):
-    """Changes that are due.
+    """Changes to make now.
 
     Attributes:
-        saves: Behaviors whose policy becomes a snapshot.
-        swaps: Behaviors whose opponents change.
-        has_changed: Whether another team learns now.
+        saves: Behaviors whose policy must be saved as a snapshot.
+        swaps: Behaviors whose opponents must change.
+        has_changed: Whether the learning team has changed.
     """
 
     saves: list[str]
@@ -41,11 +42,11 @@ class Due(NamedTuple):
 
 
 class SelfPlay:
-    """Rotation of the learning team, and the times of snapshots, of all behaviors of a run.
+    """Rotation of the learning team and schedule of snapshots, for all behaviors of a run.
 
     One team learns at a time, with all behaviors that it plays. In a symmetric game, all teams play
     the same behavior; in an asymmetric game, each plays its own. Teams take turns in the order in
-    which they appeared. The class counts steps; it knows neither policies nor players.
+    which they appeared. This class only counts steps; it has no access to policies or players.
 
     Attributes:
         learning_team: Team that learns; None before a team has appeared.
@@ -54,7 +55,7 @@ class SelfPlay:
     def __init__(self) -> None:
         self.learning_team: int | None = None
         self._queue: list[int] = []
-        """Teams in the order of their turns; the first learns."""
+        """Teams in the order of their turns; the first one learns."""
         self._counts: dict[str, _Counts] = {}
         self._saved: dict[str, list[int]] = {}
         """Loaded counts of behaviors that have not appeared yet."""
@@ -87,15 +88,15 @@ class SelfPlay:
         return [name for name, counts in self._counts.items() if team in counts.teams]
 
     def count_opponents(self, name: str, n_steps: int) -> None:
-        """Count steps of agents of a behavior whose team does not learn."""
+        """Count steps of a behavior's agents whose team is not learning."""
         self._counts[name].opponent_steps += n_steps
 
     def has_saved(self, name: str, step: int) -> None:
-        """Note that the policy of a behavior became a snapshot at a step."""
+        """Record the step at which a behavior's policy was saved as a snapshot."""
         self._counts[name].saved_at = step
 
     def advance(self, steps: Mapping[str, int], learning: Mapping[str, bool]) -> Due:
-        """Return what is due, and let the next team learn if it is its turn.
+        """Return the changes that are due; change the learning team if its turn is over.
 
         Args:
             steps: Step count of each behavior.
@@ -117,11 +118,11 @@ class SelfPlay:
         return Due(saves, swaps, has_changed)
 
     def skip_team(self, steps: Mapping[str, int], learning: Mapping[str, bool]) -> bool:
-        """Let the next team learn, because the present one does not act; return whether one can."""
+        """Change the learning team because it does not act; return whether another can learn."""
         return self._rotate(steps, learning)
 
     def state(self) -> dict[str, Any]:
-        """Return the state for a checkpoint: lists and numbers."""
+        """Return the state for a checkpoint, made of lists and numbers."""
         return {
             "teams": list(self._queue),
             "behaviors": {
@@ -131,7 +132,7 @@ class SelfPlay:
         }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Continue from a saved `state`. Behaviors enter before or afterwards."""
+        """Continue from a saved `state`. Behaviors may enter before or after this call."""
         self._queue = list(state["teams"])
         self.learning_team = self._queue[0] if self._queue else None
         for name, numbers in state["behaviors"].items():
@@ -154,7 +155,7 @@ class SelfPlay:
         return False
 
     def _rotate(self, steps: Mapping[str, int], learning: Mapping[str, bool]) -> bool:
-        """Give the turn to the next team that can learn; return whether the team has changed."""
+        """Change to the next team that can learn; return whether there is one."""
         for place, team in enumerate(self._queue[1:], start=1):
             own = self.behaviors_of(team)
             if any(learning[name] for name in own):

@@ -1,4 +1,4 @@
-"""`TeamWatch`: notices teams of self-play that do not act."""
+"""`TeamWatch`: detects self-play teams that do not act."""
 
 from collections.abc import Callable, Collection, Mapping
 
@@ -12,10 +12,10 @@ PATIENCE_S = 60.0
 
 
 class TeamWatch:
-    """Notices teams of self-play that do not act.
+    """Detects self-play teams that do not act.
 
     Args:
-        expected: Names of the behaviors that the settings list with self-play.
+        expected: Names of the behaviors that have `self_play` in the settings.
         clock: Function that returns the time in s.
     """
 
@@ -30,7 +30,7 @@ class TeamWatch:
         self._has_warned = False
 
     def new_decisions(self, decisions: Mapping[BehaviorId, int]) -> dict[BehaviorId, int]:
-        """Return the number of decisions since the last call, of those that have decided.
+        """Return the number of decisions since the last call, for teams that made any.
 
         Args:
             decisions: Number of decisions of each team of each behavior since the run began.
@@ -45,7 +45,10 @@ class TeamWatch:
         return acting
 
     def idle_s(self, team: int) -> float | None:
-        """Return for how long a team has not acted while others have; None if that is short."""
+        """Return how long a team has not acted, in s.
+
+        None if that is less than `PATIENCE_S`, or if no other team acts.
+        """
         if self._began_s is None:
             return None
         since_s = self._now_s - self._acted_s.get(team, self._began_s)
@@ -55,7 +58,7 @@ class TeamWatch:
         return since_s if since_s >= PATIENCE_S and others_act else None
 
     def warn_of_missing(self, members: Collection[str], teams: Collection[BehaviorId]) -> None:
-        """Warn once of teams and behaviors that have not acted in the first minute.
+        """Warn once about teams and behaviors that have not acted in the first minute.
 
         Args:
             members: Names of the behaviors that have appeared.
@@ -69,8 +72,8 @@ class TeamWatch:
             if name not in members:
                 logger.warning(
                     f"behaviors.{name} has self_play, but no agent of {name} has appeared {minute}."
-                    " The other behaviors are trained. If the environment should have it, check "
-                    "its Behavior Name."
+                    " The other behaviors are trained. If the environment should contain it, check "
+                    "the Behavior Name of its agents."
                 )
         for who in teams:
             if who.team not in self._acted_s:
@@ -82,7 +85,7 @@ class TeamWatch:
             (team,) = self._acted_s
             names = ", ".join(members)
             logger.warning(
-                f"Self-play of {names}: only team {team} has acted {minute}, so it has no opponent "
-                "and is trained as without self_play. Give the agents of the other side another "
+                f"Self-play of {names}: only team {team} has acted {minute}. It has no opponent "
+                "and is trained as if without self_play. Give the opposing agents a different "
                 "Team Id."
             )

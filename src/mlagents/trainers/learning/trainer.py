@@ -24,13 +24,13 @@ logger = get_logger(__name__)
 
 
 class Report(NamedTuple):
-    """What one of several learners tells the others of a behavior.
+    """Progress of one learner, sent to the other learners of the behavior.
 
     Attributes:
-        n_steps: Steps that its agents finished since its last report.
-        n_unfinished: Steps in unfinished segments.
-        returns: Returns of episodes that ended since then.
-        group_returns: Returns of groups whose episodes ended since then.
+        n_steps: Number of steps that its agents finished since the last report.
+        n_unfinished: Number of steps in unfinished segments.
+        returns: Returns of episodes that ended since the last report.
+        group_returns: Returns of groups whose episodes ended since the last report.
         has_share: Whether it has its share of the experience for an update.
         can_learn: Whether it has enough past experience.
     """
@@ -46,8 +46,8 @@ class Report(NamedTuple):
 class Trainer:
     """Passes the experience of a behavior's agents to its learner, and new policies to its agents.
 
-    The run calls `Rollout.advance`, then `advance` of every trainer, then `Rollout.answer`. An
-    update is therefore between a report and its answer.
+    The run calls `Rollout.advance`, then `advance` of every trainer, then `Rollout.answer`. Updates
+    therefore run between a player's report and the answer to it.
 
     Args:
         trainer_type: Learner and algorithm of the behavior.
@@ -62,21 +62,20 @@ class Trainer:
         on_summary: Function called with the summary's step count when a summary is due.
         on_checkpoint: Function called when a checkpoint is due.
         n_returns: Smallest number of episode returns to remember.
-        shards: This learner's place among several. They call `observe` and `learn_with`, not
-            `advance`.
+        shards: This learner's rank, and communication with the other learners. If there are
+            several learners, call `observe` and `learn_with` instead of `advance`.
         collect: Function that returns the experience of the trainer's agents, if they act in other
-            processes. By default they act in this one.
+            processes. By default, they act in this process.
 
     Attributes:
         learner: Learner of the behavior.
         meter: Counts of steps and episodes.
         policy: Policy of the agents.
-        needs: What the learner needs from collectors.
-        seat: The policy, and the collector of the agents' experience. There is none if the agents
-            act in other processes.
-        has_learned: Whether training has ended before `max_steps`, because it reached a goal.
-        was_learning: Whether it learned before its last steps.
-        ended_by: Setting that ended training in that way; None if none did.
+        needs: Requirements of the learner for collectors.
+        seat: Policy and collector of the agents. Not set if the agents act in other processes.
+        has_learned: Whether training ended before `max_steps`, for example at a reward goal.
+        was_learning: Whether the behavior was still learning when `advance` was last called.
+        ended_by: Setting that ended training before `max_steps`; None if it did not.
     """
 
     def __init__(
@@ -161,7 +160,7 @@ class Trainer:
 
     @property
     def steps_until_due(self) -> int:
-        """Steps until the next summary or checkpoint, or the end of training."""
+        """Number of steps until the next summary, checkpoint or end of training."""
         settings, step = self.settings, self.step
         due = [
             every - step % every for every in (settings.summary_freq, settings.checkpoint_interval)
@@ -187,13 +186,13 @@ class Trainer:
         """End training before `max_steps`.
 
         Args:
-            by: Setting that ends it, with its value.
+            by: Setting that ends training, with its value.
         """
         self.has_learned = True
         self.ended_by = by
 
     def advance(self) -> None:
-        """Count the agents' steps, and learn from them if it is time."""
+        """Count the agents' steps, and learn from them when enough are collected."""
         self.take_over()
         self.meter.warn_of_vanished(self._experience.n_vanished)
         self.meter.warn_of(self._experience.problems)
@@ -214,9 +213,12 @@ class Trainer:
             self._count_learned(n_learned)
 
     def observe(self) -> bool:
-        """Take in what this learner's agents did; return whether it has its share for an update.
+        """Process the new steps of this learner's agents, when there are several learners.
 
-        For several learners, which then meet and call `learn_with`.
+        Afterwards, the learners exchange reports and call `learn_with`.
+
+        Returns:
+            Whether this learner has its share of the experience for an update.
         """
         self.take_over()
         self.meter.warn_of_vanished(self._experience.n_vanished)
@@ -236,18 +238,18 @@ class Trainer:
         return has_share
 
     def report(self) -> Report:
-        """Return what happened since the last report."""
+        """Return the progress since the last report."""
         report, self._unreported = self._unreported, Report(0, 0, [], [], False, False)
         return report
 
     def learn_with(
         self, reports: Sequence[Report], exchange: Callable[[Report], Sequence[Report]]
     ) -> None:
-        """Count the steps of all learners, and learn from their experience if it is time.
+        """Count the steps of all learners, and learn together when all have enough experience.
 
         Args:
             reports: Reports of all learners.
-            exchange: Function that sends a report and returns those of all learners.
+            exchange: Function that sends a report and returns the reports of all learners.
         """
         was_learning = self.is_learning
         self._count_all(reports)
@@ -272,17 +274,17 @@ class Trainer:
             self._count_learned(n_learned)
 
     def take_over(self) -> None:
-        """Act with the policy learned since the last call, if there is a new one."""
+        """Act with the policy of the latest finished update, if it is new."""
         update = self.learner.finished()
         if update is not None:
             self.policy.snapshot = update.snapshot
             self.meter.plot(update.plots)
 
     def state(self) -> dict[str, Any]:
-        """Return the state from which a later run can continue.
+        """Return the state for a checkpoint.
 
-        It contains neither unused experience nor the state of environments: the later run begins
-        new episodes.
+        It contains neither unused experience nor the state of environments: a resumed run begins
+        with new episodes.
         """
         state = self.learner.state()
         state["random_states"]["samples"] = self.policy.rng.bit_generator.state
@@ -301,14 +303,17 @@ class Trainer:
         self.take_over()
 
     def reseed(self) -> None:
-        """Give this learner, one of several, random numbers that no other learner draws."""
+        """Restart this learner's random numbers, so that they differ from the other learners'."""
         algorithm = self.learner.algorithm
         seed = algorithm.shards.seed(algorithm.seed, self.step)
         algorithm.reseed(seed)
         self.policy.rng = np.random.default_rng(seed)
 
     def _count(self, *, of_agents: bool) -> None:
-        """Record what agents did. Due summaries and checkpoints come before the new step count."""
+        """Record new steps and episodes.
+
+        Summaries and checkpoints that are due are made before the step count changes.
+        """
         activity = self._experience.activity()
         self.meter.record(activity)
         if of_agents:
@@ -329,7 +334,7 @@ class Trainer:
         self.meter.step += n_steps
 
     def _count_learned(self, n_steps: int) -> None:
-        """Count steps learned from. Due checkpoints come after the new step count."""
+        """Count steps learned from. Checkpoints that are due contain the new step count."""
         self._summarize_when_due(n_steps)
         due = self.meter.passes(self.settings.checkpoint_interval, n_steps)
         self.meter.step += n_steps
@@ -343,7 +348,7 @@ class Trainer:
 
 
 def _needs_of(learner: Learner, memory_size: int) -> Needs:
-    """Return what a learner needs from collectors."""
+    """Return a learner's requirements for collectors."""
     return Needs(
         time_horizon=learner.longest_segment,
         memory_size=memory_size,

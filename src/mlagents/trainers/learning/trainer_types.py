@@ -1,4 +1,4 @@
-"""`TrainerType`, a learner with an algorithm, and the built-in ones by name."""
+"""`TrainerType`, a learner with an algorithm, and the built-in trainer types."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -24,12 +24,12 @@ from mlagents_envs.factories import find_factory
 
 
 class TrainerType(NamedTuple):
-    """A way to learn.
+    """A learner, an algorithm and its settings, selected by `trainer_type`.
 
     Attributes:
-        learner: Class that decides which experience is kept and when to learn.
-        algorithm: Class of the algorithm, as the learner's annotation requires.
-        settings: Class of the algorithm's keys below `hyperparameters`.
+        learner: Class that decides which experience to keep and when to learn.
+        algorithm: Class of the algorithm. It must have the type that the learner expects.
+        settings: Class of the settings below `hyperparameters`.
     """
 
     learner: type[Learner]
@@ -47,20 +47,20 @@ TRAINER_TYPES: Mapping[str, TrainerType] = {
 
 
 def find_trainer_type(name: str, known: Mapping[str, TrainerType]) -> TrainerType:
-    """Return a trainer type by its name, or the object that `module:name` names.
+    """Return a trainer type by its name, or import it from `module:name`.
 
     Raises:
-        ValueError: There is no trainer type of this name.
+        ValueError: The name is unknown, or the imported object is not a trainer type.
         UnityEnvironmentException: The module or the object does not exist.
     """
     if not names_code(name):
         if name not in known:
-            raise ValueError(f"there is no trainer {name!r}. Choose one of {', '.join(known)}.")
+            raise ValueError(f"unknown trainer type {name!r}. Choose one of {', '.join(known)}.")
         return known[name]
     found: Any = find_factory(name)
     if not isinstance(found, TrainerType):
         raise ValueError(
-            f"{name}: expected a {TrainerType.__module__}.TrainerType of a learner, an algorithm "
-            f"and settings, got {found!r}"
+            f"{name}: expected a {TrainerType.__module__}.TrainerType(learner, algorithm, "
+            f"settings), got {found!r}"
         )
     return found
