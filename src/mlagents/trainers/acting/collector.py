@@ -1,8 +1,8 @@
 """`Collector`: collects the agents' steps and decisions into segments.
 
 Every live agent has a *lane*: one row of preallocated arrays (lanes, time horizon, ...). A step
-writes the lanes of all agents at once. When an agent's episode ends, or its lane is full, the lane
-becomes a finished segment and is empty again.
+writes the lanes of all agents at once. When an agent's episode ends or its lane is full, the
+content of the lane becomes a finished segment.
 
 A step is written in three parts. `observe` opens it with the agent's observations, `record` adds
 the decision, and the next `observe` closes it with the reward that followed.
@@ -34,13 +34,13 @@ class Activity(NamedTuple):
     """Steps and ended episodes of agents since the last call of `Collector.activity`.
 
     Attributes:
-        n_steps: Steps of finished segments.
+        n_steps: Number of steps in finished segments.
         episode_return: (E,) sum of the agent's own rewards in each ended episode.
         episode_group_return: (E,) sum of the group rewards in each ended episode.
         episode_length: (E,) number of steps of each ended episode.
         has_group_reward: Whether any group reward was not 0.
-        group_return: (G,) sum of the rewards of each group whose last member's episode ended. Empty
-            if groups are not collected.
+        group_return: (G,) sum of the group rewards of each group whose last member's episode ended.
+            Empty if groups are not collected.
     """
 
     n_steps: int
@@ -52,7 +52,7 @@ class Activity(NamedTuple):
 
     @staticmethod
     def concatenate(parts: Sequence["Activity"]) -> "Activity":
-        """Concatenate activities; without any, nothing has happened."""
+        """Concatenate activities; an empty sequence gives an empty activity."""
         return Activity(
             sum(each.n_steps for each in parts),
             np.concatenate([np.zeros(0), *(each.episode_return for each in parts)]),
@@ -64,14 +64,15 @@ class Activity(NamedTuple):
 
 
 class Needs(NamedTuple):
-    """What a learner needs from a collector, wherever it is.
+    """Requirements of a learner for a collector, in this process or elsewhere.
 
     Attributes:
         time_horizon: Longest segment, in steps.
-        memory_size: Size of the memory that the policy keeps for every agent.
-        sequence_length: Steps of the sequences that segments are divided into; None for whole
-            segments.
-        n_expected: Steps of an update; 0 if finished segments are learned from at any time.
+        memory_size: Size of each agent's memory.
+        sequence_length: Number of steps in the sequences that segments are cut into; None for
+            whole segments.
+        n_expected: Number of steps in an update; 0 if the learner takes finished segments at any
+            time.
         with_groups: Whether segments contain the groups of agents.
     """
 
@@ -87,11 +88,11 @@ class Experience(Protocol):
 
     @property
     def n_held(self) -> int:
-        """Steps of finished segments that are not taken yet."""
+        """Number of steps in finished segments that have not been taken yet."""
 
     @property
     def n_unfinished(self) -> int:
-        """Closed steps in segments that are not finished."""
+        """Number of closed steps in unfinished segments."""
 
     @property
     def n_vanished(self) -> int:
@@ -99,7 +100,7 @@ class Experience(Protocol):
 
     @property
     def problems(self) -> list[str]:
-        """Unusual ends of the episodes of groups; the reader removes them."""
+        """Messages about wrongly ended episodes in groups, which the caller removes."""
 
     def activity(self) -> Activity:
         """Return the activity of agents since the last call."""
@@ -109,7 +110,7 @@ class Experience(Protocol):
 
 
 class _Ends(NamedTuple):
-    """Properties of S finished segments; fields as in `Segments`."""
+    """Properties of S finished segments, as in `Segments`."""
 
     length: NDArray[np.int64]
     last_obs: list[NDArray[Any]]
@@ -122,26 +123,26 @@ class _Ends(NamedTuple):
 
 
 class Collector(Memories):
-    """Experience of all agents of a behavior, in all players.
+    """Collects the experience of all agents of a behavior, in all players.
 
     Finished segments are written to the arrays that the update reads. Between an agent's lane and a
     minibatch, an observation is copied once.
 
-    If an agent vanishes, its closed steps become a finished segment, as by `cut`, and count. Its
-    open step is dropped, because its reward is unknown.
+    If an agent vanishes, its closed steps become a finished segment, as with `cut`. Its open step
+    is dropped, because the reward is unknown.
 
     Args:
         spec: Observations and actions of the behavior.
         time_horizon: Longest segment, in steps.
-        memory_size: Size of the memory that the policy keeps for every agent.
-        sequence_length: Steps of the sequences that segments are divided into. Memory is stored at
-            the start of each. By default a segment is one sequence.
-        n_expected: Expected number of steps in `take`, for which arrays are allocated.
+        memory_size: Size of each agent's memory.
+        sequence_length: Number of steps in the sequences that segments are cut into. Memory is
+            stored at the start of each sequence. By default, a segment is one sequence.
+        n_expected: Expected number of steps in `take`, used to allocate arrays.
         with_groups: Whether segments contain `tick`, `last_tick`, `group` and `open_steps`, and
             activity contains the returns of groups.
 
     Attributes:
-        groups: Groups of the agents, if they are collected.
+        groups: Groups of the agents; None if groups are not collected.
     """
 
     def __init__(
@@ -163,7 +164,7 @@ class Collector(Memories):
         )
         self.groups = Groups() if with_groups else None
         self._group_returns: list[float] = []
-        # A sixteenth more, because many episodes may end together. Unwritten rows use no memory.
+        # Spare rows, because many episodes may end together. Unwritten rows take up no memory.
         self._n_expected = n_expected + n_expected // 16
         self._episodes = 0
         self._rows = Rows(self._n_expected, self._columns.per_step())
@@ -179,7 +180,7 @@ class Collector(Memories):
         *,
         behavior: BehaviorName = "",
     ) -> Lanes:
-        """Close the open steps of a player's agents and open the next; see `Memories.observe`."""
+        """Close the open steps of a player's agents and open new ones; see `Memories.observe`."""
         lane_of = self._lane_of.setdefault(player, {})
         tick = self._reports.get(player, 0) + 1
         if len(terminals):
@@ -226,26 +227,26 @@ class Collector(Memories):
 
     @property
     def problems(self) -> list[str]:
-        """Unusual ends of the episodes of groups; the reader removes them."""
+        """Messages about wrongly ended episodes in groups, which the caller removes."""
         return [] if self.groups is None else self.groups.problems
 
     @property
     def n_held(self) -> int:
-        """Steps of finished segments that are not taken yet."""
+        """Number of steps in finished segments that have not been taken yet."""
         return self._rows.n_rows
 
     @property
     def n_unfinished(self) -> int:
-        """Closed steps in segments that are not finished."""
+        """Number of closed steps in unfinished segments."""
         return int(self._columns.length.sum())
 
     def take(self, *, at_least: int = 0) -> Segments | None:
         """Remove and return the finished segments; None if there are none or too few steps.
 
         Args:
-            at_least: Smallest number of steps to return. If finished and unfinished segments have
-                that many, unfinished ones are cut and returned too; their episodes continue. With
-                0, nothing is cut.
+            at_least: Smallest number of steps to return. If finished and unfinished segments
+                together have enough steps, unfinished segments are cut and returned too; their
+                episodes continue. With 0, nothing is cut.
         """
         if at_least and self.n_held + self.n_unfinished < at_least:
             return None
@@ -290,7 +291,7 @@ class Collector(Memories):
         )
 
     def activity(self) -> Activity:
-        """Return the activity of agents since the last call, whether segments are taken or not."""
+        """Return the activity of agents since the last call, including segments not taken yet."""
         activity = Activity.concatenate(self._activities)
         group_return = np.array(self._group_returns, np.float64)
         self._activities, self._group_returns = [], []
@@ -299,14 +300,14 @@ class Collector(Memories):
     def cut(self) -> None:
         """Finish all segments now; their episodes continue, and open steps stay open.
 
-        Between `observe` and `record`, no decisions of the current policy remain afterwards, except
-        those of agents that have not reported since.
+        After a cut between `observe` and `record`, the lanes contain no decisions, except those of
+        agents that have not reported since.
         """
         self._finish_as_they_are(np.flatnonzero(self._columns.length))
         self._columns.release()
 
     def _finish_as_they_are(self, lanes: Lanes) -> None:
-        """Finish segments of the closed steps of lanes, and move each open step to the front."""
+        """Finish the closed steps of lanes as segments, and move each open step to the front."""
         columns = self._columns
         lanes = lanes[columns.length[lanes] > 0]
         at = lanes, columns.length[lanes]
@@ -397,7 +398,7 @@ class Collector(Memories):
         last_memory: NDArray[np.float32],
         last_tick: NDArray[np.int64],
     ) -> None:
-        """Finish the segments of full lanes; their episodes continue."""
+        """Finish the segments of lanes whose episodes continue."""
         continues = np.zeros(len(lanes), np.bool_)
         self._finish(lanes, last_obs, last_memory, continues, continues, last_tick)
         self._columns.length[lanes] = 0

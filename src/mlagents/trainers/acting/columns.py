@@ -1,4 +1,4 @@
-"""`Columns`, the content of lanes, and `Rows`, which finished steps are appended to."""
+"""`Columns`, the content of lanes, and `Rows`, the arrays of finished steps."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
@@ -12,7 +12,7 @@ from mlagents_envs.base_env import BehaviorSpec
 
 @dataclass(slots=True)
 class Columns:
-    """Content of the lanes: first columns (lanes, time horizon, ...), then columns (lanes,)."""
+    """Content of the lanes: columns (lanes, time horizon, ...), followed by columns (lanes,)."""
 
     obs: list[NDArray[Any]]
     continuous: NDArray[np.float32]
@@ -22,14 +22,14 @@ class Columns:
     memory: NDArray[np.float32]
     """(lanes, sequences, memory size) memory before the first step of each sequence."""
     tick: NDArray[np.int64]
-    """(lanes, time horizon) number of the report that opened the step; (lanes, 0) if unused."""
+    """(lanes, time horizon) number of the report that opened each step; (lanes, 0) if unused."""
     reward: NDArray[np.float32]
     group_reward: NDArray[np.float32]
 
     length: NDArray[np.int64]
-    """Number of closed steps, which is also the position of the open step."""
+    """Number of closed steps, and thus the index of the open step."""
     is_open: NDArray[np.bool_]
-    """Whether a step waits for its reward."""
+    """Whether there is an open step, which waits for its reward."""
     remembered_before: NDArray[np.float32]
     """(lanes, memory size) memory before the open step."""
     episode: NDArray[np.int64]
@@ -47,7 +47,7 @@ class Columns:
         *,
         with_ticks: bool,
     ) -> Self:
-        """Return columns without lanes."""
+        """Return columns with no lanes."""
         n_lanes = 0
         actions, shape = spec.action_spec, (n_lanes, horizon)
         n_actions, n_branches = actions.continuous_size, actions.discrete_size
@@ -97,7 +97,7 @@ class Columns:
 
 
 def extended(column: NDArray[Any], n_lanes: int) -> NDArray[Any]:
-    """Return a column with more lanes, which are zeros; memory is allocated as it is written."""
+    """Return a column extended with zeros; the system allocates memory only as it is written."""
     more = np.zeros((n_lanes, *column.shape[1:]), column.dtype)
     more[: len(column)] = column
     return more
@@ -108,7 +108,7 @@ class Rows:
 
     Args:
         n_rows: Initial capacity in rows.
-        like: Array for each column, which gives the row's shape (after two axes) and type.
+        like: Arrays whose shapes after the first two axes, and types, are those of the rows.
     """
 
     def __init__(self, n_rows: int, like: list[NDArray[Any]]) -> None:
@@ -120,7 +120,7 @@ class Rows:
 
         Args:
             spans: Pairs of a lane and its number of steps, in the order to append.
-            lanes_of: Array (lanes, time horizon, ...) for each column.
+            lanes_of: One array (lanes, time horizon, ...) per column.
         """
         end = self.n_rows + sum(n_steps for _, n_steps in spans)
         for i, source in enumerate(lanes_of):

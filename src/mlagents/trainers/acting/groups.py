@@ -1,8 +1,7 @@
-"""`Groups`: the groups that agents act in, and what their members earn together.
+"""`Groups`: the groups of agents, and the rewards of each group.
 
-A simulation names a group by an id above 0. Ids are unique within one behavior of one player, and
-an id may come back after its group has ended. Each group therefore gets a number of its own, which
-is never used again.
+A simulation identifies a group by an id above 0. Ids are unique within one behavior of one player
+and may be reused after a group has ended. Each group therefore gets a unique number.
 """
 
 from collections.abc import Hashable, Sequence
@@ -25,12 +24,12 @@ _UNKNOWN = -1
 class Groups:
     """Groups of the agents in a collector's lanes.
 
-    A group begins with its first member and ends when no member is left. An agent without a group
-    is alone: its number is negative and its own.
+    A group begins with its first member and ends when its last member leaves. An agent without a
+    group gets a unique negative number.
 
     Attributes:
         number: (lanes,) number of each agent's group.
-        problems: Descriptions of unusual ends of episodes, at most one of each kind.
+        problems: Messages about wrongly ended episodes, at most one of each kind.
     """
 
     def __init__(self) -> None:
@@ -39,7 +38,7 @@ class Groups:
         self._id = np.zeros(0, np.int64)
         """(lanes,) group id in the agent's last report."""
         self._return_before = np.zeros(0, np.float64)
-        """(lanes,) return of the group when the agent joined it."""
+        """(lanes,) return of the group when the agent joined, minus the agent's own `earned`."""
         self._current: dict[Key, int] = {}
         self._members: dict[int, dict[int, None]] = {}
         """Lanes of the members of each group, in the order in which they joined."""
@@ -56,7 +55,7 @@ class Groups:
         self._return_before = np.append(self._return_before, np.zeros(more))
 
     def changed(self, lanes: NDArray[np.int64], ids: NDArray[np.integer]) -> NDArray[np.int64]:
-        """Return the rows of agents that begin, or whose group is not that of their last report."""
+        """Return the rows of agents that are new or have changed their group since their report."""
         return np.flatnonzero(self._id[lanes] != ids)
 
     def join(
@@ -67,7 +66,7 @@ class Groups:
         ids: NDArray[np.integer],
         earned: NDArray[np.float64],
     ) -> None:
-        """Put agents into their groups, out of the groups that they were in.
+        """Move agents from their previous groups into their current ones.
 
         Args:
             player: Number of the player.
@@ -125,7 +124,7 @@ class Groups:
         decisions: DecisionSteps,
         terminals: TerminalSteps,
     ) -> None:
-        """Find members whose episodes end although the episode of their group continues.
+        """Detect members whose episodes end although the episode of their group continues.
 
         Args:
             lane_of: Lanes of the agents by their ids, before the terminal steps are processed.
@@ -150,14 +149,14 @@ class Groups:
                     "ended",
                     f"agent {agent} of group {group_id} ended its episode and began another while "
                     "its group continued. It counts as a new member. To end the episode of a "
-                    "group, call EndGroupEpisode; if a member leaves early, disable its agent.",
+                    "group, call EndGroupEpisode. If a member leaves early, disable its agent.",
                 )
             elif is_interrupted[agent]:
                 self._tell(
                     "interrupted",
                     f"agent {agent} of group {group_id} was interrupted while its group continued. "
                     "Set Max Step of agents in groups to 0, and call GroupEpisodeInterrupted when "
-                    "the time of the group is over.",
+                    "the group's time limit is reached.",
                 )
 
     def _tell(self, kind: str, problem: str) -> None:
@@ -167,7 +166,7 @@ class Groups:
 
 
 class SplitGroups:
-    """Finds groups whose members belong to different behaviors or teams."""
+    """Detects groups whose members belong to different behaviors or teams."""
 
     def __init__(self) -> None:
         self._told: set[tuple[str, ...]] = set()
@@ -176,7 +175,7 @@ class SplitGroups:
         """Return a description of the first such group, once for each set of behaviors.
 
         Args:
-            steps: Behaviors of one player, each with the agents that report.
+            steps: Behaviors of one player, each with its decision steps.
         """
         if len(steps) < 2:
             return None
@@ -190,7 +189,7 @@ class SplitGroups:
                 self._told.add(tuple(behaviors))
                 return (
                     f"group {group_id} has agents of {' and '.join(map(repr, behaviors))}. Each "
-                    "behavior and team learns as a group of its own, whose members do not see the "
-                    "others. Use one behavior and one team in a group, or a group for each."
+                    "behavior and team is trained as a separate group, without the other members. "
+                    "Give each group agents of one behavior and one team."
                 )
         return None

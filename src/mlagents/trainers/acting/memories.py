@@ -10,17 +10,17 @@ from mlagents_envs.base_env import AgentId, BehaviorName, DecisionSteps, Termina
 Lanes = NDArray[np.int64]
 
 _VANISHED_AFTER = 200
-"""Number of its player's reports that an agent may miss before its lane may be reused."""
+"""Number of reports of its player that an agent may miss before its lane may be reused."""
 
 
 class Memories:
     """Lanes and memories of agents that are not learned from.
 
-    An agent may vanish without an end of its episode. If lanes run out, those of agents that have
-    missed many reports of their player are reused.
+    An agent may vanish without ending its episode. When lanes run out, the lanes of agents that
+    have missed many reports of their player are reused.
 
     Args:
-        memory_size: Size of the memory that the policy keeps for every agent.
+        memory_size: Size of each agent's memory.
 
     Attributes:
         n_vanished: Number of agents that have vanished so far.
@@ -30,7 +30,7 @@ class Memories:
         self._remembered = np.zeros((0, memory_size), np.float32)
         """(lanes, memory size) memory after the last decision."""
         self._reported = np.zeros(0, np.int64)
-        """(lanes,) number of the last report of the player that contained the agent."""
+        """(lanes,) number of the player's last report that contained the agent."""
         self._lane_of: dict[int, dict[AgentId, int]] = {}
         self._reports: dict[int, int] = {}
         self._free: list[int] = []
@@ -47,13 +47,13 @@ class Memories:
         """Process the report of a player.
 
         Args:
-            player: Number of the player; agent ids are unique within a player.
+            player: Number of the player. Agent ids are unique within a player.
             decisions: Agents whose episodes continue or begin.
-            terminals: Agents whose episodes ended; an id may be in both.
-            behavior: Behavior of the agents with its team; group ids are unique within it.
+            terminals: Agents whose episodes ended. An id may be in both.
+            behavior: Behavior of the agents, with its team. Group ids are unique within it.
 
         Returns:
-            (N,) lane of every agent of `decisions`, for `record`.
+            (N,) lane of every agent in `decisions`, for `record`.
         """
         lane_of = self._lane_of.setdefault(player, {})
         for agent in terminals.agent_id.tolist():
@@ -62,7 +62,7 @@ class Memories:
         return self._lanes(player, decisions)
 
     def memory(self, lanes: Lanes) -> NDArray[np.float32]:
-        """Return (N, memory size), the memories of agents by their lanes."""
+        """Return the memories (N, memory size) of the agents in `lanes`."""
         return self._remembered[lanes]
 
     def record(self, lanes: Lanes, action_mask: NDArray[np.bool_], decision: Decision) -> None:
@@ -75,7 +75,7 @@ class Memories:
             self._release(lane)
 
     def _lanes(self, player: int, decisions: DecisionSteps) -> Lanes:
-        """Return the lanes of the agents of a report; agents that begin get new lanes."""
+        """Return the lanes of the agents in a report; assign lanes to new agents."""
         lane_of = self._lane_of[player]
         report = self._reports[player] = self._reports.get(player, 0) + 1
         agents = decisions.agent_id.tolist()
@@ -91,7 +91,7 @@ class Memories:
         return lanes
 
     def _begin(self) -> int:
-        """Return a lane for an agent whose episode begins."""
+        """Return a free lane for an agent whose episode begins."""
         return self._free.pop()
 
     def _make_room(self, n_lanes: int) -> None:

@@ -1,4 +1,4 @@
-"""`ActingPolicy`: decides from observations; it keeps no agent's state."""
+"""`ActingPolicy`: decides from observations, without storing the state of agents."""
 
 import math
 from collections.abc import Sequence
@@ -18,13 +18,13 @@ class ActingPolicy:
 
     Args:
         snapshot: Policy to act with.
-        spec: Actions to decide on.
+        spec: Actions of the behavior.
         deterministic: Whether to take the mean and the likeliest choice instead of a sample.
-        rng: Source of the samples.
+        rng: Random generator of the samples.
 
     Attributes:
-        snapshot: Policy to act with; may be replaced by a newer one of the same network.
-        deterministic: Whether it takes the mean and the likeliest choice.
+        snapshot: Policy to act with. It may be replaced by a newer one of the same network.
+        deterministic: Whether to take the mean and the likeliest choice instead of a sample.
     """
 
     def __init__(
@@ -52,8 +52,8 @@ class ActingPolicy:
         Args:
             obs: One array (N, *shape) per observation.
             action_mask: (N, sum of branches) True where an action is not allowed.
-            memory: (N, memory size) memory after the agents' last decision, zeros where an episode
-                begins; None if all episodes begin.
+            memory: (N, memory size) memory after the agents' last decisions, zeros at the beginning
+                of an episode. None if all episodes are beginning.
 
         Raises:
             UnityTrainerException: The output of the network is NaN or infinite.
@@ -78,7 +78,7 @@ class ActingPolicy:
                 limited = np.clip(continuous, -CONTINUOUS_LIMIT, CONTINUOUS_LIMIT)
                 limited /= CONTINUOUS_LIMIT
             log_probs.append(log_prob)
-            # Entropy of the Gaussians before squashing.
+            # The entropy of the Gaussians, before squashing.
             entropy = float(log_std.mean()) + 0.5 * math.log(2 * math.pi * math.e)
         if logits is not None:
             discrete, log_prob, branch_entropy = self._sample_discrete(logits, action_mask)
@@ -96,15 +96,15 @@ class ActingPolicy:
     def probabilities(
         self, obs: Sequence[NDArray[Any]], action_mask: NDArray[np.bool_]
     ) -> list[FloatArray] | None:
-        """Return the probabilities of the discrete choices; nothing is drawn.
+        """Return the probabilities of the discrete choices, without sampling.
 
         Args:
             obs: One array (N, *shape) per observation.
             action_mask: (N, sum of branches) True where an action is not allowed.
 
         Returns:
-            One (N, size) array for each branch; None without discrete actions, and for a policy
-            with memory.
+            One array (N, size) per branch; None without discrete actions or for a policy with
+            memory.
         """
         if self.snapshot.memory_size or not self.spec.discrete_size:
             return None
@@ -135,7 +135,7 @@ class ActingPolicy:
     def _sample_discrete(
         self, logits: FloatArray, action_mask: NDArray[np.bool_]
     ) -> tuple[NDArray[np.int32], FloatArray, float]:
-        """Choose by the Gumbel trick: argmax of log-probabilities plus Gumbel noise."""
+        """Sample with the Gumbel-max trick: argmax of log-probabilities plus Gumbel noise."""
         logits = np.where(action_mask, np.float32(MASKED_LOGIT), logits)
         noise = None if self.deterministic else self.rng.gumbel(size=logits.shape)
         rows = np.arange(len(logits))

@@ -1,4 +1,4 @@
-"""`Rollout`: takes actions for the agents of all players."""
+"""`Rollout`: decides for the agents of all players."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -42,12 +42,12 @@ class Policy(Protocol):
 class Seat(NamedTuple):
     """Policy and memories of the agents of one behavior in one player.
 
-    Seats may share a policy, which then decides for all their agents together. They may share a
-    collector, too.
+    Seats may share a policy, which then decides for all their agents together. They may also share
+    a collector.
 
     Attributes:
         policy: Policy that decides for the agents.
-        memories: Memories of the agents; a `Collector` if their steps are learned from.
+        memories: Memories of the agents. A `Collector` if their steps are learned from.
     """
 
     policy: Policy
@@ -55,10 +55,10 @@ class Seat(NamedTuple):
 
 
 class Share(NamedTuple):
-    """The part of a report that one seat receives.
+    """The part of a report that goes to one seat.
 
     Attributes:
-        seat: Seat of these agents.
+        seat: Seat of the agents.
         rows: (N,) rows of the report's decision steps; None for all.
         decisions: Decision steps of N agents.
         terminals: Terminal steps of the seat's agents.
@@ -71,7 +71,7 @@ class Share(NamedTuple):
 
 
 class SharedSeat(Protocol):
-    """Several seats for the agents of one behavior in one player, by agent."""
+    """Seats that share the agents of one behavior in one player."""
 
     def shares(
         self, player: int, decisions: DecisionSteps, terminals: TerminalSteps
@@ -98,12 +98,12 @@ _Part = tuple[NDArray[np.int64] | None, ActionTuple]
 
 
 class Rollout:
-    """Receives the reports of players and answers each once.
+    """Receives the reports of players and answers each one with actions.
 
     Args:
         manager: Manager of the players.
-        seat_of: Function that returns the seat, or the seats, of a behavior in a player.
-        waiting: Function that makes the context in which to wait for players.
+        seat_of: Function that returns the seat or the shared seats of a behavior in a player.
+        waiting: Function that creates the context manager entered while waiting for players.
     """
 
     def __init__(
@@ -121,12 +121,12 @@ class Rollout:
         self._shared: set[SharedSeat] = set()
         """All shared seats used so far."""
         self._asking: list[int] = []
-        """Players whose reports are not answered yet."""
+        """Players whose reports have not been answered yet."""
         self._requests: dict[Policy, list[_Request]] = {}
         self._split_groups = SplitGroups()
 
     def reset(self) -> None:
-        """Begin all episodes of all players again; unanswered reports are dropped."""
+        """Restart all episodes of all players; drop unanswered reports."""
         with self._waiting():
             self._manager.reset()
         for player in self._asking:
@@ -135,7 +135,7 @@ class Rollout:
         self._requests.clear()
 
     def advance(self) -> list[PlayerSteps]:
-        """Wait for players; store and return their reports."""
+        """Wait for reports of players; store their steps and return them."""
         with self._waiting():
             reports = self._manager.receive()
         for report in reports:
@@ -164,7 +164,7 @@ class Rollout:
         """Decide for all agents that request a decision, and send the actions to their players.
 
         Returns:
-            Mean entropy of the distributions, in nats, by the policy that decided.
+            Mean entropy of the action distributions, in nats, by policy.
         """
         entropies: dict[Policy, float] = {}
         actions: dict[int, dict[BehaviorName, list[_Part]]] = {p: {} for p in self._asking}

@@ -1,7 +1,7 @@
 """`Roster`: snapshots that act together; `RosterMemories`: the snapshot of each agent.
 
-The number of an agent's snapshot is the last number of its memory. A decision for agents with K
-snapshots therefore takes K forward passes, or a single one if the networks are small, and samples
+The last element of an agent's memory is the number of its snapshot. A decision for agents with K
+snapshots takes K forward passes, or a single one if the networks are small. Actions are sampled
 once.
 """
 
@@ -18,17 +18,17 @@ from mlagents_envs.base_env import AgentId, BehaviorName, DecisionSteps, Termina
 FloatArray = NDArray[np.float32]
 
 LATEST = -1
-"""Number of the present policy, which changes as it learns."""
+"""Number of the current policy, which changes as it learns."""
 
 
 class Roster:
     """Several snapshots of one network; each agent has one of them.
 
     Args:
-        latest: Function that returns the present policy.
+        latest: Function that returns the current policy.
 
     Attributes:
-        snapshots: Snapshots by their number, 0 or more.
+        snapshots: Snapshots by number, from 0.
     """
 
     def __init__(self, latest: Callable[[], Snapshot]) -> None:
@@ -36,7 +36,7 @@ class Roster:
         self._latest = latest
         self._identities: tuple[int, ...] = ()
         self._held: list[Snapshot] = []
-        """Snapshots of `_identities`, so that no other takes the place of one in memory."""
+        """Snapshots of `_identities`, held so that their ids are not reused."""
         self._stack: DenseSnapshot | None = None
 
     @property
@@ -46,11 +46,11 @@ class Roster:
 
     @property
     def memory_size(self) -> int:
-        """Size of the memory of each agent: the policy's, and the number of the snapshot."""
+        """Size of the memory of each agent: the policy's memory, plus the snapshot number."""
         return self._latest().memory_size + 1
 
     def forward(self, obs: Sequence[NDArray[Any]], memory: FloatArray) -> Outputs:
-        """Map one (N, *shape) per observation and (N, memory size) to outputs of the heads."""
+        """Map one array (N, *shape) per observation, and memory (N, memory size), to outputs."""
         numbers = memory[:, -1].astype(np.int64)
         present = sorted(set(numbers.tolist()))
         acting = [self._latest() if n == LATEST else self.snapshots[n] for n in present]
@@ -65,7 +65,7 @@ class Roster:
         return _one_by_one(acting, obs, place, memory)
 
     def _stack_for(self, acting: list[Snapshot]) -> DenseSnapshot | None:
-        """Return small snapshots as a stack, which is kept until others act."""
+        """Return a stack of small snapshots, cached until others act; None for large ones."""
         identities = tuple(map(id, acting))
         if identities != self._identities:
             self._identities, self._held = identities, acting
@@ -79,7 +79,7 @@ def _one_by_one(
     place: NDArray[np.int64],
     memory: FloatArray,
 ) -> Outputs:
-    """Forward the rows of each snapshot."""
+    """Run each snapshot on its own rows."""
     after = memory.copy()
     mean = log_std = logits = None
     for k, snapshot in enumerate(acting):
@@ -97,7 +97,7 @@ def _one_by_one(
 def _scattered(
     whole: FloatArray | None, part: FloatArray | None, rows: NDArray[np.int64], n_rows: int
 ) -> FloatArray | None:
-    """Write a part into rows of the whole, which is made by its first part."""
+    """Write a part into rows of the whole array, which the first part allocates."""
     if part is None:
         return None
     if whole is None:
@@ -107,17 +107,17 @@ def _scattered(
 
 
 _MOST_STACKED = 256
-"""Largest number of agents for which stacked snapshots are faster than one after the other."""
+"""Largest number of agents for which stacked snapshots are faster than separate forward passes."""
 
 _WIDEST_STACKED = 256
-"""Largest number of inputs or units of a layer for which they are."""
+"""Largest number of inputs or units of a layer for which stacked snapshots are faster."""
 
 
 def _stack_of(acting: Sequence[Snapshot]) -> DenseSnapshot | None:
-    """Return a snapshot whose arrays are those of several snapshots, stacked; None for large ones.
+    """Stack the arrays of several snapshots into one snapshot; return None for large ones.
 
-    It maps (K, rows, size) to outputs of K snapshots, so a layer is one product of stacked
-    matrices. For small networks, this takes less time than the calls of K forward passes.
+    The stack maps (K, rows, size) to the outputs of K snapshots, so a layer is one product of
+    stacked matrices. For small networks, this is faster than K forward passes.
     """
     dense = [each for each in acting if isinstance(each, DenseSnapshot)]
     if len(dense) < len(acting):
@@ -142,12 +142,12 @@ def _stacked(parts: Sequence[Any]) -> Any:
 def _together(
     stack: DenseSnapshot, obs: Sequence[NDArray[Any]], place: NDArray[np.int64], memory: FloatArray
 ) -> Outputs:
-    """Forward the rows of all snapshots of a stack, padded to the same number.
+    """Run a stack of snapshots, with each snapshot's rows padded to the same number.
 
     Args:
         stack: Stack of K snapshots.
         obs: One (N, size) per observation.
-        place: (N,) number of each row's snapshot in the stack.
+        place: (N,) index of each row's snapshot in the stack.
         memory: (N, memory size) memory, which dense layers do not change.
     """
     n_rows = np.bincount(place)
@@ -167,12 +167,12 @@ def _together(
 
 
 class RosterMemories(Memories):
-    """Memories of agents that act by snapshots of a `Roster`.
+    """Memories of agents that act with snapshots of a `Roster`.
 
     Args:
-        memory_size: Size of the memory that the roster keeps for every agent.
-        numbers_of: Function from a player and ids of its agents to the numbers of their snapshots.
-            If the number of an agent changes, its memory is cleared.
+        memory_size: Size of each agent's memory in the roster.
+        numbers_of: Function that maps a player and agent ids to snapshot numbers. If the number of
+            an agent changes, its memory is cleared.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""`ScriptedPolicy`: a function of the user that acts in place of a network."""
+"""`ScriptedPolicy`: a user's function that acts instead of a network."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,8 +13,8 @@ from mlagents_envs.base_env import ActionSpec, ActionTuple
 FloatArray = NDArray[np.float32]
 
 Script = Callable[[Sequence[NDArray[Any]], NDArray[np.bool_]], ActionTuple]
-"""A function from observations, (N, *shape) each, and the action mask (N, sum of branches), True
-where an action is not allowed, to the actions of N agents."""
+"""Function that decides for N agents. Its arguments are one array (N, *shape) per observation, and
+the action mask (N, sum of branches), True where an action is not allowed."""
 
 
 class ScriptedPolicy:
@@ -22,8 +22,8 @@ class ScriptedPolicy:
 
     Args:
         name: Name of the function, for messages.
-        script: The function.
-        spec: Actions to decide on.
+        script: Function that decides.
+        spec: Actions of the behavior.
     """
 
     def __init__(self, name: str, script: Script, spec: ActionSpec) -> None:
@@ -40,7 +40,7 @@ class ScriptedPolicy:
         """Decide for N agents; see `ActingPolicy.act`.
 
         Raises:
-            UnityTrainerException: The function returned something else than their actions.
+            UnityTrainerException: The function did not return one action for each agent.
         """
         action: object = self._script(obs, action_mask)
         n_agents, spec = len(obs[0]), self.spec

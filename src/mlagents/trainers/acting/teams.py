@@ -1,4 +1,4 @@
-"""`TeamSeat`: the policies that act for the agents of one team, and the ends of its games."""
+"""`TeamSeat`: divides the agents of one team among policies, and collects the results of games."""
 
 from collections.abc import Callable, Sequence
 
@@ -11,7 +11,7 @@ from mlagents.trainers.acting.roster import LATEST
 from mlagents_envs.base_env import AgentId, DecisionSteps, TerminalSteps
 
 LEARNER = -2
-"""Number of the present policy in agents that are learned from."""
+"""Number of the current policy, for agents whose steps are learned from."""
 SCRIPT = -3
 """Number of a scripted opponent."""
 
@@ -19,16 +19,16 @@ SCRIPT = -3
 class TeamSeat:
     """Seats of the agents of one team of one behavior.
 
-    The policy that begins an episode of an agent also ends it, unless `swap` is called. All members
-    of a group have the same policy.
+    An agent keeps its policy for a whole episode, unless `swap` is called. All members of a group
+    have the same policy.
 
     Args:
-        learner: Seat of agents that are learned from.
-        roster_seat_of: Function that returns the seat of agents that act by snapshots. It gets a
-            function from a player and ids of agents to the numbers of their snapshots.
-        script: Seat of a scripted opponent, if there is one.
-        who_begins: Function from a player to the number of the policy for episodes that begin
-            there: that of a snapshot, or `LEARNER`, `LATEST` or `SCRIPT`.
+        learner: Seat of agents whose steps are learned from.
+        roster_seat_of: Function that returns the seat of agents that act with snapshots. Its
+            argument is a function that maps a player and agent ids to snapshot numbers.
+        script: Seat of a scripted opponent, or None.
+        who_begins: Function that returns the policy number for new episodes in a player: the number
+            of a snapshot, `LEARNER`, `LATEST` or `SCRIPT`.
 
     Attributes:
         n_decisions: Number of decisions for agents of the team so far.
@@ -73,7 +73,7 @@ class TeamSeat:
         return shares
 
     def take_results(self, player: int) -> list[GameResult]:
-        """Return the results of games that ended in the last report of a player, once."""
+        """Remove and return the results of games that ended in the last report of a player."""
         side = self._sides.get(player)
         if side is None:
             return []
@@ -81,7 +81,7 @@ class TeamSeat:
         return results
 
     def swap(self) -> None:
-        """Continue all episodes with the policies for new ones."""
+        """Replace the policies in unfinished episodes by those for new episodes."""
         for player, side in self._sides.items():
             side.swap(self._who_begins(player))
 
@@ -103,7 +103,7 @@ class TeamSeat:
 
 
 def _kind(who: int) -> int:
-    """Return a number that is the same for all policies that share a seat."""
+    """Return the same number for all policies that share a seat."""
     return who if who in (LEARNER, SCRIPT) else LATEST
 
 
