@@ -151,7 +151,7 @@ def test_demonstrations_of_others_are_refused(
 
 def test_what_shows_no_step_is_refused(tmp_path: Path) -> None:
     file = write(tmp_path / "a.demo", [True])
-    with pytest.raises(UnityTrainerException, match=r"a\.demo: the demonstration has no step"):
+    with pytest.raises(UnityTrainerException, match=r"a\.demo: the demonstration contains no step"):
         load_demonstrations(file, SPEC)
 
 

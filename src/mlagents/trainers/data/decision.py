@@ -1,4 +1,4 @@
-"""Decisions of a policy for a batch of agents."""
+"""`Decision`: the decisions of a policy for a batch of agents."""
 
 from typing import NamedTuple
 
@@ -8,18 +8,18 @@ from numpy.typing import NDArray
 from mlagents_envs.base_env import ActionTuple
 
 CONTINUOUS_LIMIT = 3.0
-"""Unsquashed samples are clamped to plus and minus this limit and divided by it before they are
-sent to the environment."""
+"""Limit of unsquashed samples. Before they are sent to the environment, they are clamped to plus
+and minus this limit and divided by it."""
 
 LOG_STD_LIMITS = -20.0, 2.0
-"""Least and largest log-deviation of a squashed action."""
+"""Smallest and largest log-deviation of a squashed action."""
 
 MASKED_LOGIT = -1e8
 """Logit of a masked action."""
 
 
 class Decision(NamedTuple):
-    """Actions of N agents, with the quantities that learning needs.
+    """Actions of N agents, and the quantities needed to learn from them.
 
     Attributes:
         action: Actions to send to the environment.
@@ -40,7 +40,7 @@ class Decision(NamedTuple):
     memory: NDArray[np.float32]
 
     def of(self, rows: slice) -> "Decision":
-        """Return the decisions for some of the agents; the entropy remains that of all agents."""
+        """Return the decisions for some of the agents; `entropy` still covers all agents."""
         action = ActionTuple(self.action.continuous[rows], self.action.discrete[rows])
         return Decision(
             action,

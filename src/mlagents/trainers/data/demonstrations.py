@@ -1,8 +1,8 @@
-"""Demonstrations: loads `.demo` files as steps of experience and checks that they fit the behavior.
+"""`Demonstrations`: steps from `.demo` files, checked against the behavior.
 
-A file holds records; its reader puts every action beside the observation at which it was taken. The
-step of experience t is observation t and action t, with the reward and the end of record t + 1. The
-last record of an episode closes the step before it and begins none, so its action teaches nothing.
+A file contains records. Its reader puts every action beside the observation for which it was taken.
+Step t consists of observation and action of record t, with the reward and the end of record t + 1.
+The last record of an episode only closes the previous step: its action is not learned from.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ from mlagents_envs.exception import UnityException
 
 @dataclass(frozen=True, slots=True)
 class Demonstrations:
-    """N steps of S episodes, one after the other. The last episode of a file may be unfinished.
+    """N steps of S episodes, stored consecutively. The last episode of a file may be unfinished.
 
     Attributes:
         obs: One array per observation, (N, *shape), before the action.
@@ -46,7 +46,7 @@ class Demonstrations:
 
     @property
     def n_steps(self) -> int:
-        """Number N of steps."""
+        """Number of steps, N."""
         return len(self.reward)
 
     def __str__(self) -> str:
@@ -56,15 +56,15 @@ class Demonstrations:
     def split(
         self, share: float, rng: np.random.Generator
     ) -> "tuple[Demonstrations, Demonstrations | None]":
-        """Split off whole random episodes, at least one but not all.
+        """Split off random whole episodes: at least one, but not all.
 
         Args:
             share: Share of the episodes to hold out; 0 holds none out.
             rng: Random generator that selects the episodes.
 
         Returns:
-            The episodes to learn from, and the held-out ones. The latter are None if `share` is 0
-            or there is only one episode.
+            The episodes to learn from, and the held-out episodes. These are None if `share` is 0 or
+            there is only one episode.
         """
         n_episodes = len(self.length)
         if n_episodes == 1 or share == 0.0:
@@ -92,12 +92,12 @@ def load_demonstrations(path: str | Path, spec: BehaviorSpec) -> Demonstrations:
     Compressed images keep 8 bits per channel.
 
     Args:
-        path: A `.demo` file, or a folder whose `.demo` files are all read.
+        path: A `.demo` file, or a folder of `.demo` files.
         spec: Observations and actions of the behavior.
 
     Raises:
-        UnityTrainerException: There is no file, or a file cannot be read, has other observations
-            or actions, or contains no step.
+        UnityTrainerException: There is no file, or a file cannot be read, has different
+            observations or actions, or contains no step.
     """
     parts = []
     for file in _files(Path(path)):
@@ -106,8 +106,8 @@ def load_demonstrations(path: str | Path, spec: BehaviorSpec) -> Demonstrations:
         steps = _steps(demonstration.records)
         if not steps.n_steps:
             raise UnityTrainerException(
-                f"{file}: the demonstration has no step; expected at least two consecutive "
-                "observations. Record a longer one."
+                f"{file}: the demonstration contains no step. Expected at least two consecutive "
+                "observations. Record a longer demonstration."
             )
         parts.append(steps)
     return _concatenated(parts)
@@ -133,8 +133,8 @@ def _files(path: Path) -> list[Path]:
         return files
     if not path.is_file():
         raise UnityTrainerException(
-            f"demo_path: the file or folder {path} does not exist, relative to {Path.cwd()}. Put a "
-            "demonstration there that was recorded in Unity or by DemonstrationRecorder "
+            f"demo_path: the file or folder {path} does not exist, relative to {Path.cwd()}. Copy "
+            "a demonstration there, recorded in Unity or by DemonstrationRecorder "
             "(docs/demonstrations.md)."
         )
     return [path]
@@ -149,7 +149,7 @@ def _read(file: Path) -> Demonstration:
 
 def _check_fit(file: Path, found: BehaviorSpec, expected: BehaviorSpec) -> None:
     """Raise unless both specs have the same observations and actions."""
-    advice = "Record it again, with the current sensors and actions of the behavior."
+    advice = "Record it again with the current sensors and actions of the behavior."
     if len(found.observation_specs) != len(expected.observation_specs):
         raise UnityTrainerException(
             f"{file}: expected {len(expected.observation_specs)} observations, "
@@ -171,15 +171,15 @@ def _check_fit(file: Path, found: BehaviorSpec, expected: BehaviorSpec) -> None:
 
 
 def _steps(records: DemonstrationRecords) -> Demonstrations:
-    """Pair what was done with what came of it."""
+    """Pair each action with the reward and the end that followed it."""
     episodes = records.episodes()
-    # A step begins at every record of an episode but the last, and ends at the next one.
+    # Every record of an episode except the last begins a step, which ends at the next record.
     rows = np.concatenate([episode[:-1] for episode in episodes])
     after = np.concatenate([episode[1:] for episode in episodes])
     length = np.array([len(episode) - 1 for episode in episodes], np.int64)
     return Demonstrations(
         obs=[batch[rows] for batch in records.obs],
-        # A policy cannot act beyond these limits.
+        # A policy cannot exceed these limits.
         continuous=records.action.continuous[rows].clip(-1.0, 1.0),
         discrete=records.action.discrete[rows],
         reward=records.reward[after] + records.group_reward[after],

@@ -1,6 +1,6 @@
-"""Group steps: which agents of a group were there together, found when it is time to learn.
+"""Group steps: the agents of a group that were present together, found before each update.
 
-Segments do not contain an agent's mates. Nearly all mates have steps of their own in the same
+Segments do not contain an agent's mates. Nearly all mates have their own steps in the same
 experience, so a join by group and tick finds them without storing anything twice.
 """
 
@@ -18,15 +18,15 @@ IntArray = NDArray[np.int64]
 
 
 class Arrangement(NamedTuple):
-    """Some group steps, ordered by their number of members.
+    """A selection of Q group steps, ordered by number of members.
 
-    The members of Q group steps have P places, step by step. An appearance is as in `GroupSteps`.
+    Their members occupy P places, step by step. `GroupSteps` defines appearances.
 
     Attributes:
         step: (Q,) numbers of the group steps.
-        appearance: (M,) appearances in these group steps, each once, those with a row first.
-        place: (P,) index into `appearance` of the member in each place; None if it is each place's
-            own number.
+        appearance: (M,) distinct appearances in these group steps, those with a row first.
+        place: (P,) index into `appearance` of the member in each place; None if the indices are
+            0 to P - 1.
         sizes: Pairs (number of group steps, number of members), in order.
         row: (R,) rows that act in these group steps.
         step_of_row: (R,) index of the group step in which each row acts, from 0 to Q - 1.
@@ -43,7 +43,7 @@ class Arrangement(NamedTuple):
 
     @property
     def members(self) -> IntArray:
-        """Return (Q,), the number of members of each group step."""
+        """Number of members of each group step, (Q,)."""
         return np.repeat([n for _, n in self.sizes], [q for q, _ in self.sizes])
 
 
@@ -51,21 +51,21 @@ class Arrangement(NamedTuple):
 class GroupSteps:
     """Q group steps: the members of a group at one tick, P members in total.
 
-    An *appearance* is an agent as it was seen at one tick. The first N are the agents of the rows,
-    the next L those of the open steps, and the last S those of the segments in their last
-    observation. A member that does not decide at a tick appears as it was when it last decided.
+    An *appearance* is one observation of an agent, with its action if it acted. The first N are the
+    rows of the segments, the next L the open steps, and the last S the last observations of the
+    segments. A member that does not decide at a tick has the appearance of its last decision.
 
     Attributes:
-        n_rows: Number N of rows.
-        n_acting: Number N + L of appearances with an action.
-        start: (Q + 1,) first place of each group step, and P.
+        n_rows: Number of rows, N.
+        n_acting: Number of appearances with an action, N + L.
+        start: (Q + 1,) first place of each group step, followed by P.
         member: (P,) appearance of the member in each place.
         step_of_row: (N,) group step in which each row acts.
         place_of_row: (N,) place of each row in that group step.
-        after: (S,) group step that follows each segment: the members that remain or, if none does,
-            the members whose episodes ended last.
-        is_over: (S,) bool, True where the task has ended the episodes of all members, so that the
-            value of what follows is zero.
+        after: (S,) group step that follows each segment: the remaining members or, if there are
+            none, the members whose episodes ended last.
+        is_over: (S,) bool, True where the task has ended the episodes of all members, so the value
+            of the following state is zero.
     """
 
     n_rows: int
@@ -79,11 +79,11 @@ class GroupSteps:
 
     @property
     def size(self) -> IntArray:
-        """Return (Q,), the number of members of each group step."""
+        """Number of members of each group step, (Q,)."""
         return np.diff(self.start)
 
     def arrange(self, steps: IntArray) -> Arrangement:
-        """Return the given group steps, different ones, ordered by size."""
+        """Return the given distinct group steps, ordered by size."""
         size = self.size[steps]
         steps = steps[np.argsort(size, kind="stable")]
         numbers, counts = np.unique(size, return_counts=True)
@@ -105,7 +105,7 @@ class GroupSteps:
         )
 
     def around(self, rows: IntArray) -> Arrangement:
-        """Arrange the group steps in which rows act; only these rows act, in their order."""
+        """Return the group steps of the given rows. Only these rows act, in the given order."""
         arranged = self.arrange(np.unique(self.step_of_row[rows]))
         index = np.zeros(self.n_rows, np.int64)
         index[arranged.row] = np.arange(len(arranged.row))
@@ -116,7 +116,7 @@ class GroupSteps:
         )
 
     def parts(self, steps: IntArray, n_members: int) -> Iterator[Arrangement]:
-        """Arrange group steps in parts of about `n_members` members; large groups come last."""
+        """Yield group steps in parts of about `n_members` members, large groups last."""
         steps = steps[np.argsort(self.size[steps], kind="stable")]
         before = np.cumsum(self.size[steps]) - self.size[steps]
         for part in np.split(steps, np.flatnonzero(np.diff(before // n_members)) + 1):
@@ -134,7 +134,7 @@ def group_steps(segments: Segments) -> GroupSteps:
     """Join the rows, the open steps and the ends of segments into group steps.
 
     Raises:
-        ValueError: The segments do not tell which groups their agents belong to.
+        ValueError: The segments were collected without groups.
     """
     still = segments.open_steps
     if still is None:
@@ -145,19 +145,19 @@ def group_steps(segments: Segments) -> GroupSteps:
     episode = np.concatenate([segments.episode[segment], still.episode, segments.episode])
     agent = np.unique(episode, return_inverse=True)[1]
 
-    # An event is a tick at which a member of a group was seen.
+    # An event is a tick at which a member of a group was observed.
     key, span = _keys(segments, still)
     events, event = np.unique(key, return_inverse=True)
     acts_at, ends_at = event[:n_acting], event[n_acting:]
 
-    # Members remain from each decision until their next report; open steps last to the end.
+    # A member remains from each decision until its next report; open steps last to the end.
     until = np.append(event[1:n_rows], 0)
     until[np.cumsum(segments.length) - 1] = ends_at
     last_of_group = np.searchsorted(events, (key[n_rows:n_acting] // span + 1) * span)
     n_events = np.concatenate([until, last_of_group]) - acts_at
     remaining = _Places(_ranges(acts_at, n_events), np.repeat(np.arange(n_acting), n_events))
 
-    # A member whose episode ends, or that leaves its group, is seen once more.
+    # A member whose episode ends or that leaves its group has one more appearance.
     of_segment = agent[n_acting:] * len(events) + ends_at
     goes_on = np.isin(of_segment, agent[:n_acting] * len(events) + acts_at)
     leaves = np.flatnonzero(~goes_on & ~segments.terminated)
@@ -195,12 +195,12 @@ def group_steps(segments: Segments) -> GroupSteps:
 
 
 def _place_of_row(step_of_row: IntArray, of_step: IntArray, member: IntArray) -> IntArray:
-    """Return the place at which each row is a member of the group step in which it acts.
+    """Return the place of each row in the group step in which it acts, (N,).
 
     Args:
         step_of_row: (N,) group step in which each row acts.
         of_step: (P,) group step of each place.
-        member: (P,) appearance of the member in each place; those of rows are below N.
+        member: (P,) appearance of the member in each place. Appearances of rows are below N.
     """
     acts = np.flatnonzero(member < len(step_of_row))
     acts = acts[of_step[acts] == step_of_row[member[acts]]]
@@ -210,10 +210,9 @@ def _place_of_row(step_of_row: IntArray, of_step: IntArray, member: IntArray) ->
 
 
 def reward_of_mates(segments: Segments) -> FloatArray:
-    """Return (N,), the mates' own rewards between each step's observation and the next one.
+    """Return the sum of the mates' own rewards between each step and the agent's next one, (N,).
 
-    Rewards that were part of earlier experience do not count. There are none if all members decide
-    in the same reports.
+    Rewards in earlier experience do not count.
     """
     n_rows = segments.n_steps
     keys, _ = _keys(segments, None)
@@ -230,8 +229,8 @@ def reward_of_mates(segments: Segments) -> FloatArray:
 
 _REMAINING, _WITH_LEAVING, _OVER = 0, 1, 2
 _N_KINDS = 3
-"""Kinds of group steps: members that remain, the same beside those that leave without an end that
-the task chose, and members whose episodes the task has ended together."""
+"""Kinds of group steps: remaining members, remaining members together with members that leave or
+are interrupted, and members whose episodes the task has ended together."""
 
 
 class _Places(NamedTuple):
@@ -244,14 +243,14 @@ class _Places(NamedTuple):
         return _Places(self.event[which], self.appearance[which])
 
     def of_kind(self, kind: int) -> tuple[IntArray, IntArray]:
-        """Return a number for event and kind of each place, and the appearances."""
+        """Return the number of the group step of each place, and the appearances."""
         return _N_KINDS * self.event + kind, self.appearance
 
 
 def _keys(segments: Segments, still: OpenSteps | None) -> tuple[IntArray, int]:
-    """Return numbers for group and tick, and the number of ticks between those of two groups.
+    """Return a number for each pair of group and tick, and the distance between two groups.
 
-    The numbers are those of all rows, all open steps and the ends of all segments.
+    The numbers belong to all rows, then all open steps, then the ends of all segments.
     """
     groups = [np.repeat(segments.group, segments.length), segments.group]
     ticks = [segments.tick, segments.last_tick]
@@ -266,6 +265,6 @@ def _keys(segments: Segments, still: OpenSteps | None) -> tuple[IntArray, int]:
 
 
 def _ranges(start: IntArray, length: IntArray) -> IntArray:
-    """Concatenate the ranges of `length` numbers that begin at `start`."""
+    """Concatenate ranges of `length` consecutive numbers that begin at `start`."""
     ends = np.cumsum(length)
     return np.arange(ends[-1] if len(ends) else 0) + np.repeat(start - (ends - length), length)

@@ -19,13 +19,13 @@ FIRST_ROWS = 1024
 
 
 class Ring:
-    """Ring buffer of rows over several arrays. Rows are numbered, and new ones replace the oldest.
+    """Ring buffer of numbered rows in several arrays, in which new rows replace the oldest.
 
-    The arrays start small and double up to `capacity` rows, so unused capacity takes no memory.
+    The arrays start small and grow up to `capacity` rows, so unused capacity takes no memory.
 
     Args:
         capacity: Number of rows to keep.
-        columns: Shape of one row and data type, for each array.
+        columns: Shape of a row and data type of each array, by name.
 
     Attributes:
         end: Number of the next row.
@@ -63,13 +63,13 @@ class Ring:
         return self._columns[name].take(numbers % self.capacity, axis=0)
 
     def saved(self) -> dict[str, NDArray[Any]]:
-        """Return the state for `restore`; the arrays are not copied."""
+        """Return the state for `restore`, without copying the arrays."""
         n_rows = self.end - self.start
         columns = {name: column[:n_rows] for name, column in self._columns.items()}
         return {**columns, "end": np.array(self.end)}
 
     def restore(self, saved: Mapping[str, NDArray[Any]]) -> None:
-        """Append the rows that `saved` returned, oldest first; its capacity may differ.
+        """Append the rows that `saved` returned, oldest first. The saved capacity may differ.
 
         Raises:
             ValueError: The saved rows have another shape or type.
@@ -94,7 +94,7 @@ class Ring:
 
 
 class Replayed(NamedTuple):
-    """B steps drawn from a replay buffer, in S sequences stored one after the other.
+    """B steps drawn from a replay buffer, in S sequences stored consecutively.
 
     Attributes:
         obs: One array (B, *shape) per observation, before the action.
@@ -106,8 +106,8 @@ class Replayed(NamedTuple):
         terminated: (B,) True where the task ended the episode after the step.
         memory: (S, memory size) memory before the first step of each sequence.
         length: (S,) number of steps in each sequence; the sum is B.
-        n_rewards: (B,) number of rewards in each sum. `next_obs` and `terminated` are those of its
-            last step. None if every reward is that of one step.
+        n_rewards: (B,) number of rewards in each sum; None if `reward` covers a single step.
+            `next_obs` and `terminated` belong to the last step of the sum.
     """
 
     obs: list[NDArray[Any]]
@@ -123,18 +123,19 @@ class Replayed(NamedTuple):
 
 
 class Replay:
-    """Replay buffer with the newest experience of a behavior, drawn in sequences.
+    """Replay buffer with the newest experience of a behavior, sampled in sequences.
 
-    Rows are in order of time, so the next observations of a step are in the next row and are stored
-    once. After the last step of a segment, one more row holds only the observations that followed.
+    Rows are in chronological order, so the next observations of a step are in the next row and are
+    stored only once. After the last step of a segment, an additional row contains only the
+    observations that followed.
 
     Args:
         spec: Observations and actions of the behavior.
         capacity: Number of rows to keep, including the additional row of each segment.
-        longest: Number of steps in a sequence; the last one of a segment may be shorter.
+        longest: Number of steps in a sequence. The last one of a segment may be shorter.
         memory_size: Size of the memory of each agent.
-        n_step: Largest number of rewards in a sum. A segment's last steps have fewer. Sequences of
-            such steps have a length of 1.
+        n_step: Largest number of rewards in a sum. Sums for a segment's last steps have fewer. If
+            above 1, `longest` must be 1.
         gamma: Discount per step within a sum.
     """
 
@@ -185,13 +186,13 @@ class Replay:
 
     @property
     def n_sequences(self) -> int:
-        """Number of sequences to draw from."""
+        """Number of sequences kept."""
         return self._sequences.end - self._oldest
 
     def add(self, segments: Segments) -> None:
         """Append finished segments, replacing the oldest experience."""
         n_segments = len(segments.length)
-        # Each earlier segment shifts the rows by one, for its additional row.
+        # The additional row of each earlier segment shifts the rows by one.
         steps = np.arange(segments.n_steps) + np.repeat(np.arange(n_segments), segments.length)
         behind = np.cumsum(segments.length) + np.arange(n_segments)
 
@@ -280,7 +281,7 @@ class Replay:
         np.savez(file, **arrays)  # type: ignore[arg-type]  # names an option that is not used
 
     def load(self, path: Path) -> None:
-        """Load a buffer that `save` wrote; its capacity may differ.
+        """Load a buffer that `save` wrote. The saved capacity may differ.
 
         Raises:
             UnityTrainerException: The file cannot be read or belongs to another behavior.
@@ -306,7 +307,7 @@ class Replay:
 
 
 def steps_left(length: Rows) -> Rows:
-    """Return the number of steps of its segment from each step on, itself included.
+    """Return how many steps of its segment remain at each step, the step itself included.
 
     Args:
         length: (S,) number of steps in each segment; the sum is N.

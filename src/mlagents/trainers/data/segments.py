@@ -1,8 +1,8 @@
 """Segments: parts of episodes, stored in stacked arrays.
 
-A *segment* is a series of consecutive steps of one agent: a whole episode, or the part of it that
-fits the time horizon. The steps of S segments are stored one after the other in arrays of N rows,
-without padding. `to_columns` pads numbers (not images) to (S, T) for sums over time.
+A *segment* consists of consecutive steps of one agent: a whole episode, or a part of it within the
+time horizon. The steps of S segments are stored consecutively in arrays of N rows, without padding.
+`to_columns` pads numbers, but not images, to (S, T) for sums over time.
 """
 
 import dataclasses
@@ -21,12 +21,12 @@ def _none() -> NDArray[np.int64]:
 
 
 class OpenSteps(NamedTuple):
-    """Steps of L agents that wait for their reward, and that belong to later segments.
+    """Steps of L agents that still wait for their rewards and will belong to later segments.
 
     Attributes:
         obs: One array per observation, (L, *shape).
         continuous: (L, A) actions as sampled; arbitrary for agents that have not decided yet.
-        discrete: (L, K) int32 discrete actions; arbitrary for the same agents.
+        discrete: (L, K) int32 discrete actions; arbitrary for agents that have not decided yet.
         tick: (L,) int, number of the player's report that contained the observation.
         group: (L,) int, number of the agent's group.
         episode: (L,) int, number of the episode.
@@ -59,11 +59,11 @@ class Segments:
         last_memory: (S, memory size) memory after the last step.
         terminated: (S,) bool, True where the task ended the episode after the last step.
         interrupted: (S,) bool, True where a time limit ended the episode after the last step.
-        episode: (S,) int, number of the episode; its segments share it.
+        episode: (S,) int, number of the episode, the same for all its segments.
         tick: (N,) int, number of the player's report that contained the observation. This and the
             next two fields are empty unless the algorithm learns in groups.
         last_tick: (S,) int, number of the player's report that contained `last_obs`.
-        group: (S,) int, number of the agent's group; negative and its own if it has none.
+        group: (S,) int, number of the agent's group; a unique negative number without a group.
         open_steps: Steps of agents whose episodes continue; None unless the algorithm learns in
             groups.
     """
@@ -89,7 +89,7 @@ class Segments:
 
     @property
     def n_steps(self) -> int:
-        """Number N of steps."""
+        """Number of steps, N."""
         return len(self.reward)
 
     @property
@@ -125,19 +125,22 @@ def to_columns(rows: FloatArray, length: NDArray[np.int64]) -> FloatArray:
 
 
 def is_step(length: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return (S, T) bool, True at real steps; `columns[is_step(length)]` inverts `to_columns`."""
+    """Return (S, T) bool, True at steps and False at padding.
+
+    `columns[is_step(length)]` inverts `to_columns`.
+    """
     return np.arange(int(length.max())) < length[:, None]
 
 
 def cut_into(longest: int, length: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Cut segments into sequences of `longest` steps; the last of each segment may be shorter.
+    """Cut segments into sequences of `longest` steps. The last one of a segment may be shorter.
 
     Args:
         longest: Number of steps in a sequence.
         length: (S,) lengths of the segments, all positive.
 
     Returns:
-        (sequences,) lengths of the sequences, segment by segment; the sum is the same.
+        (sequences,) lengths of the sequences, segment by segment, with the same sum.
     """
     per_segment = -(-length // longest)
     cut = np.full(per_segment.sum(), longest)

@@ -1,9 +1,9 @@
-"""`Snapshot`: a copy of a policy to act with, while learning changes the original.
+"""`Snapshot`: a copy of a policy for acting, while learning changes the original.
 
-Two values cross the border between learning and acting: `Snapshot` and, in the other direction,
-`Segments`. Most policies are dense layers over vectors. Their snapshot consists of NumPy arrays,
-needs no torch and can be sent to another process. NumPy is also faster for matrix products of a few
-rows: in torch, the calls take about as long as the arithmetic.
+Learning sends a `Snapshot` to acting, and acting sends `Segments` to learning. Most policies are
+dense layers over vectors. Their snapshots consist of NumPy arrays, do not need torch and can be
+sent to other processes. NumPy is also faster for matrix products with few rows: in torch, the calls
+take about as long as the arithmetic.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from mlagents_envs.base_env import FloatArray
 
 
 class Outputs(NamedTuple):
-    """Outputs of an actor's heads, None for actions that do not exist, and its memory.
+    """Outputs of an actor's heads, and its memory. None for actions that do not exist.
 
     Attributes:
         mean: (N, A) means of the Gaussians.
@@ -33,7 +33,7 @@ class Outputs(NamedTuple):
 
 
 class Snapshot(Protocol):
-    """A copy of a policy at one moment. It can be pickled."""
+    """A copy of a policy, unaffected by further learning. It can be pickled."""
 
     @property
     def squashed(self) -> bool:
@@ -44,7 +44,7 @@ class Snapshot(Protocol):
         """Size of the memory of each agent."""
 
     def forward(self, obs: Sequence[NDArray[Any]], memory: FloatArray) -> Outputs:
-        """Map one (N, *shape) per observation and (N, memory size) to outputs of the heads."""
+        """Map one array (N, *shape) per observation, and memory (N, memory size), to outputs."""
 
 
 Weights = tuple[FloatArray, FloatArray]
@@ -80,7 +80,7 @@ class DenseSnapshot(NamedTuple):
         return 0
 
     def forward(self, obs: Sequence[NDArray[Any]], memory: FloatArray) -> Outputs:
-        """Map one (N, size) per observation to outputs of the heads; memory is unchanged."""
+        """Map one array (N, size) per observation to outputs of the heads; memory is unchanged."""
         encoded = [
             batch
             if normalizer is None
@@ -88,7 +88,7 @@ class DenseSnapshot(NamedTuple):
             for batch, normalizer in zip(obs, self.normalizers, strict=True)
         ]
         hidden = encoded[0] if len(encoded) == 1 else np.concatenate(encoded, axis=-1)
-        with np.errstate(over="ignore"):  # far below 0, exp overflows and swish is 0
+        with np.errstate(over="ignore"):  # for large negative inputs exp overflows, and swish is 0
             for weights, bias in self.layers:
                 hidden = hidden @ weights
                 hidden += bias
