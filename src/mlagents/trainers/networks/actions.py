@@ -1,8 +1,8 @@
-"""Action distributions from an encoding, with log-probabilities and entropies.
+"""Action distributions given an encoding, with log-probabilities and entropies.
 
 Continuous actions are independent Gaussians. Their deviation does not depend on the state, unless
 they are *squashed* into [-1, 1] by tanh. Each discrete branch is a categorical distribution over
-the actions that are not masked.
+the unmasked choices.
 """
 
 import math
@@ -23,7 +23,7 @@ class ActionHeads(nn.Module):
         n_in: Width of the encoding.
         spec: Actions of the behavior: A continuous actions and K branches.
         squashed: Whether tanh squashes continuous actions into [-1, 1].
-        gain: Factor on the initial weights of means and choices.
+        gain: Factor applied to the initial weights of means and logits.
 
     Raises:
         UnityTrainerException: The behavior has no actions.
@@ -70,11 +70,11 @@ class ActionHeads(nn.Module):
         ]
 
     def environment_actions(self, encoding: Tensor, noise: Tensor | None = None) -> Tensor:
-        """Return continuous actions (B, A) in the environment's scale, not clamped.
+        """Return continuous actions (B, A) on the environment's scale, not clamped.
 
         Args:
             encoding: (B, n_in) encoding.
-            noise: (B, A) noise from N(0, 1) to sample with. If None, the means are returned.
+            noise: (B, A) noise from N(0, 1) to sample with; None to return the means.
         """
         mean, log_std = self.gaussian(encoding)
         sample = mean if noise is None else mean + log_std.exp() * noise
@@ -108,7 +108,7 @@ class ActionHeads(nn.Module):
 
 
 def gaussian_log_prob(sample: Tensor, mean: Tensor, log_std: Tensor) -> Tensor:
-    """Return log N(sample; mean, exp(log_std)) of each component, not summed."""
+    """Return log N(sample; mean, exp(log_std)) of each component."""
     z = (sample - mean) * torch.exp(-log_std)
     return -0.5 * z * z - (log_std + 0.5 * math.log(2 * math.pi))
 
@@ -119,7 +119,7 @@ def gaussian_entropy(log_std: Tensor) -> Tensor:
 
 
 def squashed_sample(mean: Tensor, log_std: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-    """Return tanh(a), a = mean + exp(log_std) * noise, and the log-probability of each component.
+    """Return tanh(a) with a = mean + exp(log_std) * noise, and each component's log-probability.
 
         log p(tanh(a)) = log N(a; mean, exp(log_std)) - log(1 - tanh(a)²)
 
@@ -131,5 +131,5 @@ def squashed_sample(mean: Tensor, log_std: Tensor, noise: Tensor) -> tuple[Tenso
 
 
 def log_slope_of_tanh(x: Tensor) -> Tensor:
-    """Return log(1 - tanh(x)²), in a form that stays exact if tanh rounds to 1."""
+    """Return log(1 - tanh(x)²), in a form that stays accurate if tanh rounds to 1."""
     return 2 * (math.log(2) - x - nn.functional.softplus(-2 * x))

@@ -20,7 +20,7 @@ class Actor(nn.Module):
         spec: Observations and actions of the behavior.
         settings: Settings of the network.
         squashed: Whether tanh squashes continuous actions into [-1, 1].
-        head_gain: Factor on the initial weights of the output layers.
+        head_gain: Factor applied to the initial weights of the output layers.
         compute: Precision of the body.
     """
 
@@ -44,7 +44,7 @@ class Critic(nn.Module):
     """Maps observations to one value per reward signal.
 
     Args:
-        body: Body of the critic, or of the actor if they share one.
+        body: Body of the critic, or the actor's body if they share it.
         n_signals: Number of reward signals. Each has one output column.
     """
 
@@ -63,15 +63,15 @@ class Critic(nn.Module):
 class ActorCritic(nn.Module):
     """An actor and a critic that are trained together.
 
-    The memory of an agent is the actor's memory followed by the critic's. If they share a body, it
-    is the memory of that body.
+    The memory of an agent is the actor's memory followed by the critic's. If they share a body,
+    there is only the memory of that body.
 
     Args:
         spec: Observations and actions of the behavior.
         settings: Settings of both networks.
         n_signals: Number of reward signals.
         shared: Whether the critic shares the actor's body.
-        policy_head_gain: Factor on the initial weights of the actor's output layers.
+        policy_head_gain: Factor applied to the initial weights of the actor's output layers.
         compute: Precision of both bodies.
     """
 
@@ -95,7 +95,7 @@ class ActorCritic(nn.Module):
 
     @property
     def remembering_critic(self) -> NetworkBody | None:
-        """The critic's body if it has a memory of its own, otherwise None."""
+        """The critic's body if it has its own memory, otherwise None."""
         return None if self.shared or self.critic.body.memory is None else self.critic.body
 
     def evaluate(
@@ -108,7 +108,7 @@ class ActorCritic(nn.Module):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return log-probabilities and entropies (B, A + K) and values (B, n_signals).
 
-        Arguments and the first two results are those of `ActionHeads.evaluate`. `sequences` is the
+        Arguments and the first two results are as in `ActionHeads.evaluate`. `sequences` is the
         order of the steps, for networks with memory.
         """
         of_actor = of_critic = sequences
@@ -123,7 +123,7 @@ class ActorCritic(nn.Module):
         return log_probs, entropies, values
 
     def values(self, obs: Sequence[Tensor], memory: Tensor) -> Tensor:
-        """Return the values of N steps (N, n_signals), each with the memory before it."""
+        """Return the values of N steps (N, n_signals), given the memory before each step."""
         body = self.critic.body
         encoding, _ = body.step(obs, memory[:, memory.shape[1] - body.memory_size :])
         return self.critic.values(encoding)

@@ -11,7 +11,7 @@ N_HEADS = 4
 """Number of attention heads."""
 
 PADDING_SCORE = -1e6
-"""Attention score of padding; its weight becomes zero."""
+"""Attention score of padding. After softmax, its weight is zero."""
 
 
 def is_entity(entities: Tensor) -> Tensor:
@@ -20,7 +20,7 @@ def is_entity(entities: Tensor) -> Tensor:
 
 
 def without_padding(entities: Tensor) -> Tensor:
-    """Cut (B, N, features) to (B, n, features); n is the length of the longest list, at least 1."""
+    """Cut (B, N, features) to (B, n, features), where n >= 1 is the length of the longest list."""
     is_used = is_entity(entities).any(0)
     n_used = int(is_used.nonzero().max()) + 1 if is_used.any() else 1
     return entities[:, :n_used]
@@ -52,7 +52,7 @@ class EntityEncoder(nn.Module):
 
 
 class SelfAttention(nn.Module):
-    """Residual self-attention over N embeddings, then their mean.
+    """Residual self-attention over N embeddings, followed by their mean.
 
     Args:
         size: Width of an embedding, a multiple of `N_HEADS`.
@@ -74,7 +74,8 @@ class SelfAttention(nn.Module):
             .view(batch, n_entities, 3, N_HEADS, size // N_HEADS)
             .permute(2, 0, 3, 1, 4)
         )  # each (B, heads, N, size of a head)
-        # The divisor is the root of the full size, not of the head's size, as in published models.
+        # For compatibility with published models, divide by the root of the full size, not of the
+        # size of a head.
         scores = queries @ keys.transpose(2, 3) / math.sqrt(size)
         scores = scores.masked_fill(~is_there[:, None, None, :], PADDING_SCORE)
         attended = (scores.softmax(dim=3) @ values).transpose(1, 2).reshape(embedded.shape)

@@ -18,14 +18,14 @@ from mlagents_envs.base_env import ObservationSpec, ObservationType
 class ObservationEncoder(nn.Module):
     """Encodes every observation and concatenates the results; entity lists come last.
 
-    A list of entities is always an ordinary input, even if its observation type is goal.
+    An entity list is always an ordinary input, even if its observation type is a goal.
 
     Args:
-        observation_specs: Specs of the observations, in their order of arrival.
+        observation_specs: Specs of the observations, in the order of the observations.
         settings: Settings of normalization and of the image encoder.
 
     Raises:
-        UnityTrainerException: An observation is not supported, or there is none.
+        UnityTrainerException: An observation is not supported, or there are no observations.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class ObservationEncoder(nn.Module):
             self.output_size += self.attention.output_size
 
     def forward(self, obs: Sequence[Tensor]) -> tuple[Tensor, Tensor | None]:
-        """Map one (B, *shape) per observation to (B, output_size) and (B, goal_size) of goals."""
+        """Map observations, (B, *shape) each, to (B, output_size) and goals (B, goal_size)."""
         encoded = [
             encoder(obs[index]) for index, encoder in zip(self.fixed, self.encoders, strict=True)
         ]
@@ -101,14 +101,14 @@ class ObservationEncoder(nn.Module):
 
 
 def _require_learnable_size(spec: ObservationSpec, *, is_needed: bool) -> None:
-    """Raise for an observation of size 0, except a vector beside others, which adds nothing."""
+    """Raise if an observation is empty, unless it is a vector and there are other observations."""
     if math.prod(spec.shape):
         return
     is_goal = spec.observation_type is ObservationType.GOAL_SIGNAL
     if is_needed or is_goal or kind_of(spec) is not Kind.VECTOR:
         raise UnityTrainerException(
-            f"observation {spec.name!r} has the shape {spec.shape}, so there is nothing in it to "
-            "learn from. Remove the sensor, or give it something to observe."
+            f"observation {spec.name!r} has the shape {spec.shape}, so it is empty. Remove the "
+            "sensor, or give it something to observe."
         )
 
 
@@ -116,14 +116,14 @@ class NetworkBody(nn.Module):
     """Observation encoders, followed by a dense block, goal conditioning and memory.
 
     Args:
-        observation_specs: Specs of the observations, in their order of arrival.
+        observation_specs: Specs of the observations, in the order of the observations.
         settings: Settings of the network.
         n_beside: Number of additional inputs of the dense block, besides encoded observations.
         layer_norm: Whether the dense layers are normalized.
         compute: Precision of `forward`.
 
     Raises:
-        UnityTrainerException: An observation is not supported, or there is none.
+        UnityTrainerException: An observation is not supported, or there are no observations.
     """
 
     def __init__(
@@ -156,7 +156,7 @@ class NetworkBody(nn.Module):
 
     @property
     def is_dense(self) -> bool:
-        """Whether the body consists of vector encoders and dense layers alone."""
+        """Whether the body consists of only vector encoders and dense layers."""
         return (
             all(isinstance(encoder, VectorEncoder) for encoder in self.observations.encoders)
             and self.observations.attention is None
@@ -175,7 +175,7 @@ class NetworkBody(nn.Module):
 
         Args:
             obs: Observations of B steps.
-            sequences: Order of the steps; only used by a memory.
+            sequences: Order of the steps, for networks with memory.
             beside: (B, n_beside) additional inputs.
         """
         with self.compute.lowered(obs[0].device):

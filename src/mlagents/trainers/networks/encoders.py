@@ -1,4 +1,4 @@
-"""Encoders, one for each kind of observation."""
+"""Encoders of vector and image observations, and the kinds of observations."""
 
 import math
 from collections.abc import Callable
@@ -12,11 +12,10 @@ from mlagents.trainers.networks.layers import Normalizer, as_floats, linear
 from mlagents_envs.base_env import DimensionProperty, ObservationSpec
 
 MIN_SIDE = {"simple": 20, "nature_cnn": 36, "resnet": 15, "match3": 5, "fully_connected": 1}
-"""Least pixels of the shorter side of an image, by `vis_encode_type`."""
+"""Smallest length of an image's shorter side, in pixels, by `vis_encode_type`."""
 
 CONTRAST_GAIN = 4.0
-"""Factor on the initial filters of the first layer, compared with filters for inputs of deviation
-1."""
+"""Factor applied to the initial filters of the first layer; see `_look_at_contrast`."""
 
 
 class Kind(Enum):
@@ -44,14 +43,14 @@ def kind_of(spec: ObservationSpec) -> Kind:
         return Kind.VECTOR if len(spec.shape) == 1 else Kind.IMAGE
     raise UnityTrainerException(
         f"observation {spec.name!r} of shape {spec.shape} with the dimension properties "
-        f"{[flag.name for flag in spec.dimension_property]} cannot be learned from. Expected a "
-        "vector (NONE), an image (NONE, TRANSLATIONAL_EQUIVARIANCE, TRANSLATIONAL_EQUIVARIANCE), "
-        "either of them all UNSPECIFIED, or entities (VARIABLE_SIZE, NONE)."
+        f"{[flag.name for flag in spec.dimension_property]} is not supported. Expected a vector "
+        "(NONE), an image (NONE, TRANSLATIONAL_EQUIVARIANCE, TRANSLATIONAL_EQUIVARIANCE), a vector "
+        "or image whose properties are all UNSPECIFIED, or entities (VARIABLE_SIZE, NONE)."
     )
 
 
 class VectorEncoder(nn.Module):
-    """Passes a vector through, normalized if requested.
+    """Returns a vector unchanged or normalized.
 
     Args:
         size: Length of the vector.
@@ -77,7 +76,7 @@ class ImageEncoder(nn.Module):
         output_size: Width of the encoding.
 
     Raises:
-        UnityTrainerException: The image is too small for these convolutions.
+        UnityTrainerException: The image is too small for the convolutions of `encode_type`.
     """
 
     def __init__(self, spec: ObservationSpec, *, encode_type: str, output_size: int) -> None:
@@ -88,9 +87,9 @@ class ImageEncoder(nn.Module):
                 f"{name} ({side})" for name, side in MIN_SIDE.items() if side <= min(height, width)
             ]
             raise UnityTrainerException(
-                f"observation {spec.name!r} has {height} x {width} pixels; vis_encode_type: "
+                f"observation {spec.name!r} has {height} x {width} pixels, but vis_encode_type: "
                 f"{encode_type} needs at least {MIN_SIDE[encode_type]} on both sides. For this "
-                f"image choose one of {', '.join(fitting) or 'none: it is empty'}."
+                f"image, choose one of {', '.join(fitting) or 'none: it is empty'}."
             )
         self.convolutions = _CONVOLUTIONS[encode_type](channels)
         self._layout = _LAYOUTS.get(encode_type, torch.contiguous_format)
@@ -113,9 +112,8 @@ def _look_at_contrast(convolutions: nn.Sequential) -> None:
     """Subtract the mean from each first-layer filter in each channel, and amplify the rest.
 
     Images of a task share most of their brightness. This common part would outweigh the differences
-    between images, and a policy would settle on one action for all of them. Patches without their
-    mean deviate by a small part of the range from 0 to 1, but initial weights are meant for inputs
-    of deviation 1.
+    between images, and a policy would settle on one action for all of them. Without their mean,
+    patches have a deviation much smaller than 1, but initial weights assume a deviation of 1.
     """
     first = next(iter(convolutions), None)
     if isinstance(first, nn.Conv2d):
@@ -125,7 +123,7 @@ def _look_at_contrast(convolutions: nn.Sequential) -> None:
 
 
 def _rectified(n_in: int, n_out: int, size: int, *, stride: int = 1) -> list[nn.Module]:
-    """Return a convolution that preserves the deviation and an activation (arXiv:1502.01852)."""
+    """Return a convolution that preserves the deviation, and its activation (arXiv:1502.01852)."""
     layer = nn.Conv2d(n_in, n_out, size, stride)
     nn.init.normal_(layer.weight, std=math.sqrt(2 / (n_in * size**2)))
     assert layer.bias is not None

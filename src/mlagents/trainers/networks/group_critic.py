@@ -1,4 +1,4 @@
-"""`GroupCritic`: values of groups, and baselines that leave out one member's action."""
+"""`GroupCritic`: values of groups, and baselines that ignore the action of one member."""
 
 import math
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from mlagents_envs.base_env import BehaviorSpec
 
 
 class Seen(NamedTuple):
-    """What M members observe and do.
+    """Observations and actions of M members.
 
     Attributes:
         obs: One array (M, *shape) per observation.
@@ -42,7 +42,7 @@ class Places(NamedTuple):
     """An `Arrangement` on the device of the critic.
 
     Attributes:
-        place: (P,) index of the member in each place, or None if it is each place's own number.
+        place: (P,) index of the member in each place, or None if the indices are 0 to P - 1.
         sizes: Pairs (number of group steps, number of members), in order.
         step_of_row: (R,) index of the group step in which each row acts.
         place_of_row: (R,) place of each row.
@@ -75,18 +75,18 @@ class GroupCritic(nn.Module):
     The value of a group depends on the observations of all members. The baseline of a member also
     depends on the actions of its mates, but not on its own action (arXiv:2111.05992).
 
-    Each member is encoded twice, without its action and with it. Queries, keys and values of both
-    are computed once and serve all sets of members: one for the value, one for each baseline.
+    Each member is encoded twice: without its action and with it. Queries, keys and values of both
+    encodings are computed once and reused for the value and for all baselines.
 
     Args:
         spec: Observations and actions of the behavior.
-        settings: Settings of the network. `hidden_units` is a multiple of `N_HEADS`.
+        settings: Settings of the network. `hidden_units` must be a multiple of `N_HEADS`.
         n_signals: Number of reward signals. Each has one output column.
         compute: Precision of attention and dense layers.
 
     Attributes:
         width: Width of an encoding before memory.
-        largest: Number of members of the largest group so far. A checkpoint contains it.
+        largest: Number of members of the largest group so far. Saved in checkpoints.
     """
 
     largest: Tensor
@@ -130,7 +130,7 @@ class GroupCritic(nn.Module):
         Args:
             seen: Members of the group steps.
             places: Order of the members.
-            with_baselines: Whether to encode baselines. The second result is empty otherwise.
+            with_baselines: Whether to encode baselines. If not, the second result is empty.
 
         Returns:
             Encodings of values (Q, width), and of the baselines of all places (P, width).
@@ -142,7 +142,7 @@ class GroupCritic(nn.Module):
         return encoded[: len(values)], encoded[len(values) :]
 
     def estimate(self, encoding: Tensor, members: Tensor) -> Tensor:
-        """Return (B, n_signals) from encodings (B, n_encoded) and numbers of members (B,)."""
+        """Map encodings (B, n_encoded) and numbers of members (B,) to estimates (B, n_signals)."""
         size = 2 * members / self.largest - 1
         return self.values(torch.cat([encoding, size.unsqueeze(1)], dim=1))
 
@@ -154,8 +154,8 @@ class GroupCritic(nn.Module):
         Args:
             seen: Members of the group steps of the rows.
             places: Order of the members.
-            sequences: Order of the rows, for a critic with memory. The memory of an agent is that
-                of its values, followed by that of its baselines.
+            sequences: Order of the rows, for a critic with memory. An agent's memory is the memory
+                for its values, followed by the memory for its baselines.
         """
         values, baselines = self.encode(seen, places)
         values = values.index_select(0, places.step_of_row)
@@ -184,7 +184,7 @@ class GroupCritic(nn.Module):
         return encoded[: len(values)], encoded[len(values) :]
 
     def _attend(self, seen: Seen, places: Places, *, with_baselines: bool) -> tuple[Tensor, Tensor]:
-        """Return the mean attended members of values (Q, width) and of baselines (P, width)."""
+        """Return the mean over attended members, for values (Q, width) and baselines (P, width)."""
         kinds = self._entities(seen, with_actions=with_baselines)
         if (place := places.place) is not None:
             kinds = [kind.index_select(0, place) for kind in kinds]
@@ -209,7 +209,7 @@ class GroupCritic(nn.Module):
         return _joined(values), _joined(baselines or [values[0][:0]])
 
     def _entities(self, seen: Seen, *, with_actions: bool) -> list[Tensor]:
-        """Return M members without their actions and, if requested, with them; (M, width) each."""
+        """Encode M members without their actions and, if requested, with them; (M, width) each."""
         encoding, _ = self.observations(seen.obs)
         without = self.without_action(encoding)
         if not with_actions:
@@ -224,7 +224,7 @@ class GroupCritic(nn.Module):
         return [without, acting]
 
     def _mean_of(self, entity: Tensor, attended: Tensor) -> Tensor:
-        """Return the mean over sets (..., n, width) of members plus what they attended to."""
+        """Return the mean over sets (..., n, width) of members after residual attention."""
         output = self.attention.output(attended.flatten(0, -2)).view(attended.shape)
         return self.attention.norm(entity + output).mean(-2).flatten(0, -2)
 
@@ -232,11 +232,11 @@ class GroupCritic(nn.Module):
 class _Group(NamedTuple):
     """The 2 n entities of q group steps: n members without their actions, then with them.
 
-    Without actions there are only the first n. Scores serve all sets of members.
+    If actions are not encoded, there are only the first n. All sets of members share the scores.
 
     Attributes:
         entity: (q, 2 n, width) normalized embeddings.
-        score: (q, heads, 2 n, 2 n) attention of each entity to each, before softmax.
+        score: (q, heads, 2 n, 2 n) attention score of each pair of entities, before softmax.
         value: (q, heads, 2 n, size of a head) values.
     """
 
@@ -250,11 +250,11 @@ class _Group(NamedTuple):
         n_steps, n_entities, width = entity.shape
         of_heads = projected.view(n_steps, n_entities, 3, N_HEADS, width // N_HEADS)
         query, key, value = of_heads.permute(2, 0, 3, 1, 4)
-        # The divisor is the root of the full size, as in `SelfAttention`.
+        # The divisor is the root of the full width, as in `SelfAttention`.
         return _Group(entity, query @ key.transpose(2, 3) / math.sqrt(width), value)
 
     def without_actions(self, n: int) -> tuple[Tensor, Tensor]:
-        """Return the set of all members without actions, and what they attend to.
+        """Return all members without their actions, and their attention outputs.
 
         Both are (q, n, width).
         """
@@ -263,10 +263,10 @@ class _Group(NamedTuple):
         return self.entity[:, :n], attended
 
     def without_one_action(self, n: int) -> tuple[Tensor, Tensor]:
-        """Return n sets of members, and what they attend to; set i lacks the action of member i.
+        """Return n sets of members without the action of one member, and their attention outputs.
 
-        Set i is member i without its action, and all others with theirs. Both are (q, n, n, width),
-        with the sets before their members.
+        Set i contains member i without its action, and all other members with their actions. Both
+        results are (q, n, n, width), with axes for group steps, sets and members.
         """
         own = torch.eye(n, dtype=torch.bool, device=self.score.device)
         is_own, attends_own = own.view(n, n, 1), own.view(n, 1, n)
@@ -300,7 +300,7 @@ class GroupActorCritic(nn.Module):
         spec: Observations and actions of the behavior.
         settings: Settings of both networks.
         n_signals: Number of reward signals.
-        policy_head_gain: Factor on the initial weights of the actor's output layers.
+        policy_head_gain: Factor applied to the initial weights of the actor's output layers.
         compute: Precision of both networks.
     """
 

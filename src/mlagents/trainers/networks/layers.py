@@ -1,4 +1,4 @@
-"""Building blocks: initialised linear layers, dense blocks, normalization, conditioning, memory."""
+"""Building blocks of networks: linear layers, normalization, goal conditioning and memory."""
 
 import math
 from typing import NamedTuple
@@ -31,14 +31,14 @@ def linear(n_in: int, n_out: int, *, gain: float = 1.0) -> nn.Linear:
 
 
 def as_floats(image: Tensor) -> Tensor:
-    """Return images as floats: bytes are scaled to [0, 1], floats stay as they are."""
+    """Return images as floats: bytes are scaled to [0, 1], floats are unchanged."""
     return image.float().div_(255) if image.dtype == torch.uint8 else image
 
 
 def dense_block(
     n_in: int, hidden_units: int, num_layers: int, *, normalize: bool = False
 ) -> nn.Sequential:
-    """Return `num_layers` linear layers with swish, (B, n_in) to (B, hidden_units).
+    """Return `num_layers` linear layers with swish, which map (B, n_in) to (B, hidden_units).
 
     Args:
         n_in: Width of the input.
@@ -60,21 +60,21 @@ def layer_norm(size: int) -> nn.LayerNorm:
 
 
 def joined(columns: list[Tensor]) -> Tensor:
-    """Return the columns of several (B, n) side by side."""
+    """Concatenate the columns of several tensors (B, n)."""
     return columns[0] if len(columns) == 1 else torch.cat(columns, dim=1)
 
 
 class Normalizer(nn.Module):
     """Normalizes a vector to mean 0 and deviation 1, with running statistics.
 
-    The statistics start as one observation of mean 0 and variance 1, so early outputs stay small.
-    They are buffers: they are saved with the network, and the optimizer does not change them.
+    The statistics start with one observation of mean 0 and variance 1, so early outputs stay small.
+    They are buffers: they are saved with the network, but not trained.
 
     Args:
         size: Length of the vector.
 
     Attributes:
-        shards: This learner's place among several, whose statistics are those of all rows.
+        shards: Communication with the other learners. The statistics cover the rows of all.
     """
 
     limit = 5.0
@@ -102,7 +102,7 @@ class Normalizer(nn.Module):
 
     @torch.no_grad()
     def update(self, vectors: Tensor) -> None:
-        """Update the statistics with (B, size), all rows at once (Welford's method)."""
+        """Update the statistics with (B, size), all rows at once (Welford's algorithm)."""
         vectors = vectors.to(torch.float64)
         before = vectors - self.mean
         if self.shards.size == 1:
@@ -123,7 +123,7 @@ class Normalizer(nn.Module):
 
 
 class GoalLayer(nn.Module):
-    """A dense layer whose weights another network computes from the goal (arXiv:1609.09106).
+    """A dense layer whose weights are computed from the goal (a hypernetwork, arXiv:1609.09106).
 
     Args:
         n_in: Width of the input.
@@ -144,7 +144,7 @@ class GoalLayer(nn.Module):
 
     def forward(self, x: Tensor, goal: Tensor) -> Tensor:
         """Map (B, n_in) and (B, n_goal) to (B, n_out)."""
-        # Many agents share few goals and weights are costly, so they are computed once per goal.
+        # Weights are costly and many agents share a goal, so compute them once per distinct goal.
         _, which, counts = torch.unique(
             goal.detach(), dim=0, return_inverse=True, return_counts=True
         )
@@ -160,12 +160,12 @@ class GoalLayer(nn.Module):
 class Sequences(NamedTuple):
     """Order of the rows of a batch: B steps in S sequences.
 
-    A batch never contains padding. Only the LSTM needs sequences of equal length; it pads its rows
-    to S times `longest` places while it runs.
+    A batch never contains padding. Only the LSTM needs sequences of equal length, so `Memory` pads
+    its rows to S times `longest` places.
 
     Attributes:
         memory: (S, memory size) memory before the first step of each sequence.
-        place: (B,) place of each row among the S times `longest` places, sequence by sequence.
+        place: (B,) index of each row among the S times `longest` places, sequence by sequence.
         longest: Largest number of steps in a sequence.
     """
 
@@ -175,7 +175,7 @@ class Sequences(NamedTuple):
 
 
 class Memory(nn.Module):
-    """One LSTM layer. An agent's memory is the hidden state followed by the cell state.
+    """An LSTM layer. An agent's memory is the hidden state followed by the cell state.
 
     Args:
         n_in: Width of the input.
@@ -207,6 +207,6 @@ class Memory(nn.Module):
 
     def step(self, rows: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
         """Map one step of N agents, (N, n_in) and memory, to (N, output_size) and next memory."""
-        # The cell takes one step in a third of the time that `lstm` needs.
+        # For one step, the cell takes a third of the time of `lstm`.
         states = lstm_cell(rows, memory.chunk(2, dim=1), list(self.lstm.parameters()))
         return states[0], torch.cat(states, dim=1)

@@ -1,4 +1,4 @@
-"""Snapshots of actors: NumPy arrays for dense actors, a copy of the network for others."""
+"""Snapshots of actors: NumPy arrays for dense actors, copies of the network for all others."""
 
 import copy
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,11 +18,11 @@ from mlagents_envs.base_env import FloatArray
 
 
 class TorchSnapshot:
-    """A copy of any `Actor`. If it is pickled, it is on the CPU afterwards.
+    """A copy of any `Actor`. Unpickled copies are on the CPU.
 
     Args:
         actor: Network to copy.
-        critic_body: Body of the critic to copy too, if it has a memory of its own. The memory of an
+        critic_body: Body of the critic, to copy as well if it has its own memory. The memory of an
             agent is then the actor's memory followed by the critic's.
 
     Attributes:
@@ -32,7 +32,7 @@ class TorchSnapshot:
 
     def __init__(self, actor: Actor, critic_body: NetworkBody | None) -> None:
         self._device = next(actor.parameters()).device
-        # `to` arranges the weights of an LSTM in the layout CUDA needs; `deepcopy` does not.
+        # Unlike `deepcopy`, `to` arranges the weights of an LSTM in the layout that CUDA needs.
         self._actor = copy.deepcopy(actor).to(self._device)
         self._bodies = [self._actor.body]
         if critic_body is not None:
@@ -41,12 +41,12 @@ class TorchSnapshot:
         self.memory_size = sum(body.memory_size for body in self._bodies)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return what to pickle: the networks on the CPU, as another process may have no GPU."""
+        """Pickle the networks on the CPU, because another process may not have a GPU."""
         actor, *others = (copy.deepcopy(m).cpu() for m in (self._actor, *self._bodies[1:]))
         return TorchSnapshot, (actor, others[0] if others else None)
 
     def forward(self, obs: Sequence[NDArray[Any]], memory: FloatArray) -> Outputs:
-        """Map one (N, *shape) per observation and (N, memory size) to outputs of the heads."""
+        """Map one array (N, *shape) per observation, and memory (N, memory size), to outputs."""
         heads = self._actor.heads
         with torch.inference_mode():
             tensors = [self._tensor(batch) for batch in obs]
@@ -62,14 +62,14 @@ class TorchSnapshot:
             )
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Return the weights of all bodies and of the heads, by name; not to be changed."""
+        """Return the weights of all bodies and heads, by name. They must not be changed."""
         return nn.ModuleList([self._actor, *self._bodies[1:]]).state_dict()
 
     def with_state(self, state: Mapping[str, Tensor]) -> "TorchSnapshot":
         """Return a copy with other weights.
 
         Raises:
-            RuntimeError: They do not fit the networks.
+            RuntimeError: The weights do not fit the networks.
         """
         critic_body = self._bodies[1] if len(self._bodies) > 1 else None
         other = TorchSnapshot(self._actor, critic_body)
@@ -86,11 +86,11 @@ def _to_numpy(output: Tensor | None) -> FloatArray | None:
 
 
 def snapshot_of(actor: Actor, critic_body: NetworkBody | None = None) -> Snapshot:
-    """Return a copy of an actor as it is now.
+    """Return a copy of an actor.
 
     Args:
-        actor: Network to copy; it is not changed.
-        critic_body: Body of the critic, if it has a memory of its own.
+        actor: Network to copy.
+        critic_body: Body of the critic, if it has its own memory.
     """
     if not actor.body.is_dense:
         return TorchSnapshot(actor, critic_body)
@@ -131,7 +131,7 @@ def weights_of(snapshot: Snapshot) -> dict[str, Tensor]:
     """Return the weights of a snapshot by name, for a checkpoint.
 
     Raises:
-        TypeError: The snapshot is of a type of its own, for example of a plug-in.
+        TypeError: The type of the snapshot is not supported, for example one of a plug-in.
     """
     if isinstance(snapshot, TorchSnapshot):
         return {name: each.cpu() for name, each in snapshot.state_dict().items()}
@@ -146,8 +146,8 @@ def with_weights(like: Snapshot, weights: Mapping[str, Tensor]) -> Snapshot:
         weights: Weights from `weights_of`.
 
     Raises:
-        ValueError: The weights are of another network; the text names the first that differs.
-        TypeError: The snapshot is of a type of its own, for example of a plug-in.
+        ValueError: The weights do not fit; the message names the first one that differs.
+        TypeError: The type of the snapshot is not supported, for example one of a plug-in.
     """
     expected = weights_of(like)
     for name in [*expected, *weights]:
@@ -169,7 +169,7 @@ def _dense(snapshot: Snapshot) -> DenseSnapshot:
 
 
 def _arrays(tree: Any, path: str = "") -> Iterator[tuple[str, FloatArray]]:
-    """Yield the arrays of nested tuples and lists, each after the path of its place."""
+    """Yield the path and the array, for all arrays in nested tuples and lists."""
     if isinstance(tree, np.ndarray):
         yield path, tree
     elif isinstance(tree, tuple | list):
@@ -178,7 +178,7 @@ def _arrays(tree: Any, path: str = "") -> Iterator[tuple[str, FloatArray]]:
 
 
 def _replaced(tree: Any, arrays: Mapping[str, FloatArray], path: str) -> Any:
-    """Return nested tuples and lists with other arrays in their places."""
+    """Return nested tuples and lists with their arrays replaced, by path."""
     if isinstance(tree, np.ndarray):
         return arrays[path]
     if not isinstance(tree, tuple | list):

@@ -1,4 +1,4 @@
-"""Two Q networks of the same form, computed in one batched product."""
+"""`TwinQ`: two Q networks of the same form, computed in batched products."""
 
 import itertools
 import math
@@ -20,8 +20,8 @@ from mlagents_envs.base_env import BehaviorSpec
 class StackedLinear(nn.Module):
     """Two linear layers of the same size, computed in one batched product.
 
-    Initial weights are uniform within 1 / sqrt(n_in). They are small because bootstrapping would
-    otherwise reinforce the arbitrary initial Q values.
+    Initial weights are uniform in ±1 / sqrt(n_in). They are small because bootstrapping reinforces
+    arbitrary initial Q values.
 
     Args:
         n_in: Width of the input.
@@ -50,8 +50,8 @@ class EncodedObservations(NamedTuple):
     """Encoded observations of the Q networks, without actions.
 
     Attributes:
-        encoding: (1 or 2, B, width) encodings. One serves both networks if the encoders have no
-            trained weights.
+        encoding: (1 or 2, B, width) encodings. Both networks share one encoding if the encoders
+            have no trained weights.
         goals: (B, goal size) encoded goals of each network, or None without goals.
     """
 
@@ -65,17 +65,17 @@ class EncodedObservations(NamedTuple):
 
 
 class TwinQ(nn.Module):
-    """Two estimates of action values; the lower one is less likely to overestimate.
+    """Two estimates of action values. The smaller one is less likely to be an overestimate.
 
-    Continuous actions are an input in addition to the encoded observations. Every discrete action
-    of every branch has an output. Without branches there is one output.
+    Continuous actions are inputs in addition to the encoded observations. Each choice of each
+    discrete branch has an output; without branches, there is one output.
 
     Args:
         spec: Observations and actions of the behavior.
         settings: Settings of each of the two networks.
         n_signals: Number of reward signals.
         layer_norm: Whether the dense layers are normalized.
-        compute: Precision of everything but memory and outputs.
+        compute: Precision of everything except memory and outputs.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""`ValueScale`: values in units of the returns' running deviation."""
+"""`ValueScale`: normalizes the targets of a critic with running statistics of the returns."""
 
 import torch
 from torch import Tensor, nn
@@ -11,8 +11,8 @@ class ValueScale(Normalizer):
 
         output = (return - mean) / deviation
 
-    Mean and deviation are those of all returns so far. When they change, the output layer changes
-    with them, so that no prediction changes.
+    Mean and deviation cover all returns so far. When they change, the output layer is adjusted so
+    that predictions stay the same.
 
     Args:
         size: Number of reward signals.
@@ -28,7 +28,7 @@ class ValueScale(Normalizer):
 
     @torch.no_grad()
     def follow(self, returns: Tensor, layer: nn.Linear) -> None:
-        """Update the statistics with new returns, and the output layer with them.
+        """Update the statistics with new returns, and adjust the output layer to them.
 
         Args:
             returns: (N, signals) returns.
