@@ -14,7 +14,7 @@ logger = get_logger(__name__)
 
 
 class Compute(NamedTuple):
-    """How networks and losses compute: an argument of everything that learns.
+    """Precision and compilation of networks and losses, passed to all code that learns.
 
     Weights, memory and outputs of networks are always float32, so losses and distributions keep
     full precision.
@@ -23,7 +23,7 @@ class Compute(NamedTuple):
         precision: Precision of matrix products and convolutions; None for the precision of the
             weights.
         compile: Whether losses are compiled.
-        dense: What computes dense layers: `auto`, `native` or `torch`, as in `torch_settings`.
+        dense: Library for dense layers: `auto`, `native` or `torch`, as in `torch_settings`.
     """
 
     precision: torch.dtype | None = None
@@ -32,22 +32,22 @@ class Compute(NamedTuple):
 
     @classmethod
     def of(cls, settings: TorchSettings, device: torch.device) -> Self:
-        """Return what the settings request, as far as the device supports it."""
+        """Return the configuration that the settings request and the device supports."""
         is_low = settings.mixed_precision and _computes_in_bfloat16(device)
         return cls(torch.bfloat16 if is_low else None, settings.compile, settings.dense)
 
     def lowered(self, device: torch.device) -> AbstractContextManager[object]:
-        """Return the context in which a network computes on `device`."""
+        """Return the context manager in which a network computes on `device`."""
         return (
             nullcontext() if self.precision is None else torch.autocast(device.type, self.precision)
         )
 
     def raised(self, x: Tensor) -> Tensor:
-        """Convert a result computed in that context to float32."""
+        """Convert a result of the context `lowered` to float32."""
         return x if self.precision is None else x.float()
 
     def compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return `function`, compiled if requested. It must have no side effects."""
+        """Return `function`, compiled if requested. It must not have side effects."""
         return Compiled(function) if self.compile else function
 
 
@@ -56,10 +56,10 @@ PLAIN = Compute()
 
 
 class Compiled:
-    """Calls a function through `torch.compile`, or directly after compilation has failed.
+    """Calls a function through `torch.compile`, or directly if compilation has failed.
 
     Args:
-        function: Function to compile. It must have no side effects, because it is called again if
+        function: Function to compile. It must not have side effects, because it is called again if
             compilation fails.
         backend: Backend of `torch.compile`.
     """
@@ -70,7 +70,7 @@ class Compiled:
         self._call: Callable[..., Any] | None = None
 
     def __call__(self, *arguments: Any) -> Any:
-        """Call the function. The first call includes compilation."""
+        """Call the function. The first call also compiles it."""
         try:
             if self._call is None:
                 self._call = torch.compile(self._function, backend=self._backend)

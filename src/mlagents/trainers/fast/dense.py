@@ -1,8 +1,8 @@
 """Forward and backward passes of dense layers without automatic differentiation.
 
 For a small network, torch spends more time on calls and on recording the graph than on arithmetic.
-Here all arrays are allocated once, for a fixed number of rows. A pass only multiplies into existing
-arrays, and the gradient by an array overwrites the array.
+Here all arrays are allocated once, for a fixed number of rows. A pass only writes to existing
+arrays, and the gradient of an array overwrites the array.
 """
 
 from collections.abc import Sequence
@@ -16,13 +16,13 @@ from mlagents.trainers.fast.torch_internals import copy_each, swish, swish_backw
 
 
 class Weights(NamedTuple):
-    """Views of a linear layer's weights and gradients, such that y = x @ weight + bias.
+    """Views of a linear layer's weights and gradients, with y = x @ weight + bias.
 
     Attributes:
         weight: (n_in, n_out) weight.
         bias: (n_out,) bias.
-        by_weight: (n_in, n_out) gradient by the weight, or None if the layer is not trained.
-        by_bias: (n_out,) gradient by the bias, or None if the layer is not trained.
+        by_weight: (n_in, n_out) gradient of the weight, or None if the layer is not trained.
+        by_bias: (n_out,) gradient of the bias, or None if the layer is not trained.
     """
 
     weight: Tensor
@@ -57,7 +57,7 @@ class Copies:
         self._copied_gradients: list[Tensor] = []
 
     def of(self, kept: Weights) -> Weights:
-        """Return weights in the precision of products; `kept` itself if it has that precision."""
+        """Return copies in the precision of products, or `kept` itself if it has that precision."""
         if kept.weight.dtype is self._precision:
             return kept
         weight = self._copy(kept.weight, self._weights, self._copied_weights)
@@ -113,7 +113,10 @@ class Workspace:
 
 
 class Layer:
-    """y = x W + b. For a gradient g by y, the gradients are x' g by W, sum of g by b, g W' by x.
+    """A linear layer, y = x W + b.
+
+    Given the gradient g of y, the gradients are x' g for W, the sum of g over rows for b, and g W'
+    for x.
 
     Args:
         weights: Weights W and b.
@@ -162,7 +165,7 @@ class Stack:
             self._out.copy_(self._last)
 
     def back(self, *, learn: bool = True) -> None:
-        """Replace the gradient by the output with the gradient before the first swish.
+        """Propagate the gradient in `out` back to the values before the first swish.
 
         Args:
             learn: Whether to compute gradients of the weights.

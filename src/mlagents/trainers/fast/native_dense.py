@@ -1,6 +1,6 @@
-"""Dense layers as the native library receives them: structures of `mlagents_native/source/dense.h`.
+"""Dense layers in the form of the native library, as in `mlagents_native/source/dense.h`.
 
-A structure only points to memory of PyTorch. Its owner must exist as long as the structure is used.
+Structures only point to memory of PyTorch tensors, which must outlive them.
 """
 
 import ctypes
@@ -14,23 +14,23 @@ from mlagents.trainers.algorithms.optimizer import Moments
 from mlagents.trainers.networks.actor_critic import Actor, Critic
 
 WIDEST = 256
-"""Number of hidden units above which PyTorch's products are as fast, for large minibatches."""
+"""Number of hidden units above which PyTorch is as fast, for large minibatches."""
 
 WIDEST_OF_SMALL, SMALL = 512, 128
-"""Number of hidden units for minibatches of up to `SMALL` rows, which leave PyTorch less time."""
+"""Number of hidden units above which PyTorch is as fast, for minibatches of up to `SMALL` rows."""
 
 
 def is_faster(hidden_units: int, batch_size: int) -> bool:
-    """Return whether networks are so narrow that the library is faster than PyTorch."""
+    """Return whether the library is faster than PyTorch for networks of this width."""
     return hidden_units <= (WIDEST_OF_SMALL if batch_size <= SMALL else WIDEST)
 
 
 class Weights(NamedTuple):
-    """Weight and bias of a linear layer, each followed by Adam's means if the layer learns.
+    """Weight and bias of a linear layer, with Adam's moments if the layer is trained.
 
     Attributes:
-        weight: Weight, its mean gradient and mean squared gradient, or only the weight.
-        bias: Bias, likewise.
+        weight: Weight, optionally followed by its mean gradient and mean squared gradient.
+        bias: Bias, optionally followed by its mean gradient and mean squared gradient.
         is_transposed: Whether the weight is (n_in, n_out), not (n_out, n_in) as in `nn.Linear`.
     """
 
@@ -55,13 +55,13 @@ def hidden_layers(network: Actor | Critic) -> list[nn.Linear]:
 
 
 def weights_of(layer: nn.Linear, moments: Moments | None) -> Weights:
-    """Return the weights of a layer, with Adam's means unless `moments` is None."""
+    """Return the weights of a layer, with Adam's moments unless `moments` is None."""
     weight, bias = (with_means(parameter, moments) for parameter in layer.parameters(recurse=False))
     return Weights(weight, bias)
 
 
 def with_means(parameter: nn.Parameter, moments: Moments | None) -> list[Tensor]:
-    """Return a parameter, with Adam's means unless `moments` is None."""
+    """Return a parameter, with Adam's moments unless `moments` is None."""
     return [parameter.detach(), *(() if moments is None else moments[parameter])]
 
 
@@ -81,7 +81,7 @@ def linears(layers: Sequence[Weights]) -> "ctypes.Array[Linear]":
 
 
 def pointers(tensors: Sequence[Tensor]) -> Iterator[int | None]:
-    """Return the addresses of a parameter and of Adam's means; None for means that are missing."""
+    """Return the addresses of a parameter and of its moments; None for missing moments."""
     assert all(tensor.is_contiguous() for tensor in tensors)
     missing = [None] * (3 - len(tensors))
     return iter([*(tensor.data_ptr() for tensor in tensors), *missing])

@@ -1,9 +1,8 @@
 """Minibatches of PPO in C++, for actors and critics that are dense layers over vectors.
 
 `ppo` computes the same with autograd and is the reference: read that module first. The functions
-are in `mlagents_native/source/ppo.cpp`. A call takes all gradient steps of an epoch. It begins by
-copying weights and Adam's means to a layout of its own, and ends by copying them back. No other
-code sees that layout.
+are in `mlagents_native/source/ppo.cpp`. A call takes all gradient steps of an epoch. It copies
+weights and Adam's moments to an internal layout at the beginning, and back at the end.
 """
 
 import ctypes
@@ -72,7 +71,7 @@ class _Settings(ctypes.Structure):
 
 
 class _Layers(NamedTuple):
-    """One network of the library: hidden layers, heads with the same input, and what they have."""
+    """A network of the library: hidden layers, followed by heads with a common input."""
 
     hidden: list[nn.Linear]
     heads: list[nn.Linear]
@@ -82,26 +81,26 @@ class _Layers(NamedTuple):
 
 
 class FastPPO(PPO):
-    """PPO that learns with the native library if it is available and fits.
+    """PPO that learns with the native library if it is available and suits the networks.
 
     Attributes:
-        native: What learns in place of `PPO.descents`; None if PyTorch learns.
+        native: Native replacement of `PPO.descents`; None to use PyTorch.
 
     Raises:
-        UnityTrainerException: The settings require the library, and it cannot be used.
+        UnityTrainerException: The settings require the library, but it cannot be loaded.
     """
 
     native: "NativePPO | None" = None
 
     def make_sources(self, settings: BehaviorSettings) -> None:
-        """Create the other sources the networks learn from, and load the library."""
+        """Create the reward signals and behavioral cloning, and load the library."""
         super().make_sources(settings)
         dense = self.compute.dense
         if dense == "torch" or not NativePPO.supports(self):
             return
         if self.shards.size > 1:
             logger.info(
-                "PyTorch computes dense layers: the native library cannot add up the gradients of "
+                "PyTorch computes dense layers, because the native library does not support "
                 "several learners."
             )
             return
@@ -120,7 +119,7 @@ class FastPPO(PPO):
     def descents(
         self, experience: Experience, epsilon: float, beta: float
     ) -> Iterator[tuple[Tensor, dict[str, Tensor]]]:
-        """Take the gradient steps of an update, like `PPO.descents`."""
+        """Take the gradient steps of an update; see `PPO.descents`."""
         if self.native is None:
             yield from super().descents(experience, epsilon, beta)
             return
@@ -137,7 +136,7 @@ class FastPPO(PPO):
 def by_autograd(
     ppo: PPO, batch: Batch, epsilon: float, beta: float
 ) -> Callable[[Sequence[Rows]], Tensor]:
-    """Return a function that learns from given minibatches: the reference of `NativePPO.epochs`."""
+    """Return a function that learns from minibatches: the reference for `NativePPO.epochs`."""
 
     def learn(minibatches: Sequence[Rows]) -> Tensor:
         losses = []
@@ -152,14 +151,14 @@ def by_autograd(
 
 
 class NativePPO:
-    """Learns from minibatches, as `by_autograd` does.
+    """Learns from minibatches with the same results as `by_autograd`.
 
-    If actor and critic share nothing and the gradient is not clipped, each of them learns in a
-    thread of its own, provided that PyTorch may use two threads. The results are the same.
+    If actor and critic share no layers, the gradient is not clipped and PyTorch may use two
+    threads, actor and critic learn in separate threads. The results are the same.
 
     Args:
         ppo: Algorithm for which `supports` returns True.
-        functions: The library with the part `PART`.
+        functions: Library with the part `PART`.
     """
 
     def __init__(self, ppo: PPO, functions: CDLL) -> None:
@@ -196,7 +195,7 @@ class NativePPO:
 
     @staticmethod
     def is_faster(ppo: PPO) -> bool:
-        """Return whether the networks are so narrow that the library is faster than PyTorch."""
+        """Return whether the library is faster than PyTorch for these networks."""
         return is_faster(ppo.network.actor.body.output_size, ppo.settings.batch_size)
 
     def epochs(
@@ -204,10 +203,11 @@ class NativePPO:
     ) -> Callable[[Sequence[Rows]], Tensor]:
         """Return a function that takes a gradient step for each minibatch of a list.
 
-        It returns the policy loss and the value loss of each minibatch, (minibatches, 2).
+        The function returns the policy loss and the value loss of each minibatch,
+        (minibatches, 2).
 
         Args:
-            batch: Everything to learn from.
+            batch: Experience to learn from.
             epsilon: Current `epsilon` of the settings.
             beta: Current `beta` of the settings.
         """
@@ -244,12 +244,12 @@ class NativePPO:
     def _learn(
         self, batch: _Batch, settings: _Settings, held: object, minibatches: Sequence[Rows]
     ) -> Tensor:
-        """Take a step for each minibatch; return policy loss and value loss of each.
+        """Take a step for each minibatch; return the losses, (minibatches, 2).
 
         Args:
-            batch: Everything to learn from.
+            batch: Experience to learn from.
             settings: Hyperparameters.
-            held: Owners of the memory that `batch` points to.
+            held: Owners of the memory that `batch` points to, kept alive by this argument.
             minibatches: Rows of each minibatch.
         """
         rows = torch.stack([rows for rows, _ in minibatches])
@@ -346,7 +346,7 @@ def _check(functions: CDLL) -> None:
             losses = NativePPO(ppo, learner).epochs(batch, 0.2, 0.01)(minibatches)
         assert isinstance(ppo.optimizer, Adam)
         moments, _ = ppo.optimizer.moments()
-        # Means of gradients, because a step of Adam hardly depends on the size of a gradient.
+        # Compare mean gradients, because Adam's steps hardly depend on the size of gradients.
         means = [100 * mean.flatten() for mean, _ in moments.values()]
         weights = [weight.detach().flatten() for weight in ppo.network.parameters()]
         results.append(torch.cat([losses.flatten().float(), *means, *weights]))

@@ -1,9 +1,9 @@
 """Gradient steps of SAC in C++, for networks that are dense layers over vectors.
 
 `sac` computes the same with autograd and is the reference: read that module first. The functions
-are in `mlagents_native/source/sac.cpp`. A learner of the library keeps all weights in a layout of
-its own. After each call it writes them back to PyTorch, where all other code finds them. It reads
-them again if PyTorch has changed any, for example by loading a checkpoint.
+are in `mlagents_native/source/sac.cpp`. A learner of the library keeps all weights in an internal
+layout. It writes them back to PyTorch after each call, and reads them again if PyTorch has changed
+any, for example by loading a checkpoint.
 """
 
 import ctypes
@@ -80,11 +80,11 @@ class _Settings(ctypes.Structure):
 
 
 class _Learner:
-    """A learner of the library, and all that it points to.
+    """A learner of the library, and the memory that it points to.
 
     Args:
-        sac: Algorithm whose weights it learns.
-        functions: The library with the part `PART`.
+        sac: Algorithm whose weights to train.
+        functions: Library with the part `PART`.
         batch_size: Number of rows in a minibatch.
         moments: State of the optimizer.
     """
@@ -92,7 +92,7 @@ class _Learner:
     def __init__(self, sac: SAC, functions: CDLL, batch_size: int, moments: Moments) -> None:
         self.batch_size, self.moments = batch_size, moments
         self._sac = sac
-        # Sizes and constants that the library reads as long as it learns.
+        # Constants that the library reads while it learns.
         coefficients, spec = sac.coefficients, sac.action_spec
         self._held: list[object] = [
             coefficients.target.contiguous(),
@@ -155,11 +155,11 @@ class _Learner:
 
 
 class NativeSAC:
-    """Takes gradient steps with the native library, as `SAC.descents` does with autograd.
+    """Takes gradient steps with the native library, with the same results as `SAC.descents`.
 
     Args:
         sac: Algorithm for which `supports` returns True.
-        functions: The library with the part `PART`.
+        functions: Library with the part `PART`.
     """
 
     def __init__(self, sac: SAC, functions: CDLL) -> None:
@@ -188,11 +188,11 @@ class NativeSAC:
 
     @staticmethod
     def is_faster(sac: SAC) -> bool:
-        """Return whether the networks are so narrow that the library is faster than PyTorch."""
+        """Return whether the library is faster than PyTorch for these networks."""
         return is_faster(sac.actor.body.output_size, sac.settings.batch_size)
 
     def learn(self, batch: Minibatch, rewards: Tensor, batch_size: int) -> Tensor:
-        """Take a gradient step for each minibatch; return its losses, as `SAC.descents` does.
+        """Take a gradient step for each minibatch; return their losses.
 
         Args:
             batch: Rows of all minibatches.
@@ -200,7 +200,7 @@ class NativeSAC:
             batch_size: Number of rows in a minibatch.
 
         Returns:
-            (minibatches, 4 + signals).
+            (minibatches, 4 + signals) losses, as in `SAC.descents`.
 
         Raises:
             ClosedError: The algorithm was closed.
@@ -304,7 +304,7 @@ def _check(functions: CDLL) -> None:
             losses = NativeSAC(sac, learner).learn(batch, sac.rewards(batch), 40)
         assert isinstance(sac.optimizer, Adam)
         moments, _ = sac.optimizer.moments()
-        # Means of gradients, because a step of Adam hardly depends on the size of a gradient.
+        # Compare mean gradients, because Adam's steps hardly depend on the size of gradients.
         means = [100 * mean.flatten() for mean, _ in moments.values()]
         weights = [
             weight.detach().flatten() for weight in (*moments, *sac.target_value.parameters())

@@ -1,8 +1,9 @@
 """Matrix products with the fastest library: MKL, oneDNN or OpenBLAS.
 
-PyTorch multiplies float32 matrices with MKL. It also contains oneDNN, whose calls are slower. For
-large products on an AMD EPYC with AVX-512, oneDNN takes less than half the time of MKL. OpenBLAS,
-the library of NumPy, is as fast as oneDNN and has the fastest call, but does not support gradients.
+PyTorch multiplies float32 matrices with MKL. It also contains oneDNN, whose calls have more
+overhead. For large products on an AMD EPYC with AVX-512, oneDNN takes less than half the time of
+MKL. OpenBLAS, NumPy's library, is as fast as oneDNN and has the least overhead, but NumPy does not
+compute gradients.
 """
 
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from torch import Tensor
 from mlagents.trainers.fast.torch_internals import one_dnn_linear
 
 LARGE = 2**21
-"""Number of scalar multiplications in a product above which oneDNN is faster."""
+"""Number of scalar multiplications above which oneDNN is faster."""
 
 OF_NUMPY = torch.float32, torch.float64
 
@@ -47,7 +48,13 @@ def is_large(x: Tensor, weight: Tensor) -> bool:
 
 
 def product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Return (B, n_in) @ (n_in, n_out) + (n_out,) by the faster library; twice differentiable."""
+    """Return x @ weight + bias, computed by the faster library; twice differentiable.
+
+    Args:
+        x: (B, n_in) rows.
+        weight: (n_in, n_out) matrix.
+        bias: (n_out,) bias, or None.
+    """
     if is_large(x, weight):
         return _Product.apply(x, weight, bias)
     return x @ weight if bias is None else torch.addmm(bias, x, weight)
@@ -56,7 +63,7 @@ def product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 def prepared_product(
     x: Tensor, weight: Tensor, out: Tensor, bias: Tensor | None = None
 ) -> Callable[[], object]:
-    """Return a function that computes x @ weight + bias into `out`, by the fastest library.
+    """Return a function that computes x @ weight + bias into `out` with the fastest library.
 
     Args:
         x: (B, n_in) rows. This and the other arrays may be views.
@@ -68,7 +75,7 @@ def prepared_product(
         x, weight, out = weight.t(), x.t(), out.t()
     n_in, n_out = weight.shape
     is_cheap = len(x) * n_in * n_out <= LARGE
-    # OpenBLAS uses one thread (see `torch_utils`) and is slow if n_in is 1.
+    # OpenBLAS is limited to one thread (see `torch_utils`) and is slow if n_in is 1.
     suits_numpy = is_cheap or (torch.get_num_threads() == 1 and _numpy_has_avx512())
     if x.device.type == "cpu" and x.dtype in OF_NUMPY and suits_numpy and n_in > 1:
         multiply = partial(np.matmul, x.numpy(), weight.numpy(), out=out.numpy())
@@ -80,7 +87,7 @@ def prepared_product(
             out.add_(bias)
 
         return multiply_and_add
-    # oneDNN is very slow for views of some columns of a matrix.
+    # oneDNN is very slow for views of a subset of columns.
     if is_large(x, weight) and all(
         each.is_contiguous() or each.t().is_contiguous() for each in (x, weight)
     ):
@@ -105,7 +112,7 @@ class _Product(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         x, weight = ctx.saved_tensors
-        gradient = gradient.contiguous()  # oneDNN is slow if rows are apart
+        gradient = gradient.contiguous()  # oneDNN is slow if rows are not adjacent
         by_x, by_weight, by_bias = ctx.needs_input_grad
         return (
             product(gradient, weight.t()) if by_x else None,

@@ -1,16 +1,16 @@
 """A gradient step of SAC with hand-written gradients, for dense layers over vectors.
 
-It learns where the native library does not: without a compiler, with mixed precision, which is
+It is used where the native library cannot be: without a compiler, with mixed precision, which is
 faster for wide networks, and on a GPU.
 
-The losses are those of `sac`; read that module first. These are their gradients, with B rows,
+The losses are defined in `sac`; read that module first. These are their gradients, with B rows,
 S signals, K branches, and c = alpha * weight for each part of the entropy:
 
-    Q of what was done      (Q - target) / (B S)
+    Q of actions taken      (Q - target) / (B S)
     V of the states         (V - target) / (B S)
-    Q of what it would do   -1 / (B S), through the first network to the actions
+    Q of policy actions     -1 / (B S), through the first network to the actions
     a = tanh(u)             du = (1 - a²) da + 2 c a / B
-    u = mean + std * noise  d mean = du,  d log std = du * std * noise - c / B, unless it is clamped
+    u = mean + std * noise  d mean = du,  d log std = du * std * noise - c / B, unless clamped
     p = softmax(logits)     d logits = -p (v - sum of p v) / B,  v = mean of Q / K - c log p
 """
 
@@ -62,23 +62,23 @@ class Acting(NamedTuple):
 
 
 class FastSAC(SAC):
-    """SAC that learns with the native library if it is available and fits.
+    """SAC that learns with the native library if it is available and suits the networks.
 
-    Otherwise it computes its gradients without autograd if its networks are dense layers alone.
-    Compiled losses are differentiated by autograd.
+    Otherwise, PyTorch computes gradients: without autograd if the networks consist of dense layers
+    only and losses are not compiled, else with autograd.
 
     Attributes:
-        native: What takes the gradient steps in place of `SAC.descents`; None if PyTorch does.
+        native: Native replacement of `SAC.descents`; None to use PyTorch.
 
     Raises:
-        UnityTrainerException: The settings require the library, and it cannot be used.
+        UnityTrainerException: The settings require the library, but it cannot be loaded.
     """
 
     native: NativeSAC | None = None
     _step: "DenseStep | None" = None
 
     def make_sources(self, settings: BehaviorSettings) -> None:
-        """Create the other sources the networks learn from, and load the library."""
+        """Create the reward signals and behavioral cloning, and load the library."""
         super().make_sources(settings)
         dense = self.compute.dense
         fits = dense != "torch" and NativeSAC.supports(self)
@@ -98,11 +98,11 @@ class FastSAC(SAC):
             logger.info("critic_norm: the gradients of SAC are computed with autograd.")
 
     def descents(self, replay: Replay, n_updates: int) -> Iterator[tuple[Minibatch, Tensor]]:
-        """Take gradient steps, like `SAC.descents`."""
+        """Take gradient steps; see `SAC.descents`."""
         if self.native is None:
             yield from super().descents(replay, n_updates)
             return
-        # Signals that learn, and cloning, do so after each gradient step.
+        # Trained reward signals and cloning learn after each gradient step.
         is_alone = self.cloning is None and all(
             isinstance(signal, ExtrinsicReward) for signal in self.signals
         )
@@ -132,8 +132,8 @@ class DenseStep:
     """Computes losses and gradients of all parameters, for minibatches of a fixed size.
 
     Args:
-        sac: Algorithm whose networks are dense layers over vectors. Small products on a CPU have
-            the precision of its weights.
+        sac: Algorithm whose networks are dense layers over vectors. Small products on a CPU use
+            the precision of the weights.
         n_rows: Number of rows in a minibatch.
     """
 
@@ -164,15 +164,15 @@ class DenseStep:
         def stack(layers: Iterable[Weights], x: Tensor, space: Workspace) -> Stack:
             return Stack([self._copies.of(weights) for weights in layers], x, space)
 
-        # All networks have layers of the same widths. All but the actor share one workspace in
-        # turn.
+        # All networks have layers of the same widths. All except the actor take turns in one
+        # workspace.
         widths = [len(weights.bias) for weights in layers]
         of_actor, shared = (Workspace(n_rows, widths, precision, log_alpha) for _ in range(2))
         n_observed, n_signals = self._observations.output_size, len(sac.gamma)
         actions = actor.heads.spec
         self._n_actions, self._branches = actions.continuous_size, actions.discrete_branches
 
-        # Observations joined with actions: those taken, and those the policy tries.
+        # Observations joined with actions: actions taken, and actions sampled from the policy.
         self._taken = space(n_observed + self._n_actions, dtype=precision)
         self._tried = torch.zeros_like(self._taken) if self._n_actions else self._taken
         self._obs, self._next_obs = (space(n_observed, dtype=precision) for _ in range(2))
@@ -200,11 +200,11 @@ class DenseStep:
 
     @torch.inference_mode()
     def __call__(self, batch: Minibatch, rewards: Tensor) -> Losses:
-        """Return the losses like `SAC.losses`, and store the gradients in `grad`.
+        """Return the same losses as `SAC.losses`, and store the gradients in `grad`.
 
         Args:
             batch: Minibatch to learn from.
-            rewards: (B, signals) rewards of its steps.
+            rewards: (B, signals) rewards of the steps.
         """
         for parameter, gradient in zip(self._parameters, self._gradients, strict=True):
             parameter.grad = gradient
@@ -243,7 +243,7 @@ class DenseStep:
         sizes = (self._n_actions, self._n_actions, sum(self._branches))
         mean, log_std, logits = self._actor_head.y.split(sizes, 1)
         entropies = []
-        actions = deviation = is_free = mean  # empty without such actions; likewise below
+        actions = deviation = is_free = mean  # empty if there are no continuous actions
         chances = log_chances = logits
         if self._n_actions:
             clamped = log_std.clamp(*LOG_STD_LIMITS)
@@ -271,12 +271,11 @@ class DenseStep:
     def _learn_q(
         self, discrete: Tensor, target: Tensor, chances: Tensor
     ) -> tuple[list[Tensor], list[Tensor], Tensor]:
-        """Compute the gradients of both Q networks, and Q of the actions that the policy tries.
+        """Compute the gradients of both Q networks, and Q of the policy's actions.
 
         Returns:
-            Three values. Errors (B, signals) of each network. Q of the policy's actions (B,
-            signals) from each network. Outputs (B, outputs) of the first network, as the mean over
-            signals.
+            Errors (B, signals) of each network; Q of the policy's actions (B, signals) from each
+            network; and the mean outputs of the first network over signals, (B, outputs).
         """
         n_branches, n_mean = len(self._branches), target.numel()
         chosen = wanted = None
@@ -323,7 +322,7 @@ class DenseStep:
 
         Args:
             acting: Actions of the actor.
-            q_mean: (B, outputs) outputs of the first Q network, as the mean over signals.
+            q_mean: (B, outputs) mean outputs of the first Q network over signals.
             worth: (parts,) weight of entropy in the loss.
         """
         sizes = (self._n_actions, self._n_actions, sum(self._branches))
@@ -344,7 +343,7 @@ class DenseStep:
 
 
 class _Heads:
-    """The heads of an actor as one layer; the heads' gradients are views of its gradients."""
+    """The heads of an actor as one layer. Gradients of the heads are views of its gradients."""
 
     def __init__(self, heads: ActionHeads) -> None:
         layers = (*(() if heads.mean is None else (heads.mean, heads.log_std)), heads.logits)
@@ -384,6 +383,6 @@ def _valued(q: Tensor, shares: Tensor | None) -> Tensor:
 
 
 def _spread(gradient: Tensor, shares: Tensor | None) -> Tensor:
-    """Return the gradient by the inputs of `_valued` from the gradient by its result."""
+    """Return the gradient of the outputs in `_valued`, given the gradient of its result."""
     spread = gradient.unsqueeze(2)
     return spread if shares is None else spread * shares.unsqueeze(1)

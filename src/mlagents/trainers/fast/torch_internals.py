@@ -1,4 +1,4 @@
-"""All undocumented PyTorch functions in use. Each has a test."""
+"""Wrappers of all undocumented PyTorch functions in use. Each has a test."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -22,12 +22,12 @@ def fused_adam(
 
     Args:
         parameters: Parameters, changed in place.
-        gradients: Gradient of each.
+        gradients: Gradient of each parameter.
         means: Running mean of each gradient, changed in place.
         squares: Running mean of each squared gradient, changed in place.
-        steps: Number of steps of each parameter, this one included, as scalars.
+        steps: Scalar number of steps of each parameter, including this one.
         learning_rate: Step size.
-        betas: Decay of the means and decay of the squares.
+        betas: Decay rates of the means and of the squares.
         epsilon: Number added to the root of the squares.
     """
     torch._fused_adam_(
@@ -54,12 +54,12 @@ def copy_each(targets: list[Tensor], sources: list[Tensor]) -> None:
 
 
 def move_each(targets: list[Tensor], sources: list[Tensor], share: float) -> None:
-    """Move every target towards its source by a share of the difference."""
+    """Move every target towards its source by a fraction of the difference, in place."""
     torch._foreach_lerp_(targets, sources, share)
 
 
 def versions(tensors: Sequence[Tensor]) -> list[int]:
-    """Return a number for each tensor that grows with every change that PyTorch makes in place."""
+    """Return a counter of PyTorch's in-place changes for each tensor."""
     return [tensor._version for tensor in tensors]
 
 
@@ -69,7 +69,7 @@ def swish(x: Tensor, *, out: Tensor) -> None:
 
 
 def swish_backward(gradient: Tensor, x: Tensor, *, out: Tensor) -> None:
-    """Write the gradient by `x` of swish to `out`, given the gradient by its result."""
+    """Write the gradient of `x` to `out`, given the gradient of swish(x)."""
     torch.ops.aten.silu_backward.grad_input(gradient, x, grad_input=out)
 
 
