@@ -127,7 +127,7 @@ class Needy(Callback):
         (3, "expected a function of .summary, run. or a class"),
         (nothing, "too many positional arguments"),
         (dict, "got the class"),
-        (Needy, "the class must be made without arguments: missing a required argument: 'what'"),
+        (Needy, "the constructor must not require arguments: missing a required argument: 'what'"),
     ],
 )
 def test_what_is_no_callback_is_refused(given: object, says: str) -> None:

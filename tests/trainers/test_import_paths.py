@@ -151,9 +151,9 @@ def test_sequences_are_filled_up_with_zeros(demonstration: Path) -> None:
 
 
 def test_a_demonstration_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="there is no such demonstration"):
+    with pytest.raises(FileNotFoundError, match="no such file or folder"):
         load_demonstration(tmp_path / "none.demo")
-    with pytest.raises(ValueError, match=r"holds no \.demo file"):
+    with pytest.raises(ValueError, match=r"contains no \.demo file"):
         get_demo_files(tmp_path)
     (tmp_path / "some.txt").write_text("no")
     with pytest.raises(ValueError, match=r"ends in \.demo"):

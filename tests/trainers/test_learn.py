@@ -307,21 +307,21 @@ def test_initialize_from_nothing_is_refused(capsys: pytest.CaptureFixture[str]) 
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
-        ("hidden_units: 16", "hidden_units: 8", "network_settings.hidden_units was 16, is 8. Put"),
+        ("hidden_units: 16", "hidden_units: 8", "network_settings.hidden_units was 16, is 8. Undo"),
         (
             "normalize: true}",
             "normalize: true, memory: {}}",
-            "network_settings.memory.memory_size was null, is 128. Put",
+            "network_settings.memory.memory_size was null, is 128. Undo",
         ),
         (
             "ppo\n    hyperparameters: {batch_size: 64, buffer_size: 512, learning_rate: 3.0e-3}",
             "sac",
-            "trainer_type was 'ppo', is 'sac'. Put",
+            "trainer_type was 'ppo', is 'sac'. Undo",
         ),
         (
             "    max_steps",
             "    reward_signals: {extrinsic: {}, curiosity: {gamma: 0.5}}\n    max_steps",
-            "reward_signals was ['extrinsic'], is ['extrinsic', 'curiosity']. Put",
+            "reward_signals was ['extrinsic'], is ['extrinsic', 'curiosity']. Undo",
         ),
     ],
 )
@@ -338,7 +338,7 @@ def test_a_checkpoint_of_another_network_is_refused_with_what_changed_and_the_wa
     assert kept and all(path.read_bytes() == text for path, text in kept.items())
     log = capsys.readouterr().out
     assert "--resume: checkpoint results/first/Guess/checkpoint.pt does not fit behavior" in log
-    assert f"'Guess': {expected} that back, or begin another run with the layers that" in log
+    assert f"'Guess': {expected} this change, or begin another run with the layers that" in log
     assert "--run-id NEW --initialize-from first." in log
     assert "Traceback" not in log
 
@@ -360,7 +360,7 @@ def test_a_checkpoint_of_another_environment_or_an_early_one_is_refused_by_its_l
     torch.save(state, path)
     assert learn("--resume") == 1
     log = capsys.readouterr().out
-    assert "not (16,); it has no Optimizer:critic. Its observations, actions, trainer_type, " in log
+    assert "not (16,); it has no Optimizer:critic. Restore the observations, actions," in log
 
 
 def put(key: str, value: Any) -> Callable[[dict[str, Any]], None]:
@@ -388,15 +388,15 @@ BIAS = "Policy/body.dense.0.bias"
         (put("recent_returns", ["a"]), "its recent_returns are not all finite numbers"),
         (put("recent_returns", [float("nan")]), "its recent_returns are not all finite"),
         (put("recent_group_returns", ["a"]), "its recent_group_returns are not all finite numbers"),
-        (put("recent_returns", 5), "its recent_returns is of type int; expected list"),
-        (put("random_states", [1]), "its random_states is of type list; expected dict"),
+        (put("recent_returns", 5), "its recent_returns has type int; expected list"),
+        (put("random_states", [1]), "its random_states has type list; expected dict"),
         (put("random_states/samples", "x"), "another part of the file is damaged or was changed"),
-        (put("lessons", 3), "its lessons is of type int; expected dict"),
+        (put("lessons", 3), "its lessons has type int; expected dict"),
         (put("Policy", 7), "its Policy is not a dictionary of tensors"),
         (put("Optimizer:critic", {"state": {}}), "its Optimizer:critic is not a dictionary of"),
         (put(BIAS, "x"), "its Policy is not a dictionary of tensors"),
         (put(BIAS, torch.zeros(16, dtype=torch.int32)), "bias is of type torch.int32; expected"),
-        (put(BIAS, torch.full((16,), torch.nan)), "Policy.body.dense.0.bias holds NaN or infinite"),
+        (put(BIAS, torch.full((16,), torch.nan)), "Policy.body.dense.0.bias contains NaN or"),
     ],
 )
 def test_a_crafted_checkpoint_is_refused_with_what_is_wrong_in_it(
@@ -415,7 +415,7 @@ def test_a_crafted_checkpoint_is_refused_with_what_is_wrong_in_it(
 
     log = capsys.readouterr().out
     assert "--resume: checkpoint results/first/Guess/checkpoint.pt" in log and cause in log
-    assert "observations or actions are others" not in log
+    assert "observations or actions have changed" not in log
     assert "to resume " not in log, "it would fail again"
 
 
@@ -427,7 +427,7 @@ def test_weights_that_are_nan_are_not_begun_with(
     put(BIAS, torch.full((16,), torch.nan))(state)
     torch.save(state, "results/first/Guess/checkpoint.pt")
     assert learn("--initialize-from", "first", run_id="second") == 1
-    assert "Policy.body.dense.0.bias holds NaN or infinite" in capsys.readouterr().out
+    assert "Policy.body.dense.0.bias contains NaN or infinite" in capsys.readouterr().out
 
 
 def test_a_beginning_that_is_no_checkpoint_is_named_by_its_key(
@@ -437,7 +437,9 @@ def test_a_beginning_that_is_no_checkpoint_is_named_by_its_key(
     Path("guess.yaml").write_text(CONFIGURATION.replace("max_steps", init_path))
     assert learn() == 1
     log = capsys.readouterr().out
-    assert "behaviors.Guess.init_path, of Guess: checkpoint guess.yaml cannot be read: it is" in log
+    assert (
+        "behaviors.Guess.init_path, for Guess: checkpoint guess.yaml cannot be read: it is" in log
+    )
     assert "not a file that a run saved, such as checkpoint.pt (" in log
 
 

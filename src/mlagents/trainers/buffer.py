@@ -1,4 +1,4 @@
-"""What `mlagents.trainers.demo_loader.demo_to_buffer` returns, and its keys."""
+"""`AgentBuffer`, the result of `mlagents.trainers.demo_loader.demo_to_buffer`, and its keys."""
 
 import enum
 from typing import Any
@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 
 class BufferKey(enum.Enum):
-    """Names of the columns of an `AgentBuffer`, besides observations."""
+    """Keys of the columns of an `AgentBuffer`, except observations."""
 
     CONTINUOUS_ACTION = "continuous_action"
     """(N, A) float32, from -1 to 1."""
@@ -16,13 +16,13 @@ class BufferKey(enum.Enum):
     DONE = "done"
     """(N,) float32, 1 at the last step of an episode."""
     ENVIRONMENT_REWARDS = "environment_rewards"
-    """(N,) float32, what followed the action."""
+    """(N,) float32, reward that followed the action."""
     MASKS = "masks"
-    """(N,) float32, 0 in rows that only fill up a sequence."""
+    """(N,) float32, 0 in rows that are padding of a sequence."""
 
 
 class ObservationKeyPrefix(enum.Enum):
-    """First part of the key of an observation; the second is its index."""
+    """First part of an observation's key. The second part is its index."""
 
     OBSERVATION = "obs"
     """(N, *shape) float32; images are (channels, height, width) from 0 to 1."""
@@ -33,5 +33,5 @@ class AgentBuffer(dict[BufferKey | tuple[ObservationKeyPrefix, int], NDArray[Any
 
     @property
     def num_experiences(self) -> int:
-        """N."""
+        """Number of steps, N."""
         return len(next(iter(self.values()), ()))

@@ -1,4 +1,4 @@
-"""Callbacks: objects and functions of the user that follow a run, and may save or end it.
+"""Callbacks: a user's objects and functions that follow a run and may save or end it.
 
 `docs/plugins.md` shows how to write them. They come from the key `callbacks` of the configuration,
 from plug-ins, and from programs that call `run_training`.
@@ -40,7 +40,7 @@ class Summary:
 
 
 class Run(ABC):
-    """What a callback may know of a run, and do to it.
+    """A run, as callbacks see and control it.
 
     Attributes:
         options: All settings of the run.
@@ -57,49 +57,49 @@ class Run(ABC):
 
     @abstractmethod
     def save(self) -> None:
-        """Save a checkpoint and the policy of every behavior. A run of inference saves nothing."""
+        """Save a checkpoint and the policy of every behavior. During inference, do nothing."""
 
     @abstractmethod
     def evaluate(self) -> Mapping[str, Score]:
         """Evaluate all behaviors now; return the score of each, by name.
 
-        It counts as one of the run's evaluations. If its players fail, the result is empty.
+        This counts as one of the run's evaluations. If the players fail, the result is empty.
 
         Raises:
-            UnityTrainerException: The run has no settings `evaluation`.
+            UnityTrainerException: The settings contain no section `evaluation`.
         """
 
     @abstractmethod
     def stop(self, reason: str = "") -> None:
-        """End the run in good order as soon as all callbacks have returned.
+        """End the run cleanly as soon as all callbacks have returned.
 
         Args:
-            reason: Reason, for the log.
+            reason: Reason for the log.
         """
 
 
 class Callback:
-    """Follows a run. Override the methods that are needed; each does nothing by itself.
+    """Base class of callbacks. Override the methods that you need; by default, they do nothing.
 
-    All methods are called in the thread that trains, between two steps. Training waits for them.
-    Every run has objects of its own.
+    All methods are called in the training thread, between two steps. Training waits for them. A new
+    object is created for every run.
     """
 
     def on_begin(self, run: Run) -> None:
-        """Receive the run before its first step."""
+        """Handle the beginning of the run, before its first step."""
 
     def on_summary(self, summary: Summary, run: Run) -> None:
-        """Receive a summary of a behavior, after all writers of statistics."""
+        """Handle a summary of a behavior, after all writers of statistics."""
 
     def on_evaluation(self, behavior: str, score: Score, run: Run) -> None:
-        """Receive the result of an evaluation of a behavior, after it was written."""
+        """Handle the result of an evaluation of a behavior, after it was written."""
 
     def on_end(self, run: Run) -> None:
-        """Receive the run after its results were saved, also if it failed or was interrupted."""
+        """Handle the end of the run, after saving, even if it failed or was interrupted."""
 
 
 OnSummary = Callable[[Summary, Run], Any]
-"""A function in place of a `Callback` that needs `on_summary` alone."""
+"""A function that replaces a `Callback` with only `on_summary`."""
 
 
 class _Function(Callback):
@@ -111,31 +111,31 @@ class _Function(Callback):
 
 
 class Callbacks:
-    """The callbacks of one run, called in their order.
+    """Calls the callbacks of one run, in order.
 
     Args:
-        callbacks: Callbacks by a name for messages.
+        callbacks: Pairs of a name, for messages, and a callback.
     """
 
     def __init__(self, callbacks: Iterable[tuple[str, Callback]] = ()) -> None:
         self._callbacks = list(callbacks)
 
     def begin(self, run: Run) -> None:
-        """Call `on_begin` of each."""
+        """Call `on_begin` of each callback."""
         self._call("on_begin", lambda callback: callback.on_begin(run))
 
     def summarize(self, summary: Summary, run: Run) -> None:
-        """Call `on_summary` of each."""
+        """Call `on_summary` of each callback."""
         where = f"on_summary of {summary.behavior} at step {summary.step}"
         self._call(where, lambda callback: callback.on_summary(summary, run))
 
     def evaluate(self, behavior: str, score: Score, run: Run) -> None:
-        """Call `on_evaluation` of each."""
+        """Call `on_evaluation` of each callback."""
         where = f"on_evaluation of {behavior}"
         self._call(where, lambda callback: callback.on_evaluation(behavior, score, run))
 
     def end(self, run: Run) -> None:
-        """Call `on_end` of each."""
+        """Call `on_end` of each callback."""
         self._call("on_end", lambda callback: callback.on_end(run))
 
     def _call(self, where: str, use: Callable[[Callback], None]) -> None:
@@ -155,19 +155,20 @@ def as_callback(given: object, name: str) -> Callback:
     """Return a callback from an object, a class or a function.
 
     Args:
-        given: A `Callback`, a class of callbacks without arguments, or a function `OnSummary`.
-        name: Its name, for the error.
+        given: A `Callback`, a subclass whose constructor needs no arguments, or an `OnSummary`
+            function.
+        name: Name of the callback, for the error.
 
     Raises:
-        TrainerConfigError: It is something else.
+        TrainerConfigError: `given` is not one of these.
     """
     if isinstance(given, type) and issubclass(given, Callback):
         try:
             inspect.signature(given).bind()
         except TypeError as error:
             raise TrainerConfigError(
-                f"callback {name}: the class must be made without arguments: {error}. Settings are "
-                "in run.options, which on_begin receives."
+                f"callback {name}: the constructor must not require arguments: {error}. Settings "
+                "are in run.options, in the argument of on_begin."
             ) from None
         return given()
     if isinstance(given, Callback):
@@ -193,10 +194,10 @@ def find_callbacks(
 
     Args:
         names: Names, as in the key `callbacks`.
-        results: Folders of results, from which nothing is imported.
+        results: Folders of results. Nothing is imported from them.
 
     Raises:
-        TrainerConfigError: A name leads to no callback.
+        TrainerConfigError: A name does not lead to a callback.
     """
     found = []
     for name in names:

@@ -1,8 +1,8 @@
 """The command line of `mlagents-learn`.
 
-The table below maps each flag to a setting: its key in the YAML file. The type, default and help
-come from the setting's model. The parser returns only flags that were given; `settings.load` merges
-them into the file's settings.
+`FLAGS` maps each flag to the key of a setting in the YAML file. Types, defaults and help come from
+the models of the settings. The parser returns only the flags given; `settings.load` merges them
+into the settings of the file.
 """
 
 import argparse
@@ -64,7 +64,7 @@ FLAGS: dict[str, dict[str, str]] = {
     "rollout workers": {"--workers": "cluster.workers", "--cluster": "cluster.address"},
     "diagnosis": {"--debug": "debug", "--verbose": "verbose"},
 }
-"""Keys of all flags that set one key, in the groups of the help."""
+"""Key of each flag that sets a single key, in the groups of the help."""
 
 DETERMINISTIC_HELP = (
     "Take the most likely action instead of a sampled one, for every behavior "
@@ -78,8 +78,8 @@ STOP_AT_REWARD_HELP = (
 
 SET_HELP = (
     "Set any setting by its path in the file, such as "
-    "behaviors.3DBall.hyperparameters.learning_rate=1e-4. It may be repeated. The value is read as "
-    "in the file, and overrides it."
+    "behaviors.3DBall.hyperparameters.learning_rate=1e-4. The value is read as YAML and overrides "
+    "the file. The flag may be repeated."
 )
 
 VIEW_HELP = (
@@ -96,13 +96,13 @@ examples:
   mlagents-learn config/sac/3DBall.yaml --env 3DBall --run-id sac
   mlagents-learn my.yaml --env builds/MyGame --no-graphics --num-envs 4
 
-A flag overrides the same setting of the file, and may be shortened while it is
-clear. All settings: docs/configuration.md
+A flag overrides the same setting in the file. It may be abbreviated if the
+abbreviation is unambiguous. All settings: docs/configuration.md
 """
 
 
 class _PrintSchema(argparse.Action):
-    """Does what `--print-schema` says."""
+    """Prints the JSON schema and exits."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_typed: Any) -> None:
         print(json.dumps(configuration_schema(), indent=2))
@@ -113,7 +113,7 @@ def parse_command_line(argv: Sequence[str] | None = None) -> CommandLine:
     """Read the arguments of `mlagents-learn`.
 
     Args:
-        argv: The arguments without the program's name; None takes those of this process.
+        argv: Arguments without the program's name; None for the arguments of this process.
 
     Raises:
         SystemExit: With status 2 after a usage error, 0 after `--help`, `--version` or
@@ -186,7 +186,8 @@ def add_flags(
 ) -> "dict[str, argparse._ArgumentGroup]":
     """Add groups of `FLAGS` to a parser; return the groups by title.
 
-    The destination of a flag is the dotted key of its setting. A flag that is not typed has none.
+    The destination of a flag is the dotted key of its setting. A flag that is not given has no
+    value in the parsed arguments.
     """
     groups = {title: parser.add_argument_group(title) for title in titles}
     for title, group in groups.items():
@@ -198,19 +199,21 @@ def add_flags(
 def _with_flags(
     changes: Sequence[Change], typed: Mapping[str, Any], parser: argparse.ArgumentParser
 ) -> dict[str, Any]:
-    """Return those of `changes` that have a flag of their own, as if that was typed."""
+    """Return the values of `changes` to settings that have their own flags, by key."""
     flag_of = {key: flag for flags in FLAGS.values() for flag, key in flags.items()}
     found = {}
     for change in changes:
         if change.path in flag_of:
             if change.path in typed:
-                parser.error(f"{change} and {flag_of[change.path]} set the same; remove one")
+                parser.error(
+                    f"{change} and {flag_of[change.path]} set the same setting; remove one"
+                )
             found[change.path] = change.value
     return found
 
 
 def add_set(parser: "argparse.ArgumentParser | argparse._ArgumentGroup") -> None:
-    """Add `--set` to a parser; its destination is `set`, a list of `Change`."""
+    """Add `--set` to a parser, with the destination `set`, a list of `Change`."""
     parser.add_argument(
         "--set", type=_change, action="append", default=[], metavar="KEY=VALUE", help=SET_HELP
     )
@@ -224,7 +227,7 @@ def _change(text: str) -> Change:
 
 
 def nested(typed: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings among typed arguments, nested as in the file.
+    """Return the settings among parsed arguments, nested as in the file.
 
     Args:
         typed: Values by destination, as the parser returns them.

@@ -1,7 +1,7 @@
-"""`.demo` files as messages and as a buffer, under the names that existing programs import.
+"""Demonstrations as messages or as a buffer, for existing programs.
 
-New programs read demonstrations with `mlagents_envs.demonstration_file.read_demonstration`, which
-returns arrays.
+New programs should call `mlagents_envs.demonstration_file.read_demonstration`, which returns
+arrays.
 """
 
 from os import PathLike
@@ -24,32 +24,32 @@ def get_demo_files(path: str | PathLike[str]) -> list[str]:
 
     Raises:
         FileNotFoundError: There is no such file or folder.
-        ValueError: The path does not end in `.demo`, or the folder holds no such file.
+        ValueError: The path does not end in `.demo`, or the folder contains no such file.
     """
     where = Path(path)
     if where.is_dir():
         files = sorted(str(file) for file in where.glob(f"*{SUFFIX}"))
         if not files:
-            raise ValueError(f"{where}: the folder holds no {SUFFIX} file")
+            raise ValueError(f"{where}: the folder contains no {SUFFIX} file")
         return files
     if not where.is_file():
-        raise FileNotFoundError(f"{where}: there is no such demonstration or folder")
+        raise FileNotFoundError(f"{where}: no such file or folder")
     if where.suffix != SUFFIX:
-        raise ValueError(f"{where}: expected a file that ends in {SUFFIX}")
+        raise ValueError(f"{where}: expected a file name that ends in {SUFFIX}")
     return [str(where)]
 
 
 def load_demonstration(file_path: str | PathLike[str]) -> tuple[BehaviorSpec, list[Any], int]:
-    """Read a demonstration, or all those in a folder, as messages.
+    """Read a demonstration, or all demonstrations in a folder, as messages.
 
     Returns:
-        The specification of the behavior, one `AgentInfoActionPairProto` for each record, and the
-        number of records that the files tell. `mlagents_envs.rpc_utils.steps_from_proto` turns
-        the `agent_info` of pairs into steps.
+        The specification of the behavior, one `AgentInfoActionPairProto` per record, and the number
+        of records according to the files' metadata. `mlagents_envs.rpc_utils.steps_from_proto`
+        converts the `agent_info` of pairs to steps.
 
     Raises:
-        FileNotFoundError, ValueError: As `get_demo_files`.
-        UnityDemonstrationException: A file cannot be read or holds no records.
+        FileNotFoundError, ValueError: See `get_demo_files`.
+        UnityDemonstrationException: A file cannot be read or contains no records.
     """
     spec: BehaviorSpec | None = None
     pairs: list[Any] = []
@@ -57,7 +57,7 @@ def load_demonstration(file_path: str | PathLike[str]) -> tuple[BehaviorSpec, li
     for file in get_demo_files(file_path):
         announcement, of_file, expected = read_demonstration_messages(file)
         if not of_file:
-            raise UnityDemonstrationException(f"{file}: the demonstration holds no records")
+            raise UnityDemonstrationException(f"{file}: the demonstration contains no records")
         if spec is None:
             spec = behavior_spec_from_proto(announcement, of_file[0].agent_info)
         pairs += of_file
@@ -71,18 +71,19 @@ def demo_to_buffer(
     sequence_length: int,
     expected_behavior_spec: BehaviorSpec | None = None,
 ) -> tuple[BehaviorSpec, AgentBuffer]:
-    """Read a demonstration, or all those in a folder, as steps of experience.
+    """Read a demonstration, or all demonstrations in a folder, as steps of experience.
 
-    Row t holds what was observed, the action taken there, and the reward and the end that followed.
+    Row t contains the observations and the action of step t, and the reward and the end that
+    followed.
 
     Args:
-        file_path: A `.demo` file, or a folder of them.
-        sequence_length: Steps of a sequence. Every episode is filled up with zeros to whole
-            sequences; `BufferKey.MASKS` is 0 in what was filled up.
-        expected_behavior_spec: What the agents must observe and do; None takes what is recorded.
+        file_path: A `.demo` file, or a folder of `.demo` files.
+        sequence_length: Number of steps in a sequence. Every episode is padded with zeros to whole
+            sequences, and `BufferKey.MASKS` is 0 at padding.
+        expected_behavior_spec: Expected observations and actions; None to accept any.
 
     Raises:
-        FileNotFoundError, ValueError: As `get_demo_files`.
+        FileNotFoundError, ValueError: See `get_demo_files`.
         UnityTrainerException: A file cannot be read, or does not fit the specification.
     """
     get_demo_files(file_path)

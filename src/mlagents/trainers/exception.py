@@ -1,8 +1,8 @@
 """Errors of training and of its configuration.
 
-TrainerError                   any error that prevents or ends a run ├── TrainerConfigError
-a configuration file, a flag or a setting that cannot be used └── UnityTrainerException      a run
-that cannot start or cannot fit the environment
+TrainerError                   any error that prevents or ends a run
+├── TrainerConfigError         a configuration file, a flag or a setting that cannot be used
+└── UnityTrainerException      a run that cannot start or does not fit the environment
 """
 
 

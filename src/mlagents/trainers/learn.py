@@ -1,4 +1,4 @@
-"""`mlagents-learn`: arguments to settings to a run."""
+"""`mlagents-learn`: turns arguments into settings, and settings into a run."""
 
 from mlagents_envs.interrupts import ends_quietly
 
@@ -47,7 +47,7 @@ logger = get_logger(__name__)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; return its exit status. A command line not understood exits with 2."""
+    """Run the command; return an exit status. An invalid command line exits with status 2."""
     with ends_quietly():
         command_line = parse_command_line(sys.argv[1:] if argv is None else argv)
     return run(command_line)
@@ -56,8 +56,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def run(command_line: CommandLine) -> int:
     """Train with the settings of a command line and its file; return an exit status.
 
-    The status is 0 if the run finished or was interrupted, and 1 if it failed. It is 130 if it was
-    interrupted twice and so stopped at once.
+    The status is 0 if the run finished or was interrupted, 1 if it failed, and 130 if it was
+    interrupted twice and thus stopped at once.
     """
     status = _status_of(command_line)
     try:
@@ -68,19 +68,19 @@ def run(command_line: CommandLine) -> int:
 
 
 def run_cli(options: RunOptions | CommandLine) -> None:
-    """Train, for programs that start a run themselves: what goes wrong is raised.
+    """Train, for programs that start a run themselves. Errors are raised.
 
         run_cli(parse_command_line(["config.yaml", "--env", "3DBall", "--run-id", "first"]))
 
     Args:
-        options: All settings, or a command line that leads to them.
+        options: All settings, or a command line to read them from.
 
     Raises:
-        TrainerError: The settings cannot be used, or as `run_training`.
-        UnityException: As `run_training`.
-        Interrupted: As `run_training`.
+        TrainerError: The settings are invalid, or see `run_training`.
+        UnityException: See `run_training`.
+        Interrupted: See `run_training`.
     """
-    trainer_types = plugins.trainer_types()  # before they are named in a file
+    trainer_types = plugins.trainer_types()  # first, because files may name them
     view = None
     if isinstance(options, CommandLine):
         view = options.view
@@ -91,7 +91,7 @@ def run_cli(options: RunOptions | CommandLine) -> None:
 def _status_of(command_line: CommandLine) -> int:
     debug = command_line.settings.get("debug", False)
     try:
-        trainer_types = plugins.trainer_types()  # before they are named in a file
+        trainer_types = plugins.trainer_types()  # first, because files may name them
         with with_trainer_types({name: each.settings for name, each in trainer_types.items()}):
             options = load_run_options(command_line)
             debug = options.debug
@@ -113,7 +113,7 @@ def _status_of(command_line: CommandLine) -> int:
         if is_resumable(error):
             logger.info(next_commands(command_line, options))
         return 1
-    except Exception as error:  # a mistake in somebody's code, whose place its traceback shows
+    except Exception as error:  # a bug, which the traceback locates
         if is_resumable(error):
             error.add_note(next_commands(command_line, options))
         raise
@@ -138,14 +138,16 @@ def run_training(
     Args:
         options: All settings of the run.
         trainer_types: Additional trainers, by `trainer_type`.
-        writers: Additional writers of statistics. One that raises `Interrupted` ends the run, whose
-            results are saved.
-        callbacks: Additional callbacks, after those of plug-ins and of the key `callbacks`.
-        place: Place among several learners, if another process has started this one as a learner.
-        view: Port of a live view on this machine; 0 for any free one, None for no view.
+        writers: Additional writers of statistics. If a writer raises `Interrupted`, the run saves
+            its results and ends.
+        callbacks: Additional callbacks, called after the callbacks of plug-ins and of the key
+            `callbacks`.
+        place: Rank among several learners, if another process has started this one as a learner.
+        view: Port of a live view on this machine; 0 for any free port, None for no view.
 
     Returns:
-        Whether the training of a behavior ended because it reached `stop_at_reward`.
+        Whether the training of a behavior ended before `max_steps`, for example at
+        `stop_at_reward`.
 
     Raises:
         TrainerError: The run cannot start or continue, or its results cannot be saved.
@@ -169,7 +171,7 @@ def _run(
     place: "Place | None",
     live: "LiveView | None",
 ) -> bool:
-    # Importing torch takes seconds. Here, --help and errors in a file do not wait for it.
+    # Importing torch takes seconds, and --help and errors in a file do not need it.
     from mlagents.trainers.learning.trainer_types import TRAINER_TYPES
     from mlagents.trainers.players.environments import evaluation_maker
     from mlagents.trainers.reporting.tracking import require_trackers
@@ -191,7 +193,7 @@ def _run(
     with ExitStack() as stack:
         if is_first:
             stack.enter_context(opened)
-        with interrupt.waiting():  # the other learners take the seed of the first
+        with interrupt.waiting():  # the first learner sends its seed to the others
             group, options = stack.enter_context(joined(options, place, device))
         writers = [*_make_writers(options, folder), *more_writers] if is_first else []
         try:
@@ -226,7 +228,7 @@ def _train(
     live: "LiveView | None",
     **of_controller: Any,
 ) -> bool:
-    """Start the players, train, and close them; return whether a reward was reached."""
+    """Start the players, train, and close them; return as `run_training`."""
     from mlagents.trainers.run.controller import Controller
 
     make_fleet = _fleet_maker(options, folder, place, live)
@@ -243,7 +245,7 @@ def _train(
 
 
 def _begin(options: RunOptions, place: "Place | None") -> "tuple[RunOptions, torch.device]":
-    """Set log, timers, seed and threads of the process; return the options and the device."""
+    """Set up log, timers, seed and threads of the process; return the options and the device."""
     import numpy as np
     import torch
 
@@ -264,7 +266,7 @@ def _begin(options: RunOptions, place: "Place | None") -> "tuple[RunOptions, tor
     add_metadata("pytorch_version", torch.__version__)
     add_metadata("numpy_version", np.__version__)
     seed = options.env_settings.seed
-    if is_first:  # the other learners get the seed of the first
+    if is_first:  # the other learners receive this seed later
         options = options.with_seed(random.randrange(10_000) if seed == -1 else seed)
     device = _choose_device(options)
     if place is not None:
@@ -277,7 +279,7 @@ def _begin(options: RunOptions, place: "Place | None") -> "tuple[RunOptions, tor
 def _make_callbacks(
     options: RunOptions, more_callbacks: Sequence[Callback | OnSummary]
 ) -> Callbacks:
-    """Return the callbacks of plug-ins and settings, followed by others."""
+    """Return the callbacks of plug-ins and settings, followed by `more_callbacks`."""
     others = [(repr(given), as_callback(given, repr(given))) for given in more_callbacks]
     return Callbacks([*plugins.callbacks(options), *others])
 

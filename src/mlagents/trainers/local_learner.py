@@ -1,7 +1,7 @@
 """One of several learners that `mlagents-learn --learners` starts on its machine.
 
-The first line of standard input has its settings and its place. The process ends when standard
-input closes, so it never outlives the one that started it.
+The first line of standard input contains its settings and its rank. The process ends when standard
+input closes, so it never outlives its parent process.
 """
 
 import json
@@ -22,7 +22,7 @@ from mlagents_envs.exception import UnityException
 
 
 def main() -> int:
-    """Learn until the run ends; return an exit status. The first learner reports what failed."""
+    """Learn until the run ends; return an exit status. The first learner reports failures."""
     job = json.loads(sys.stdin.readline())
     threading.Thread(target=_end_with_starter, name="watches the run", daemon=True).start()
     trainer_types = plugins.trainer_types()
@@ -39,7 +39,7 @@ def main() -> int:
 
 
 def _end_with_starter() -> None:
-    while os.read(sys.stdin.fileno(), 1024):  # not through a buffer, which exiting would wait for
+    while os.read(sys.stdin.fileno(), 1024):  # unbuffered, because exiting waits for buffers
         pass
     os._exit(1)
 

@@ -13,7 +13,7 @@ with ends_quietly():
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; return its exit status, as `mlagents-learn` does."""
+    """Run the command; return an exit status, as `mlagents-learn` does."""
     parser = argparse.ArgumentParser(
         prog="mlagents-run-experiment",
         description="Train with the options of one file, such as the configuration.yaml of a run.",

@@ -1,4 +1,4 @@
-"""Statistics of a run: the import path that plug-ins use; see `reporting.stats`."""
+"""Statistics of a run, at the import path for plug-ins; see `reporting.stats`."""
 
 from mlagents.trainers.reporting.stats import (
     StatsPropertyType,

@@ -1,4 +1,4 @@
-"""`python -m mlagents.trainers.upgrade_config`, at the import path it always had."""
+"""`python -m mlagents.trainers.upgrade_config`, at its original import path."""
 
 import sys
 

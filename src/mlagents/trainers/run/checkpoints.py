@@ -1,4 +1,4 @@
-"""Checkpoints of a run: saving, listing and reading them."""
+"""Saves, lists and reads the checkpoints of a run."""
 
 import io
 import json
@@ -57,7 +57,7 @@ def initial_checkpoint(
 
     Args:
         run_id: Run given by `--initialize-from`.
-        init_path: Setting of the behavior: a path, or the name of a file in that run.
+        init_path: Setting `init_path` of the behavior: a path, or the name of a file in that run.
         results_dir: Folder of all runs.
         behavior: Name of the behavior.
 
@@ -92,7 +92,7 @@ class CheckpointStore:
         self._folder = folder
         self._path = folder.status
         self._status: dict[str, Any] = {}
-        self._dropped: set[Path] = set()  # files to delete after the list on disk was written
+        self._dropped: set[Path] = set()  # files to delete once the new list is on disk
         if resume:
             self._read()
 
@@ -135,7 +135,7 @@ class CheckpointStore:
         return next((path for path in candidates if path.exists()), None)
 
     def best(self, behavior: str) -> Best | None:
-        """Return the best evaluation of a behavior, if its policy is there."""
+        """Return the best evaluation of a behavior; None if its checkpoint does not exist."""
         entry = self._status.get(behavior, {}).get("best")
         if entry is None or not self._folder.best_checkpoint(behavior).exists():
             return None
@@ -148,7 +148,7 @@ class CheckpointStore:
     def save_best(
         self, behavior: str, entry: dict[str, Any], *, state: dict[str, Any], model: bytes
     ) -> None:
-        """Save the policy of the best evaluation in place of the one before.
+        """Save the policy of the best evaluation, replacing the previous one.
 
         Args:
             behavior: Name of the behavior.
@@ -183,7 +183,7 @@ class CheckpointStore:
             self._dropped.pop().unlink(missing_ok=True)
 
     def _name_what_there_is(self, behavior: str, section: dict[str, Any]) -> None:
-        """Update the paths of a run that was moved; remove entries whose files do not exist."""
+        """Update the paths of a moved run; remove entries whose files do not exist."""
         folder = self._folder.path / behavior
 
         def is_there(entry: dict[str, Any], model_folder: Path) -> bool:
@@ -214,7 +214,7 @@ class CheckpointStore:
         keep: int,
         is_final: bool = False,
     ) -> None:
-        """Save a checkpoint and its policy; delete the oldest ones beyond `keep`.
+        """Save a checkpoint and its policy; delete the oldest checkpoints beyond `keep`.
 
         Args:
             behavior: Name of the behavior.
@@ -224,7 +224,7 @@ class CheckpointStore:
             reward: Recent mean return, for the list.
             elo: Elo rating, for the list; None without self-play.
             keep: Number of newest checkpoints to keep; 0 or less keeps all.
-            is_final: Whether to write the policy as the finished model of the run, too.
+            is_final: Whether to also write the policy as the final model of the run.
 
         Raises:
             OSError: The disk is full or the folder cannot be written. Earlier checkpoints stay.
@@ -266,7 +266,7 @@ class CheckpointStore:
 
 
 def none_if_nan(number: float) -> float | None:
-    """Return a number for JSON, which has no NaN."""
+    """Return a number, or None for NaN, which JSON does not support."""
     return None if math.isnan(number) else number
 
 

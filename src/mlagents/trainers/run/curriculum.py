@@ -1,4 +1,4 @@
-"""Curricula: the current lesson of each environment parameter, and the change to the next."""
+"""`Curriculum`: the current lesson of each environment parameter, and the change to the next."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, TypedDict
@@ -19,8 +19,8 @@ from mlagents_envs.suggestions import did_you_mean
 logger = get_logger(__name__)
 
 NEW_SHARE = 0.75
-"""Weight of the current reward; the smoothed reward of the previous check has the remaining
-weight."""
+"""Weight of the current reward. The smoothed reward of the previous check has weight
+1 - NEW_SHARE."""
 
 
 class BehaviorProgress(NamedTuple):
@@ -30,10 +30,10 @@ class BehaviorProgress(NamedTuple):
         step: Step count of the behavior.
         max_steps: Step count at which training ends.
         returns: Returns of agents' episodes that ended since the last change of a lesson, newest
-            last. At least the newest `Curriculum.n_returns` of them are included.
+            last: at least the newest `Curriculum.n_returns` of them.
         elo: Elo rating; None without self-play.
-        scores: Scores of the games of self-play that ended since the last change of a lesson, from
-            0 for a loss to 1 for a win, newest last.
+        scores: Scores of self-play games that ended since the last change of a lesson, from 0 for a
+            loss to 1 for a win, newest last.
         group_returns: Returns of groups, like `returns`.
     """
 
@@ -51,7 +51,7 @@ class LessonChange(NamedTuple):
     Attributes:
         parameter: Name of the parameter.
         lesson: New lesson.
-        number: Number of the new lesson, counted from 0.
+        number: Number of the new lesson, from 0.
         needs_reset: Whether the environments must be reset.
     """
 
@@ -71,7 +71,7 @@ class ParameterState(TypedDict, total=False):
 class Curriculum:
     """Lessons of all environment parameters. A parameter without a curriculum has a single lesson.
 
-    After a change, the caller must clear the returns of all behaviors, so that only episodes of the
+    After a change, the caller must clear the returns of all behaviors, so that only episodes in the
     new lesson count. It must also send `parameters` to the players.
 
     Args:
@@ -103,23 +103,23 @@ class Curriculum:
 
     @property
     def is_in_last_lessons(self) -> bool:
-        """Whether no parameter has another lesson to come."""
+        """Whether every parameter is in its last lesson."""
         return all(self._numbers[name] == len(each) - 1 for name, each in self._lessons.items())
 
     def n_returns(self, behavior: str) -> int:
-        """Return how many of a behavior's last returns the lessons depend on."""
+        """Return the number of a behavior's last returns that the lessons depend on."""
         lengths = [c.min_lesson_length for _, c in self._criteria() if c.behavior == behavior]
         return max([1, *lengths])
 
     def state(self) -> dict[str, ParameterState]:
-        """Return the state of all lessons for a resumed run, in a form for JSON."""
+        """Return the state of all lessons for a resumed run, ready for JSON."""
         return {
             name: {"lesson_num": number, "smoothed_reward": self._smoothed[name]}
             for name, number in self._numbers.items()
         }
 
     def load_state(self, state: Mapping[str, ParameterState]) -> None:
-        """Restore a state that `state` returned. A parameter that it lacks keeps its lesson."""
+        """Restore a state that `state` returned. Parameters missing from it keep their lessons."""
         for name, of_parameter in state.items():
             self._begin_at(name, of_parameter["lesson_num"])
             if name in self._smoothed:
@@ -155,7 +155,7 @@ class Curriculum:
             logger.info(self._line(name))
 
     def in_words(self) -> str:
-        """Return the lessons of all parameters with several lessons: `wall 2 of 4 (high)`."""
+        """Describe the lessons of all parameters that have several, as in `wall 2 of 4 (high)`."""
         return ", ".join(
             f"{name} {self._numbers[name] + 1} of {len(lessons)} ({self._lesson(name).name})"
             for name, lessons in self._lessons.items()
@@ -184,7 +184,7 @@ class Curriculum:
         return reward > criteria.threshold
 
     def _beats_others(self, criteria: CompletionCriteria, progress: BehaviorProgress) -> bool:
-        """Whether a rating or a win rate of self-play completes a lesson."""
+        """Return whether the Elo rating or the win rate of self-play completes a lesson."""
         if criteria.measure == "elo":
             return progress.elo is not None and progress.elo > criteria.threshold
         if not progress.scores:
@@ -208,7 +208,7 @@ class Curriculum:
         last = len(self._lessons[name]) - 1
         if not 0 <= number <= last:
             logger.warning(
-                f"{name} was in lesson {number}, but now has only lessons 0 to {last}. It "
+                f"{name} was in lesson {number}, but now only has lessons 0 to {last}. It "
                 f"continues with lesson {last}."
             )
             number = last

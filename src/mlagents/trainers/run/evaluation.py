@@ -1,4 +1,4 @@
-"""`Evaluator`: judges the policies of a run by episodes that nothing is learned from."""
+"""`Evaluator`: measures the policies of a run in separate episodes, without learning from them."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -28,11 +28,12 @@ class Best(NamedTuple):
     """The best evaluation of a behavior so far.
 
     Attributes:
-        step: Step count of the behavior at that time.
-        reward: Mean reward of its episodes.
+        step: Step count of the behavior at the evaluation.
+        reward: Mean reward of the episodes.
         error: Standard error of the mean; NaN for a single episode.
-        n_since: Number of evaluations since then.
-        lessons: Lesson of every environment parameter. In other lessons, the best starts over.
+        n_since: Number of evaluations since the best one.
+        lessons: Lesson of every environment parameter. When a lesson changes, the search for the
+            best starts over.
     """
 
     step: int
@@ -43,13 +44,13 @@ class Best(NamedTuple):
 
 
 class Evaluator:
-    """Plays episodes with the present policies in players of its own.
+    """Plays episodes with the current policies in separate players.
 
     Args:
         settings: Settings of the evaluations.
-        make_manager: Function that makes the players, before the first evaluation.
-        seed: Seed of the samples of actions.
-        waiting: Function that makes the context in which to wait for players.
+        make_manager: Function that creates the players, called before the first evaluation.
+        seed: Seed of the sampled actions.
+        waiting: Function that creates the context manager entered while waiting for players.
     """
 
     def __init__(
@@ -68,11 +69,11 @@ class Evaluator:
         self._due_at: dict[str, int] = {}
 
     def begin(self, name: str, step: int) -> None:
-        """Take in the step at which a behavior begins."""
+        """Schedule the first evaluation of a behavior that begins at a step."""
         self._due_at[name] = (step // self.settings.every + 1) * self.settings.every
 
     def is_due(self, trainers: Mapping[str, Trainer]) -> bool:
-        """Return whether a behavior that learns has taken enough steps since the last time."""
+        """Return whether an evaluation of any behavior that learns is due."""
         return any(
             trainer.step >= self._due_at[name] and trainer.was_learning
             for name, trainer in trainers.items()
@@ -83,21 +84,21 @@ class Evaluator:
     ) -> dict[str, Score]:
         """Play episodes of all behaviors together.
 
-        A failure of the players is logged, and the next evaluation starts other players.
+        A failure of the players is logged, and the next evaluation starts new players.
 
         Args:
             trainers: Trainers of the behaviors, by name.
-            parameters: Environment parameters of the present lessons.
+            parameters: Environment parameters of the current lessons.
 
         Returns:
-            Score of each behavior that has ended episodes, by name.
+            Score of each behavior with finished episodes, by name.
         """
         every = self.settings.every
         for name, trainer in trainers.items():
             if trainer.step >= self._due_at[name]:
                 self.begin(name, trainer.step)
             elif self._due_at[name] - trainer.step < every / 2:
-                self._due_at[name] += every  # its evaluation of that step is this one
+                self._due_at[name] += every  # this evaluation replaces the one that is nearly due
         try:
             with hierarchical_timer("evaluate"):
                 episodes = self._play(trainers, parameters)
@@ -125,8 +126,8 @@ class Evaluator:
             name = BehaviorId.parse(behavior).name
             if name not in seats:
                 raise UnityTrainerException(
-                    f"the players of the evaluation have a behavior {name!r}, which those of "
-                    "training do not have yet"
+                    f"the players of the evaluation have a behavior {name!r}, which the players "
+                    "of training do not have yet"
                 )
             return seats[name]
 
@@ -157,9 +158,9 @@ class Evaluator:
             if max(n_reports.values(), default=0) > self.settings.most_steps:
                 counted = sum(len(tally.episodes) for tally in tallies.values())
                 logger.warning(
-                    f"The evaluation ended after {self.settings.most_steps} steps with {counted} "
-                    "ended episodes, fewer than requested. Short episodes count too much in such "
-                    "a mean. Raise evaluation.most_steps or lower evaluation.episodes."
+                    f"The evaluation stopped after {self.settings.most_steps} steps with {counted} "
+                    "finished episodes, fewer than requested. Its mean favors short episodes. "
+                    "Raise evaluation.most_steps or lower evaluation.episodes."
                 )
                 break
             rollout.answer()
@@ -181,14 +182,14 @@ class Evaluator:
 
 
 def judged(best: Best | None, score: Score, *, step: int, lessons: dict[str, int]) -> Best:
-    """Return the best evaluation after another one; its `n_since` is 0 if that is the best."""
+    """Return the best evaluation after a new one. If the new one is the best, `n_since` is 0."""
     if best is None or best.lessons != lessons or score.mean > best.reward:
         return Best(step, score.mean, score.error, 0, lessons)
     return best._replace(n_since=best.n_since + 1)
 
 
 def why_over(settings: EvaluationSettings, best: Best) -> str | None:
-    """Return what ends the training of a behavior; None if it continues."""
+    """Return the setting that ends the training of a behavior; None if training continues."""
     goal, patience = settings.stop_at_reward, settings.patience
     if goal is not None and best.reward >= goal:
         return f"evaluation.stop_at_reward: {goal:g}"
@@ -198,5 +199,5 @@ def why_over(settings: EvaluationSettings, best: Best) -> str | None:
 
 
 def with_error(mean: float, error: float) -> str:
-    """Return a mean and its standard error as text; a single episode has no error."""
+    """Return a mean and its standard error as text, without the error if it is NaN."""
     return f"{mean:.3f}" if math.isnan(error) else f"{mean:.3f} ± {error:.3f}"

@@ -1,4 +1,4 @@
-"""Whether a checkpoint is sound, and fits the networks and settings of a trainer."""
+"""Checks that a checkpoint is sound and fits the networks and settings of a trainer."""
 
 import math
 import re
@@ -13,15 +13,15 @@ from mlagents.trainers.settings.behavior import BehaviorSettings
 
 
 def require_sound(state: Mapping[str, Any], fresh: Mapping[str, Any]) -> None:
-    """Raise for what no run saves, and none could continue from.
+    """Raise if a checkpoint contains values that no run saves.
 
     Args:
-        state: The content of a checkpoint.
-        fresh: The state of a trainer that has not begun, for the types of the parts.
+        state: Content of the checkpoint.
+        fresh: State of a new trainer, for the types of the parts.
 
     Raises:
-        UnityTrainerException: A part is of another type or out of range, or a tensor holds NaN or
-            infinite numbers; the text names it.
+        UnityTrainerException: A part has the wrong type or is out of range, or a tensor contains
+            NaN or infinite numbers. The message names the part.
     """
     step = state.get("global_step", 0)
     if type(step) is not int or not 0 <= step < 2**63:
@@ -35,7 +35,7 @@ def require_sound(state: Mapping[str, Any], fresh: Mapping[str, Any]) -> None:
     for name, kind in kinds.items():
         if name in state and not isinstance(state[name], kind):
             raise UnityTrainerException(
-                f"its {name} is of type {type(state[name]).__name__}; expected {kind.__name__}"
+                f"its {name} has type {type(state[name]).__name__}; expected {kind.__name__}"
             )
     for name in [name for name in fresh if name in state and _is_network(fresh[name])]:
         if not _is_network(state[name]):
@@ -53,13 +53,13 @@ def require_sound(state: Mapping[str, Any], fresh: Mapping[str, Any]) -> None:
     for path, tensor in _tensors(state):
         if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
             raise UnityTrainerException(
-                f"{path} holds NaN or infinite numbers: training diverged before it was saved, or "
-                "the file was changed"
+                f"{path} contains NaN or infinite numbers: training diverged before it was saved, "
+                "or the file was changed"
             )
 
 
 def _tensors(state: object, path: str = "") -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield every tensor of a checkpoint, after the path of its key."""
+    """Yield the dotted key and the tensor, for every tensor of a checkpoint."""
     if isinstance(state, torch.Tensor):
         yield path, state
     elif isinstance(state, Mapping | list | tuple):
@@ -69,7 +69,7 @@ def _tensors(state: object, path: str = "") -> Iterator[tuple[str, torch.Tensor]
 
 
 def fitted(state: Mapping[str, Any], fresh: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Return the initial state of a trainer with all layers of a checkpoint that fit.
+    """Return the initial state of a trainer with all fitting layers of a checkpoint.
 
     A layer is copied as a whole or not at all, because a partial normalizer is worse than none.
 
@@ -98,19 +98,19 @@ def fitted(state: Mapping[str, Any], fresh: Mapping[str, Any]) -> tuple[dict[str
             else:
                 unlike.append(f"{network}: {layer}")
     if not n_taken:
-        raise ValueError("no layer has the name and size of one of its networks")
+        raise ValueError("no layer of the checkpoint has the name and size of a current layer")
     return fitting, unlike
 
 
 def misfits(state: Mapping[str, Any], fresh: Mapping[str, Any]) -> list[str]:
-    """Return the differences of a checkpoint from the form of `fresh`, the trainer's own state."""
+    """Return descriptions of the differences between a checkpoint and a trainer's own state."""
     found = []
     for name, ours in fresh.items():
         theirs = state.get(name, {})
         if name not in state or _is_network(theirs) != _is_network(ours):
             found.append(f"it has no {name}")
         elif _is_network(ours):
-            found += [f"{name} has {tensor} beside" for tensor in theirs if tensor not in ours]
+            found += [f"{name} has an extra {tensor}" for tensor in theirs if tensor not in ours]
             for tensor, value in ours.items():
                 if tensor not in theirs:
                     found.append(f"{name} lacks {tensor}")
@@ -127,7 +127,7 @@ _WITHOUT_SHAPE = re.compile(
     r".*\.(deterministic|sequence_length|gamma|strength|learning_rate|demo_path)"
     r"|reward_signals\.extrinsic\..*"
 )
-"""Settings of networks that do not affect their shape."""
+"""Settings that do not affect the shape of networks."""
 
 
 def shaping_settings(settings: BehaviorSettings) -> dict[str, Any]:
@@ -149,7 +149,7 @@ def shaping_settings(settings: BehaviorSettings) -> dict[str, Any]:
 
 
 _SHAPING_OPTIONS = {"normalize_values": False, "critic_norm": "none"}
-"""Hyperparameters that change networks, with their usual values, which checkpoints omit."""
+"""Hyperparameters that change networks, with their defaults, which checkpoints omit."""
 
 
 def _flat(written: Mapping[str, Any], below: str = "") -> Iterator[tuple[str, Any]]:
@@ -163,7 +163,8 @@ def _flat(written: Mapping[str, Any], below: str = "") -> Iterator[tuple[str, An
 def changed_settings(saved: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """Return descriptions of the `shaping_settings` that differ between a checkpoint and now.
 
-    Differences that follow from another `trainer_type` or other reward signals are left out.
+    Differences that follow from a different `trainer_type` or different reward signals are left
+    out.
     """
     keys = [key for key in {**saved, **now} if saved.get(key) != now.get(key)]
     if "trainer_type" in keys:

@@ -7,13 +7,13 @@
       <behavior>/
         <behavior>-<step>.pt        checkpoint
         <behavior>-<step>.onnx      the policy at that checkpoint
-        checkpoint.pt               copy of the newest
+        checkpoint.pt               copy of the newest checkpoint
         best.pt                     checkpoint of the best evaluation
-        last_replay_buffer.npz      experience to learn from again, if it is saved
+        last_replay_buffer.npz      replay buffer, if it is saved
         events.out.tfevents.*       TensorBoard
       run_logs/
         timers.json
-        training_status.json        which checkpoints there are
+        training_status.json        list of checkpoints
         .lock                       held while the run is active
         Player-<worker>.log         output of a player
 
@@ -42,7 +42,7 @@ _OWN_NAMES = {
     *("metadata", "run_logs", "configuration.yaml", "training.png"),
     *("config.json", "readme.md"),  # of a run on the Hub
 }
-"""Names in a run's folder and in its status that no behavior may have, in lower case."""
+"""Reserved names in a run's folder and its status, in lower case. No behavior may have them."""
 
 logger = get_logger(__name__)
 
@@ -94,7 +94,7 @@ class RunFolder:
         """
         with self._claimed() if self.path.exists() and not inference else nullcontext():
             self.prepare(resume=resume, force=force, inference=inference)
-        # If the folder was moved to a backup, its lock moved too.
+        # If the folder was moved to a backup, the lock moved with it.
         with nullcontext() if inference else self._claimed():
             yield
 
@@ -122,15 +122,15 @@ class RunFolder:
         With `force`, the files of an earlier run are moved to a backup folder beside it.
 
         Raises:
-            UnityTrainerException: The folder holds an earlier run and no flag says what to do, the
-                run to resume does not exist, or the folder cannot be created.
+            UnityTrainerException: The folder contains an earlier run and no flag says what to do,
+                the run to resume does not exist, or the folder cannot be created.
         """
         if resume and not self.path.exists():
             raise UnityTrainerException(
                 f"there is no run to resume in {self.path}. Check --run-id and --results-dir, "
                 f"or leave out --resume to start it{other_runs(self.path)}."
             )
-        # What failed before its first step left logs at most; it may be tried again as it was.
+        # A run that failed before its first step left only logs: the same command works again.
         exists = holds_run(self.path)
         if exists and not (resume or force or inference):
             raise UnityTrainerException(
@@ -155,15 +155,15 @@ class RunFolder:
             ) from error
 
     def require_free(self, behavior: str) -> None:
-        """Raise if the run keeps something else under the name of a behavior.
+        """Raise if the name of a behavior is reserved in the folder.
 
         Raises:
-            UnityTrainerException: It does.
+            UnityTrainerException: The name is reserved.
         """
         if behavior.lower() in _OWN_NAMES or behavior.lower().endswith(".onnx"):
             raise UnityTrainerException(
-                f"a behavior is named {behavior!r}, and the folder of a run keeps something else "
-                "under this name. Change the Behavior Name in the simulation."
+                f"a behavior is named {behavior!r}, but this name is reserved in the folder of a "
+                "run. Change the Behavior Name in the simulation."
             )
 
     def model(self, behavior: str) -> Path:
@@ -196,11 +196,11 @@ class RunFolder:
 
 
 _BACKUP = re.compile(r"-backup-\d{8}-\d{6}-\d+$")
-"""Suffix of runs that `--force` moved to a backup."""
+"""Suffix of backups of runs that `--force` replaced."""
 
 
 def other_runs(path: Path) -> str:
-    """Return a hint with the runs beside `path` that have checkpoints, the closest name first."""
+    """Return a hint that lists runs beside `path` with checkpoints, and suggests a similar name."""
     folders = {checkpoint.parent.parent.name for checkpoint in path.parent.glob("*/*/*.pt")}
     found = sorted(name for name in folders if not _BACKUP.search(name))
     if not found:

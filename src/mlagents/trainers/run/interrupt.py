@@ -1,4 +1,4 @@
-"""Ends a run in good order after Ctrl-C, SIGTERM, or the closing of its terminal."""
+"""Ends a run cleanly after Ctrl-C, SIGTERM, or the closing of its terminal."""
 
 import os
 import signal
@@ -10,14 +10,14 @@ from typing import Any, Self
 
 _STDERR = 2
 _CLEAR_LINE = b"\r\x1b[2K"
-_HANGUP: signal.Signals | None = getattr(signal, "SIGHUP", None)  # Windows has none
+_HANGUP: signal.Signals | None = getattr(signal, "SIGHUP", None)  # missing on Windows
 SIGNALS = tuple(filter(None, (signal.SIGINT, signal.SIGTERM, _HANGUP)))
 
 
 class Interrupted(BaseException):
-    """A signal to end arrived while the run waited.
+    """A signal to end the run arrived while the run was waiting.
 
-    It is not an `Exception`, so that no handler of errors catches it.
+    It is not an `Exception`, so error handlers do not catch it.
     """
 
 
@@ -25,13 +25,13 @@ class Interrupt:
     """Context manager that handles signals to end a run.
 
     The first signal is only recorded, so that a step or an update in progress is finished. It
-    raises `Interrupted` as soon as the run waits for its players. A second signal raises
-    `KeyboardInterrupt` at once: the run ends, and nothing more is saved.
+    raises `Interrupted` as soon as the run waits for its players. A second signal immediately
+    raises `KeyboardInterrupt`: the run ends, and nothing more is saved.
 
     A hangup does not count as the second signal, because a closing terminal sends several. If
     hangups are ignored, as under `nohup`, they stay ignored.
 
-    Only the main thread of a process receives signals. In another thread, this does nothing.
+    Only the main thread of a process receives signals. In other threads, this class does nothing.
 
     Attributes:
         is_below_table: Whether the cursor is in the empty last line of a table that is redrawn. The
@@ -46,7 +46,7 @@ class Interrupt:
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """Mark a block that may take long and may be interrupted.
+        """Mark a block that may take long and can be interrupted.
 
         Raises:
             Interrupted: The first signal arrived before or within the block.
@@ -67,7 +67,7 @@ class Interrupt:
         self._is_requested = True
         if self._is_waiting:
             raise Interrupted
-        with suppress(OSError):  # not print, which the signal may have interrupted
+        with suppress(OSError):  # `print` is not safe here: the signal may have interrupted it
             says = b"Finishing the current step or update; interrupt again to stop at once."
             if self.is_below_table and os.isatty(_STDERR):
                 os.write(_STDERR, _CLEAR_LINE + says)

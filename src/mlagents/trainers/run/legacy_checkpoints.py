@@ -1,7 +1,7 @@
 """Conversion of checkpoints of the original ML-Agents 1.x to the current format.
 
 They contain the same networks under other names, with some layers split into several parts. Tensors
-that `NAMES` does not list are not needed: they are constants of the export, and copies.
+missing from `NAMES` are not needed: they are copies, or constants of the export.
 """
 
 import re
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 NETWORKS = "Policy", "Optimizer:critic", "Optimizer:value_network", "Optimizer:target_network"
-"""Networks to convert, by their name in checkpoints of both formats."""
+"""Networks to convert, by their names in checkpoints of both formats."""
 
 NAMES = [
     (re.compile(theirs), ours)
@@ -54,8 +54,8 @@ NAMES = [
         (r"value_heads\.value_heads\.[^.]+\.(\w+)", r"values.\1"),
     )
 ]
-"""Patterns of original names, with the current names. If several original tensors map to one
-current tensor, they are its rows, in order."""
+"""Patterns of original names, with the current names. Several original tensors that map to one
+current tensor are its rows, in order."""
 
 _ENCODER = re.compile(r"network_body\.observation_encoder\.processors\.(\d+)\.(.+)")
 
@@ -77,7 +77,7 @@ def converted(state: Mapping[str, Any], signals: Sequence[str]) -> dict[str, Any
     """
     networks = {name: _network(state[name], signals) for name in NETWORKS if name in state}
     for name in networks.keys() & {"Optimizer:value_network", "Optimizer:target_network"}:
-        # SAC's value networks use the actor's normalizers; originally, they had copies of them.
+        # SAC's value networks use the actor's normalizers; in the original, they have copies.
         of_network = networks[name].items()
         networks[name] = {part: each for part, each in of_network if ".normalizer." not in part}
     (step,) = state["global_step"].values()
@@ -136,7 +136,7 @@ def _numbered(theirs: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
 
 
 def _with_values_of(signals: Sequence[str], theirs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Reorder the value heads like `signals`; leave out those of other reward signals."""
+    """Put the value heads in the order of `signals`; drop the heads of other signals."""
     others = {name: each for name, each in theirs.items() if not name.startswith("value_heads.")}
     heads = [f"value_heads.value_heads.{s}.{part}" for s in signals for part in ("weight", "bias")]
     return others | {name: theirs[name] for name in heads if name in theirs}

@@ -1,4 +1,4 @@
-"""`LiveView`: a training run in a browser on this machine."""
+"""`LiveView`: shows a training run in a browser on this machine."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -19,11 +19,11 @@ class LiveView(Closing):
     """A page that shows the first player of a run and the statistics of all behaviors.
 
     Args:
-        port: Port of the page; 0 for any free one.
+        port: Port of the page; 0 for any free port.
         title: Heading of the page.
 
     Attributes:
-        writer: Writer of statistics that shows them.
+        writer: Writer that shows statistics on the page.
 
     Raises:
         UnityEnvironmentException: The port is in use.
@@ -31,20 +31,24 @@ class LiveView(Closing):
     """
 
     def __init__(self, port: int, *, title: str) -> None:
-        # CPU time, so that it holds however loaded the machine is.
+        # CPU time, so that the share does not depend on the load of the machine.
         self._stage = Stage(share=TRAINING_SHARE, clock=time.thread_time)
         self._page = Page(self._stage, port=port, title=title)
         self._players: WatchedPlayers | None = None
         self.writer: StatsWriter = _Writer(StatisticsPanel(self._page.gui))
 
     def watch(self, players: EnvManager) -> EnvManager:
-        """Return players that are shown."""
+        """Wrap the players so that the page shows them."""
         logger.info(f"Open {self._page.url} in a browser on this machine to watch.")
         self._players = WatchedPlayers(players, self._stage)
         return self._players
 
     def show_choices(self, probabilities_of: Callable[[Steps], Probabilities]) -> None:
-        """Show the probabilities of choices that a function returns for steps of a player."""
+        """Show the probabilities of discrete choices.
+
+        Args:
+            probabilities_of: Function that returns the probabilities for the steps of a player.
+        """
         if self._players is not None:
             self._players.probabilities_of = probabilities_of
 

@@ -1,4 +1,4 @@
-"""Settings that need more memory than the machine has, found before anything is allocated."""
+"""Detects settings that need more memory than the machine has, before anything is allocated."""
 
 import math
 import os
@@ -12,28 +12,28 @@ from mlagents_envs.base_env import BehaviorSpec
 CONTROL_GROUPS = Path("/sys/fs/cgroup")
 
 FIRST_LANES = 16
-"""Smallest number of agents that the collector has room for."""
+"""Smallest number of lanes in a collector."""
 
 _NUMBER = 4
-"""Bytes of a float32 or an int32."""
+"""Size of a float32 or an int32, in bytes."""
 _COPIES = 4
-"""Numbers kept for each weight during learning: weight, gradient and the two moments of Adam."""
+"""Numbers stored per weight during learning: weight, gradient and the two moments of Adam."""
 
 
 def memory_bytes() -> int | None:
-    """Return the bytes of memory of this machine or container; None if unknown.
+    """Return the memory of this machine or container in bytes; None if unknown.
 
     Source: the Linux kernel's documentation of control groups, version 2 (`memory.max`) and 1
     (`memory.limit_in_bytes`).
     """
     try:
         total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):  # not on every system
+    except (AttributeError, OSError, ValueError):  # some systems lack these values
         return None
     for name in ("memory.max", "memory/memory.limit_in_bytes"):
         try:
             total = min(total, int((CONTROL_GROUPS / name).read_text()))
-        except (OSError, ValueError):  # there is no such file, or "max": no limit
+        except (OSError, ValueError):  # the file is missing or contains "max": no limit
             continue
     return total
 
@@ -41,7 +41,7 @@ def memory_bytes() -> int | None:
 def require_memory(name: str, spec: BehaviorSpec, settings: BehaviorSettings) -> None:
     """Raise if one setting alone needs more memory than the machine has.
 
-    Only the smallest possible need of each setting is counted, so memory may still run out later.
+    Only a lower bound for each setting is checked, so memory may still run out later.
 
     Args:
         name: Name of the behavior.
@@ -49,8 +49,8 @@ def require_memory(name: str, spec: BehaviorSpec, settings: BehaviorSettings) ->
         settings: Settings of the behavior.
 
     Raises:
-        UnityTrainerException: A setting needs too much memory. The message gives its key, the bytes
-            it needs, and the bytes available.
+        UnityTrainerException: A setting needs too much memory. The message gives its key, the
+            memory it needs, and the memory available.
     """
     available = memory_bytes()
     if available is None:
@@ -59,12 +59,12 @@ def require_memory(name: str, spec: BehaviorSpec, settings: BehaviorSettings) ->
         if needed > available:
             raise UnityTrainerException(
                 f"behaviors.{name}.{key}: {value} needs at least {in_bytes(needed)} of memory, "
-                f"and this machine has {in_bytes(available)}. Choose a smaller number."
+                f"but this machine has {in_bytes(available)}. Choose a smaller number."
             )
 
 
 def in_bytes(number: int) -> str:
-    """Return a number of bytes as text, in a suitable unit and in full."""
+    """Return a number of bytes as text, both in a suitable unit and in bytes."""
     for unit, size in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6)):
         if number >= size:
             return f"{number / size:,.1f} {unit} ({number:,} bytes)"
@@ -72,7 +72,7 @@ def in_bytes(number: int) -> str:
 
 
 def _needs(spec: BehaviorSpec, settings: BehaviorSettings) -> Iterator[tuple[str, int, int]]:
-    """Yield each key, its value, and the smallest number of bytes it needs."""
+    """Yield each key, its value, and a lower bound of the bytes it needs."""
     yield from _network_needs("network_settings", settings.network_settings, spec)
     for name, signal in settings.reward_signals.items():
         if name != "extrinsic":
@@ -87,7 +87,7 @@ def _needs(spec: BehaviorSpec, settings: BehaviorSettings) -> Iterator[tuple[str
 
 
 def bytes_per_step(spec: BehaviorSpec, network: NetworkSettings) -> int:
-    """Return the bytes of one agent's step: observations, actions, memory and rewards."""
+    """Return the size in bytes of one agent's step: observations, actions, memory and rewards."""
     seen = sum(math.prod(o.shape) * o.dtype.itemsize for o in spec.observation_specs)
     actions = spec.action_spec
     n_actions = actions.continuous_size + actions.discrete_size

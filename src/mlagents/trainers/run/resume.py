@@ -1,4 +1,4 @@
-"""`Loader`: checkpoints into trainers, and why one cannot be loaded."""
+"""`Loader`: loads checkpoints into trainers, and explains why one cannot be loaded."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -31,11 +31,11 @@ _CANNOT_BE_LOADED = (
     TypeError,
     ValueError,
 )
-"""Errors that torch and NumPy raise for a state that they did not save."""
+"""Errors that torch and NumPy raise for states in an unexpected form."""
 
 
 class Loader:
-    """Loads the checkpoints that a run continues from, or starts with.
+    """Loads the checkpoints from which a run continues or starts.
 
     Args:
         options: All settings of the run.
@@ -54,12 +54,12 @@ class Loader:
         self._inference = options.checkpoint_settings.inference
 
     def require_own_behavior(self, behaviors: Mapping[BehaviorName, object]) -> None:
-        """Raise if the run has learned, but none of these behaviors."""
+        """Raise if the run has checkpoints, but none of them belongs to these behaviors."""
         learned = self._store.behaviors
         names = {BehaviorId.parse(behavior).name for behavior in behaviors}
         if learned and names and learned.isdisjoint(names):
             raise UnityTrainerException(
-                f"{self._folder.path} is a run of {', '.join(sorted(learned))}, and the "
+                f"{self._folder.path} is a run of {', '.join(sorted(learned))}, but the "
                 f"environment has {', '.join(sorted(names))}. Resume it in its own environment, or "
                 "choose another --run-id."
             )
@@ -69,7 +69,7 @@ class Loader:
 
         Args:
             trainer: Trainer of one behavior, before its first step.
-            lessons: Present lesson of every parameter. Returns that were saved during other
+            lessons: Current lesson of every parameter. Returns that were saved during other
                 lessons are dropped.
 
         Returns:
@@ -79,7 +79,7 @@ class Loader:
         path = self._store.newest(name)
         if path is None and self._inference:
             raise UnityTrainerException(
-                f"there is no checkpoint of {name} in {self._folder.path} to act by."
+                f"--inference: there is no checkpoint of {name} in {self._folder.path}."
             )
         if path is None:
             logger.warning(f"{name} has no checkpoint yet: it begins at step 0.")
@@ -89,7 +89,7 @@ class Loader:
         def load(state: dict[str, Any]) -> None:
             trainer.load_state(state)
             self._league.load_state(name, state.get("self_play"))
-            # Inference is judged by its own episodes.
+            # The statistics of inference cover its own episodes only.
             if state.get("lessons") == lessons and not self._inference:
                 trainer.meter.recent_returns.extend(state["recent_returns"])
                 trainer.meter.recent_group_returns.extend(state.get("recent_group_returns", ()))
@@ -101,7 +101,7 @@ class Loader:
         return True
 
     def initialize(self, trainer: Trainer) -> None:
-        """Start with the weights that the settings name, if they name any."""
+        """Load the initial weights from `init_path` or `--initialize-from`, if given."""
         path = initial_checkpoint(
             self._options.checkpoint_settings.initialize_from,
             trainer.settings.init_path,
@@ -116,7 +116,7 @@ class Loader:
             trainer.load_weights(fitting)
             if unlike:
                 logger.warning(
-                    f"{path} lacks layers of {trainer.name}, or has them in other sizes. These "
+                    f"{path} does not contain all layers of {trainer.name} in the same size. These "
                     f"start from scratch: {', '.join(unlike)}."
                 )
 
@@ -137,22 +137,22 @@ class Loader:
         asked_by: str,
         why_not: Callable[[Trainer, Mapping[str, Any], Exception], str],
     ) -> None:
-        """Load a checkpoint, ours or one of the original ML-Agents, into a trainer.
+        """Load a checkpoint, in the current format or of the original ML-Agents, into a trainer.
 
         Args:
-            trainer: Trainer to load it into.
+            trainer: Trainer to load the checkpoint into.
             path: File of the checkpoint.
-            load: Function that takes its content.
-            asked_by: Flag or key that named it.
-            why_not: Function that returns the reason, from the content and the error of `load`.
+            load: Function that loads the content.
+            asked_by: Flag or key that named the checkpoint.
+            why_not: Function that explains why an error of `load` occurred.
 
         Raises:
-            UnityTrainerException: The file cannot be read, or belongs to another network.
+            UnityTrainerException: The file cannot be read, or does not fit the networks.
         """
         try:
             state = load_checkpoint(path)
         except UnityTrainerException as error:
-            raise UnityTrainerException(f"{asked_by}, of {trainer.name}: {error}") from error
+            raise UnityTrainerException(f"{asked_by}, for {trainer.name}: {error}") from error
         fresh = trainer.state()
         try:
             if is_legacy(state):
@@ -188,15 +188,16 @@ class Loader:
             )
         shown = "; ".join(found[:3]) + (f"; and {len(found) - 3} more" if len(found) > 3 else "")
         if changed:
-            cause = "Put that back"
+            cause = "Undo this change"
         elif saved:
             cause = (
-                "Its settings are the same, so its observations or actions are others: undo that"
+                "Its settings are the same, so its observations or actions have changed. Undo this "
+                "change"
             )
         else:
             cause = (
-                "Its observations, actions, trainer_type, reward_signals and network_settings must "
-                "be those it was saved with: put them back"
+                "Restore the observations, actions, trainer_type, reward_signals and "
+                "network_settings that it was saved with"
             )
         run_id = self._options.checkpoint_settings.run_id
         return (
@@ -208,4 +209,7 @@ class Loader:
 def _why_not_in_part(_trainer: Trainer, _state: Mapping[str, Any], error: Exception) -> str:
     """Return why a run cannot start with any part of a checkpoint."""
     what = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
-    return f"{what}. Name one of the same observations, actions, trainer_type or network_settings."
+    return (
+        f"{what}. Choose a checkpoint that shares observations, actions, trainer_type or "
+        "network_settings with this behavior."
+    )

@@ -1,4 +1,4 @@
-"""`Saver`: trainers into checkpoints, models and records of the run."""
+"""`Saver`: writes checkpoints, models and records of a run."""
 
 import time
 from collections.abc import Iterable, Mapping
@@ -22,7 +22,7 @@ logger = get_logger(__name__)
 
 
 class Saver:
-    """Saves what a run has learned. A disk that refuses is reported and does not end the run.
+    """Saves the results of a run. Errors of the disk are logged and do not end the run.
 
     Args:
         options: All settings of the run.
@@ -30,7 +30,7 @@ class Saver:
         store: Checkpoints of the run.
         curriculum: Lessons, saved with every checkpoint.
         league: Self-play, saved with every checkpoint.
-        writes: Whether to write anything. Of several learners, only the first does.
+        writes: Whether to write anything. Of several learners, only the first one writes.
     """
 
     def __init__(
@@ -51,20 +51,20 @@ class Saver:
         self._writes = writes
 
     def begin(self) -> None:
-        """Write the first records. From here on the folder holds a run to resume or replace."""
+        """Write the first records. From now on, the folder contains a run to resume or replace."""
         if not self._writes:
             return
         try_write("the status", self._store.write_status)
         self._record_run()
 
     def save(self, trainer: Trainer, *, is_final: bool = False) -> bool:
-        """Save a checkpoint and what belongs to it; return whether it was written."""
+        """Save a checkpoint with its model and records; return whether it was written."""
         if not self._writes:
             return True
         if trainer.learner.has_diverged:
             logger.error(
                 f"{trainer.name} is not saved at step {trainer.step}: its weights are NaN or "
-                "infinite. Earlier checkpoints, if any, are whole."
+                "infinite. Earlier checkpoints, if any, are intact."
             )
             return False
         self._store.set_lessons(self._curriculum.state())
@@ -125,7 +125,7 @@ class Saver:
     def save_final(
         self, trainers: Iterable[Trainer], *, resumed_at: Mapping[str, int], started_s: float
     ) -> list[str]:
-        """Save every behavior that has learned something, and log how it did.
+        """Save every behavior that has new steps, and log the results.
 
         Args:
             trainers: Trainers of all behaviors.
@@ -143,7 +143,7 @@ class Saver:
         outcomes: list[Outcome] = []
         for trainer in trainers:
             if trainer.step == resumed_at.get(trainer.name, 0):
-                continue  # it is as it began
+                continue  # nothing has changed since the run began
             is_saved = self.save(trainer, is_final=True)
             if not is_saved:
                 unsaved.append(trainer.name)
@@ -165,7 +165,7 @@ class Saver:
         return unsaved
 
     def _record_run(self) -> None:
-        """Write configuration and timers of the run, as they are now."""
+        """Write the current configuration and timers of the run."""
         configuration, timers = dump_configuration(self._options), get_timer_tree()
         try_write("the configuration", lambda: self._folder.write_configuration(configuration))
         try_write("the timers", lambda: self._folder.write_timers(timers))
