@@ -1,1 +1,1 @@
-"""Policies as ONNX models."""
+"""Export of policies as ONNX models."""

@@ -1,9 +1,9 @@
-"""Exports an actor to ONNX, the engine's format of policies (wire protocol, section 6).
+"""Exports an actor to ONNX, the format of policies in Unity.
 
-The graph is written node by node from the weights. So it contains only operators that the engine
-supports, and it does not depend on the version of torch. `_add` has one implementation for each
-type of module: it takes the graph and the names of the input tensors, adds nodes, and returns the
-name of the output tensor.
+The graph is built node by node from the weights. It therefore contains only operators that the
+engine supports, and does not depend on the version of torch. `_add` has one implementation for each
+type of module. It adds the module's nodes, given the names of its input tensors, and returns the
+name of its output tensor.
 """
 
 import math
@@ -32,7 +32,7 @@ from mlagents.trainers.networks.layers import GoalLayer, Memory, Normalizer
 from mlagents_envs.base_env import BehaviorSpec
 
 MODEL_API_VERSION = 3
-"""The engine's version number for these names and meanings of inputs and outputs."""
+"""Version of the names and meanings of inputs and outputs, as numbered by the engine."""
 
 
 def export_onnx(actor: Actor, spec: BehaviorSpec) -> bytes:
@@ -43,16 +43,16 @@ def export_onnx(actor: Actor, spec: BehaviorSpec) -> bytes:
 
     - `obs_<i>`: (batch, *shape), every observation in the order of the specification.
     - `action_masks`: (batch, sum of branches), 1 where an action is allowed, otherwise 0; only with
-    discrete actions.
+      discrete actions.
     - `recurrent_in`: (batch, 1, memory size), zeros at the beginning of an episode; only with
-    memory.
+      memory.
 
-    Outputs, in this order. Outputs of a kind of action exist only if the behavior has such actions:
+    Outputs, in this order. Outputs of actions exist only if the behavior has actions of that kind:
 
     - `version_number` and `memory_size`: (1,).
-    - `continuous_actions`: (batch, A), sampled; `continuous_action_output_shape`: (1,), which is A;
-      `deterministic_continuous_actions`: (batch, A), the means. Both are limited to [-1, 1], as
-      in training: clamped and divided, or squashed by tanh.
+    - `continuous_actions`: (batch, A), sampled; `continuous_action_output_shape`: (1,), equal to A;
+      `deterministic_continuous_actions`: (batch, A), the means. Both actions are limited to [-1, 1]
+      as in training: clamped and divided, or squashed by tanh.
     - `discrete_actions`: (batch, K) int64, sampled; `discrete_action_output_shape`: (1, K), the
       sizes of the branches; `deterministic_discrete_actions`: (batch, K) int64, the likeliest.
     - `recurrent_out`: (batch, 1, memory size), the input at the agent's next step.
@@ -60,7 +60,7 @@ def export_onnx(actor: Actor, spec: BehaviorSpec) -> bytes:
     Images are floats in [0, 1], even if they are uint8 in training.
 
     Args:
-        actor: Actor on any device. It is not changed.
+        actor: Actor on any device.
         spec: Specification of the actor's behavior.
 
     Returns:
@@ -211,7 +211,7 @@ def _add_norm(norm: nn.LayerNorm, graph: Graph, x: str, *, axis: int) -> str:
 
 
 def _add_mask(graph: Graph, scores: str, is_allowed: str, name: str, otherwise: float) -> str:
-    """Add `scores * is_allowed + otherwise * (1 - is_allowed)`."""
+    """Add nodes for `scores * is_allowed + otherwise * (1 - is_allowed)`."""
     penalty = graph.node("Mul", is_allowed, graph.constant(f"{name}_negated", [-otherwise]))
     penalty = graph.node("Add", penalty, graph.constant(name, [otherwise]))
     return graph.node("Add", graph.node("Mul", scores, is_allowed), penalty)
@@ -255,7 +255,7 @@ def _(memory: Memory, graph: Graph, x: str) -> str:
     ]
     steps = graph.reshape(x, 1, -1, lstm.input_size)  # one step
     outputs = ["lstm_steps", "lstm_hidden", "lstm_cell"]
-    # The empty name stands for the sequence lengths, which are all 1.
+    # The empty name omits the optional sequence lengths.
     graph.node_of_many("LSTM", [steps, *weights, "", *states], outputs, hidden_size=size)
     after = [graph.node("Transpose", state, perm=(1, 0, 2)) for state in outputs[1:]]
     graph.node("Concat", *after, axis=2, output="recurrent_out")

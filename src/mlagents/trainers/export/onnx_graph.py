@@ -67,7 +67,7 @@ class Graph:
         self._nodes.append(helper.make_node(operator, inputs, outputs, **attributes))
 
     def reshape(self, tensor: str, *shape: int) -> str:
-        """Add a reshape; -1 stands for the remaining size, the batch."""
+        """Add a reshape; -1 stands for the remaining size, usually the batch."""
         sizes = self.constant(f"shape_{'_'.join(map(str, shape))}", shape, np.int64)
         return self.node("Reshape", tensor, sizes)
 
@@ -84,7 +84,7 @@ class Graph:
         self._outputs.append(helper.make_tensor_value_info(name, dtype, shape))
 
     def constant_output(self, name: str, value: ArrayLike) -> None:
-        """Add a constant output, as float32 because the engine reads no other type."""
+        """Add a constant output of type float32, the only type that the engine reads."""
         self.node("Identity", self.constant(f"{name}.value", value), output=name)
         self.output(name, np.shape(value), dtype=TensorProto.FLOAT)
 
