@@ -290,7 +290,7 @@ def test_an_environment_that_obeys_no_parameters_is_told_of_once(
     manager.set_parameters(SAMPLERS)
     manager.set_parameters(SAMPLERS)
     log = capsys.readouterr().out
-    assert log.count("GuessEnvironment does not obey environment parameters") == 1
+    assert log.count("GuessEnvironment does not support environment parameters") == 1
     assert "size, mass, wind, grip" in log
 
 

@@ -280,7 +280,7 @@ def weights(run_id: str, network: str) -> dict[str, torch.Tensor]:
 
 
 def warnings_in(log: str) -> list[str]:
-    of_the_environment = "GuessEnvironment does not obey environment parameters"
+    of_the_environment = "GuessEnvironment does not support environment parameters"
     lines = [line for line in log.splitlines() if "[WARNING]" in line]
     return [line for line in lines if of_the_environment not in line]
 

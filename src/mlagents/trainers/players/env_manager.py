@@ -30,9 +30,9 @@ class PlayerSteps(NamedTuple):
     Attributes:
         player: Number of the player, from 0.
         steps: Decision steps and terminal steps, by behavior.
-        is_new: Whether the report follows a reset or a restart. All episodes then begin here, and
-            earlier unfinished ones must be dropped.
-        statistics: Statistics the simulation recorded since its last report.
+        is_new: Whether the report follows a reset or a restart. If so, all episodes begin here, and
+            earlier unfinished episodes must be dropped.
+        statistics: Statistics that the simulation recorded since its last report.
     """
 
     player: int
@@ -51,20 +51,20 @@ class EnvManager(ABC):
 
     @property
     def shown(self) -> object:
-        """Environment of the first player, to be looked at; None if another process plays it."""
+        """Environment of the first player, for viewing; None if it plays in another process."""
         return None
 
     @abstractmethod
     def set_parameters(self, parameters: Mapping[str, Sampler]) -> None:
         """Set environment parameters of all players, including those started later.
 
-        They are sent with the next message to each player, so initial ones are set before `reset`.
-        Parameters that are not in `parameters` do not change.
+        They are sent with the next message to each player, so set initial parameters before
+        `reset`. Parameters missing from `parameters` do not change.
         """
 
     @abstractmethod
     def reset(self) -> None:
-        """Reset all players, so that all episodes begin again."""
+        """Reset all players, which restarts all episodes."""
 
     @abstractmethod
     def receive(self) -> list[PlayerSteps]:

@@ -1,4 +1,4 @@
-"""Interpretation of `--env`: from its text to the players of a run."""
+"""Creates the players of a run from `--env`."""
 
 import functools
 import itertools
@@ -43,19 +43,19 @@ EnvManagerMaker = Callable[[], EnvManager]
 
 
 def evaluation_maker(options: RunOptions, *, log_folder: Path) -> EnvManagerMaker | None:
-    """Return a function that creates the players for evaluations, or None if there are none.
+    """Return a function that creates the players for evaluations; None without evaluations.
 
-    Their worker ids, ports and seeds follow those of training.
+    Their worker ids, ports and seeds follow those of the training players.
 
     Raises:
-        TrainerConfigError: There is no environment to start, or as `env_manager_maker`.
+        TrainerConfigError: There is no environment to start, or see `env_manager_maker`.
     """
     if options.evaluation is None or options.checkpoint_settings.inference:
         return None
     if options.env_settings.env_path is None:
         raise TrainerConfigError(
-            "evaluation needs env_settings.env_path (--env): it starts players of its own, but "
-            "there is only one Unity Editor. Name a build or a world, or remove `evaluation`."
+            "evaluation needs env_settings.env_path (--env): it starts separate players, but there "
+            "is only one Unity Editor. Set a build or a world, or remove `evaluation`."
         )
     n_players = min(options.evaluation.num_envs, options.evaluation.episodes)
     environment = options.env_settings
@@ -73,22 +73,22 @@ def env_manager_maker(
     """Return a function that creates the players of the environment that `--env` names.
 
     Without `--env`, the environment is the Unity Editor, or there are no players if all behaviors
-    are cloned from demonstrations. Otherwise the text is, in this order: `gym:<id>` for a Gymnasium
-    environment, `module:function`, an executable, or a registered name.
+    are cloned from demonstrations. Otherwise, `--env` is one of these, tried in order: `gym:<id>`
+    for a Gymnasium environment, `module:function`, an executable, a registered name.
 
     A build always runs in its own process. Any other environment runs in this process if there is
-    one player. Several players run in processes of `python -m mlagents_sim`, of which
-    `players_per_process` may share one. If the environments only compute, there are by default no
-    more processes than cores, and this process may play the first players.
+    one player. Several players run in processes of `python -m mlagents_sim`, each with up to
+    `players_per_process` players. For environments that only compute, the default is at most one
+    process per core, and this process may play the first players.
 
     Args:
         options: Options of the run, with its final seed. The seed of player k is that seed plus k.
         log_folder: Folder for the logs of players.
-        first_worker: Worker id of the first player; others may belong to other learners.
+        first_worker: Worker id of the first player. Lower ids may belong to other learners.
 
     Raises:
-        TrainerConfigError: The name is unknown; the message lists similar names. Or builds are to
-            share a process.
+        TrainerConfigError: The name is unknown, and the message lists similar names; or
+            `players_per_process` is above 1 for a build.
         UnityTrainerException: A demonstration cannot be read.
         UnityEnvironmentException: The path does not lead to an executable, or a registered build
             cannot be downloaded.
@@ -97,7 +97,7 @@ def env_manager_maker(
         return functools.partial(OfflineEnvManager, _demonstrated_specs(options))
     name = options.env_settings.env_path
     if name is None:
-        return _players(options, UnityEnvironment)  # which listens for the Editor
+        return _players(options, UnityEnvironment)  # waits for the Editor to connect
     start = find_build(name)
     if start is None:
         return _factory(options, name, log_folder, first_worker)
@@ -125,7 +125,7 @@ def _demonstrated_specs(options: RunOptions) -> dict[BehaviorName, BehaviorSpec]
 def _factory(
     options: RunOptions, name: str, log_folder: Path, first_worker: int
 ) -> EnvManagerMaker:
-    """Return a function that creates the players of a factory's environment."""
+    """Return a function that creates the players of a factory's environments."""
     try:
         factory = find_factory(name, results=[Path(options.checkpoint_settings.results_dir)])
     except UnityEnvironmentException as error:
@@ -153,7 +153,7 @@ def _factory(
 
 
 def _n_processes(options: RunOptions, *, only_computes: bool) -> int:
-    """Return the number of processes that play; this process may be one of them."""
+    """Return the number of processes with players. This process may be one of them."""
     n_players = options.env_settings.num_envs
     together = options.env_settings.players_per_process
     if together is not None:
@@ -164,9 +164,9 @@ def _n_processes(options: RunOptions, *, only_computes: bool) -> int:
 def _n_here(n_players: int, n_processes: int) -> int:
     """Return the number of players that this process plays itself.
 
-    If the other processes leave it no core, this process plays a share of its own in the time it
-    would wait for them. More than two processes keep it busy with decisions, each of which takes
-    about a third of the time of a step.
+    If the other processes leave no core idle, this process plays a share instead of waiting for
+    them. With more than two processes, decisions keep it busy: each takes about a third of the time
+    of a step.
     """
     return n_players // n_processes if n_cpus() <= n_processes <= 2 else 0
 
@@ -181,7 +181,7 @@ def _in_this_process(
         seed=environment.seed + worker,
         num_areas=environment.num_areas,
         parameters=_constants(options),
-        keep_8_bit_images=True,  # a quarter of the memory; networks take both
+        keep_8_bit_images=True,  # a quarter of the memory; networks accept both types
     )
     return SimpleEnvManager(env)
 
@@ -194,14 +194,15 @@ def _players(
     here: Sequence[Callable[[], SimpleEnvManager]] = (),
     first_worker: int = 0,
 ) -> Callable[[], PlayerPool]:
-    """Return a function that creates players in processes that `start` starts.
+    """Return a function that creates a pool of players.
 
     Args:
         options: Options of the run.
-        start: Function with the arguments of `UnityEnvironment`, except the executable.
+        start: Function that starts a player in another process, with the arguments of
+            `UnityEnvironment` except the executable.
         log_folder: Folder for the logs of players; None for the Editor, which has its own log and
             port.
-        here: Functions that make the first players, which play in this process instead.
+        here: Functions that create the first players, which play in this process.
         first_worker: Worker id of the first player.
     """
     environment = options.env_settings
@@ -249,43 +250,42 @@ def _launch(
             log_folder=None if log_folder is None else str(log_folder.absolute()),
             num_areas=environment.num_areas,
             connect=False,
-            keep_8_bit_images=True,  # a quarter of the memory; networks take both
+            keep_8_bit_images=True,  # a quarter of the memory; networks accept both types
         )
     except UnityWorkerInUseException as error:
         raise TrainerConfigError(_port_in_use(error, is_editor=log_folder is None)) from error
 
 
 def _base_port(environment: EnvironmentSettings, *, is_editor: bool) -> int | None:
-    """Return the first port of players: 0 for any free ones, None for that of the Editor."""
+    """Return the first port of players: 0 for any free ports, None for the Editor's port."""
     is_given = "base_port" in environment.model_fields_set
     if not is_editor:
         return environment.base_port if is_given else 0
     if is_given and environment.base_port != UnityEnvironment.BASE_ENVIRONMENT_PORT:
         logger.warning(
-            f"base_port {environment.base_port} is not used: it is for players that --env "
+            f"base_port {environment.base_port} is ignored: it only applies to players that --env "
             f"starts. The Editor uses port {UnityEnvironment.DEFAULT_EDITOR_PORT}."
         )
     return None
 
 
 def _port_in_use(error: UnityWorkerInUseException, *, is_editor: bool) -> str:
-    """Say which port is taken, and what to type instead."""
+    """Return a message about a port in use, with advice."""
     if is_editor:
         return (
-            f"cannot wait for the Unity Editor: {error.detail} The Editor calls no other port, so "
-            "end the program that holds it. --base-port and --base-port 0 (any free port) are for "
-            "players that --env starts."
+            f"cannot wait for the Unity Editor: {error.detail} The Editor uses no other port, so "
+            "end the program that uses it. --base-port only applies to players that --env starts."
         )
     return (
         f"player {error.worker_id} cannot be started: {error.detail} Choose other ports with "
-        "--base-port, or any free ones with --base-port 0."
+        "--base-port, or use any free ports with --base-port 0."
     )
 
 
 def _put_aside(log: Path) -> None:
     """Rename the log of an earlier player of this worker, so that it is not overwritten.
 
-    The oldest log becomes `Player-0.1.log`.
+    The oldest log of worker 0 becomes `Player-0.1.log`.
     """
     if log.exists():
         numbered = (log.with_suffix(f".{number}.log") for number in itertools.count(1))
@@ -293,7 +293,7 @@ def _put_aside(log: Path) -> None:
 
 
 def _constants(options: RunOptions) -> dict[str, float]:
-    """Return the environment parameters that begin as constants."""
+    """Return the environment parameters whose initial values are constants."""
     first_values = {
         name: parameter.curriculum[0].value.sampler_parameters
         for name, parameter in (options.environment_parameters or {}).items()

@@ -1,4 +1,4 @@
-"""Environment manager with one environment in this process."""
+"""`SimpleEnvManager`: steps one environment in this process."""
 
 from collections.abc import Mapping
 
@@ -43,24 +43,24 @@ class SimpleEnvManager(EnvManager):
 
     @property
     def shown(self) -> object:
-        """The environment, to be looked at."""
+        """The environment, for viewing."""
         return unwrapped(self._env)
 
     def set_parameters(self, parameters: Mapping[str, Sampler]) -> None:
-        """Tell the environment its parameters, if it obeys any; else warn, once."""
+        """Pass parameters to the environment; warn once if it does not support parameters."""
         if self._parameter_receiver is not None:
             send_parameters(self._parameter_receiver, parameters)
         elif parameters and not self._has_warned:
             self._has_warned = True
             logger.warning(
-                f"{self._kind} does not obey environment parameters while it runs. "
-                f"Constants are handed to what makes it, if that takes them; all else is ignored "
-                f"of {', '.join(parameters)}. To obey them, it needs the methods of "
+                f"{self._kind} does not support environment parameters while it runs. Of "
+                f"{', '.join(parameters)}, only initial constants have an effect, if its factory "
+                "accepts them. To support all parameters, implement "
                 "mlagents_envs.side_channel.environment_parameters_channel.ParameterReceiver."
             )
 
     def reset(self) -> None:
-        """Reset the environment, so that all episodes begin again."""
+        """Reset the environment, which restarts all episodes."""
         with hierarchical_timer("reset"):
             self._env.reset()
         self._is_stepping = False

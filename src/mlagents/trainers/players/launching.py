@@ -1,4 +1,4 @@
-"""Players run by `python -m mlagents_sim`, with one or several players in each process."""
+"""`SimPlayers`: starts players with `python -m mlagents_sim`, one or several per process."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,12 +12,12 @@ from mlagents_envs.rpc_communicator import RpcCommunicator
 class SimPlayers:
     """Starts the players of a run in their processes.
 
-    If players share processes, neighboring workers share one: one process with several players uses
-    the processor's caches better than many processes. If a shared process ends, each of its players
-    is restarted in a process of its own.
+    Neighboring workers may share a process: one process with several players uses the processor's
+    caches better than many processes. If a shared process ends, each of its players is restarted in
+    its own process.
 
     Args:
-        command: Command that runs players; ports are appended.
+        command: Command that runs players. Ports are appended.
         workers: Numbers of the workers. Their players must be started in this order.
         n_processes: Initial number of processes.
     """
@@ -28,7 +28,7 @@ class SimPlayers:
         self._process_of = [k * n_processes // len(workers) for k in range(len(workers))]
         self._n_started = 0
         self._gathered: list[tuple[UnityEnvironment, int]] = []
-        """Environments whose shared process is not started yet, with their ports."""
+        """Environments, with their ports, whose shared process has not been started yet."""
 
     def start(
         self,
@@ -43,7 +43,7 @@ class SimPlayers:
         """Start a player without waiting for it. The last player of a process starts the process.
 
         Args:
-            worker_id: Worker the player belongs to. A player already started for it is replaced.
+            worker_id: Worker of the player. A player already started for it is replaced.
             additional_args: Arguments for a Unity build; ignored.
             base_port: First port, as in `UnityEnvironment`.
             timeout_wait: Timeout in seconds, as in `UnityEnvironment`.

@@ -1,4 +1,4 @@
-"""Environment manager for training from demonstrations alone, without an environment."""
+"""`OfflineEnvManager`: replaces the players if training uses only demonstrations."""
 
 from collections.abc import Mapping
 
@@ -14,7 +14,7 @@ from mlagents_envs.base_env import (
 
 
 class OfflineEnvManager(EnvManager):
-    """A single player that never has agents, so that trainers only learn.
+    """A player that never has agents, so trainers only learn.
 
     Args:
         specs: Specifications of all behaviors, by name.

@@ -1,4 +1,4 @@
-"""Several players, in separate processes and in this one, driven by one thread."""
+"""`PlayerPool`: several players, in other processes and in this one, driven by one thread."""
 
 import contextlib
 import selectors
@@ -35,8 +35,8 @@ from mlagents_envs.timers import hierarchical_timer
 logger = get_logger(__name__)
 
 PlayerMaker = Callable[[int], UnityEnvironment]
-"""Function that starts the player of a worker, counted from 0, without waiting for its
-connection."""
+"""Function that starts the player of a worker, numbered from 0, without waiting for it to
+connect."""
 
 _CURABLE = (
     UnityCommunicationException,
@@ -46,8 +46,8 @@ _CURABLE = (
 )
 """Errors after which a player is restarted."""
 
-# If the manager was not called for longer than `_ABSENCE_S`, for example during an update, it first
-# reads waiting messages for `_GRACE_S` before a player can time out.
+# If the pool was not called for longer than `_ABSENCE_S`, for example during an update, players get
+# another `_GRACE_S` to answer before they time out.
 _ABSENCE_S = 1.0
 _GRACE_S = 5.0
 
@@ -82,7 +82,7 @@ class RestartBudget:
         return f"restart {self.n_spent}{of}"
 
     def spend(self) -> str | None:
-        """Count a restart and return None, or return why it is not allowed and how to allow it."""
+        """Count a restart and return None, or return why it is refused and how to allow it."""
         now = self._clock()
         while self._recent and self._recent[0] <= now - self._period_s:
             self._recent.popleft()
@@ -90,14 +90,14 @@ class RestartBudget:
             return (
                 f"it was restarted {self.n_spent} times in this run, and "
                 f"max_lifetime_restarts (--max-lifetime-restarts) is {self._max_lifetime}; "
-                "raise it, or set -1 for no limit"
+                "raise it, or set it to -1 for no limit"
             )
         if self._rate_limit_n != -1 and len(self._recent) >= self._rate_limit_n:
             return (
                 f"it was restarted {len(self._recent)} times in the last {self._period_s:g} s, and "
                 f"restarts_rate_limit_n (--restarts-rate-limit-n) is {self._rate_limit_n} for "
-                f"restarts_rate_limit_period_s ({self._period_s:g}); raise it, or set -1 for no "
-                "limit"
+                f"restarts_rate_limit_period_s ({self._period_s:g}); raise it, or set it to -1 for "
+                "no limit"
             )
         self._recent.append(now)
         self.n_spent += 1
@@ -123,14 +123,14 @@ class _Player:
 
     Attributes:
         env: Environment of the current process.
-        deadline_s: Time by which it must answer, while it connects or is busy.
-        is_forgiven: Whether the deadline was already extended once after an absence.
+        deadline_s: Time by which the player must answer, while it connects or is busy.
+        is_forgiven: Whether the deadline has already been extended after an absence.
         is_new: Whether the next report follows a reset.
-        must_reset: Whether to reset when it answers, instead of reporting.
-        has_ever_reported: Whether it has ever reported.
-        watched: File descriptors registered for it.
-        failure: Error for which it is being restarted; None once the new process plays.
-        stopping: Thread that ends its process.
+        must_reset: Whether to reset the player when it answers, instead of reporting.
+        has_ever_reported: Whether the player has ever reported.
+        watched: File descriptors registered for the player.
+        failure: Error that caused the current restart; None once the new process plays.
+        stopping: Thread that ends the process.
         has_stopped: Whether the process has ended.
     """
 
@@ -155,12 +155,12 @@ class _Player:
 
 
 class PlayerPool(EnvManager):
-    """N players in other processes, connected by sockets; some more may play in this process.
+    """N players in other processes, connected by sockets, and optionally some in this process.
 
-    The first `reset` starts all of them. After that, `receive` waits in one selector for messages
+    The first `reset` starts all players. After that, `receive` waits in one selector for messages
     from any player, without polling and without threads. A player that exits, disconnects, breaks
     the protocol or does not answer in time is restarted while the others continue. A thread ends
-    its old process. The first report of the new process `is_new`.
+    its old process. The first report of the new process has `is_new` set.
 
     If a player fails before its first report, or its restart budget is spent, the error is raised.
     The caller must then close the manager.
@@ -168,10 +168,10 @@ class PlayerPool(EnvManager):
     Args:
         make: Function that starts a player.
         n_players: Number of players in other processes.
-        timeout_s: Time in seconds in which a player must connect, and answer each message.
+        timeout_s: Time in seconds within which a player must connect, and answer each message.
         make_budget: Function that returns the restart budget of a player.
-        here: Managers of one player each in this process. They are the first players. `receive`
-            steps all of them, and then does not wait for the others.
+        here: Managers of one player each in this process. These players come first. `receive` steps
+            all of them and then does not wait for the others.
     """
 
     def __init__(
@@ -190,9 +190,9 @@ class PlayerPool(EnvManager):
         self._players = [_Player(worker, make_budget()) for worker in workers]
         self._parameters: Mapping[str, Sampler] = {}
         self._specs: dict[BehaviorName, BehaviorSpec] = {}
-        self._n_specs_of: dict[int, int] = {}  # number of specs taken from each worker's player
+        self._n_specs_of: dict[int, int] = {}  # number of specs known from each worker's player
         self._selector = Selector()
-        self._wakeup_r, self._wakeup_w = socket.socketpair()  # a process has ended
+        self._wakeup_r, self._wakeup_w = socket.socketpair()  # signals that a process has ended
         self._wakeup_r.setblocking(False)
         self._wakeup_w.setblocking(False)
         self._selector.register(self._wakeup_r, selectors.EVENT_READ, None)
@@ -207,7 +207,7 @@ class PlayerPool(EnvManager):
 
     @property
     def shown(self) -> object:
-        """Environment of the first player, to be looked at; None if another process plays it."""
+        """Environment of the first player, for viewing; None if it plays in another process."""
         return self._here[0].shown if self._here else None
 
     def set_parameters(self, parameters: Mapping[str, Sampler]) -> None:
@@ -226,7 +226,7 @@ class PlayerPool(EnvManager):
         The first reset starts the players.
 
         Raises:
-            UnityException: A player could not be started, or may not be restarted.
+            UnityException: A player could not be started, or must not be restarted.
         """
         for worker, manager in enumerate(self._here):
             manager.reset()
@@ -249,7 +249,7 @@ class PlayerPool(EnvManager):
         """Wait until at least one player has a report; return all reports.
 
         Raises:
-            UnityException: A player failed and may not be restarted.
+            UnityException: A player failed and must not be restarted.
         """
         reports = []
         for worker, manager in enumerate(self._here):
@@ -282,7 +282,7 @@ class PlayerPool(EnvManager):
     def close(self) -> None:
         """Close all players at the same time. Calling it again does nothing.
 
-        This takes no longer than closing one player, which has `timeout_s` to exit on its own.
+        This takes as long as closing one player, which has `timeout_s` to exit on its own.
         """
         if self._is_closed:
             return
@@ -349,7 +349,7 @@ class PlayerPool(EnvManager):
             logger.info(f"Player {player.worker} plays again.")
 
     def _take_specs(self, worker: int, specs: Mapping[BehaviorName, BehaviorSpec]) -> None:
-        """Add the behaviors of a player; raise if another player announced them differently."""
+        """Add the behaviors of a player; raise if another player has different specs for them."""
         if len(specs) == self._n_specs_of.get(worker):
             return
         self._n_specs_of[worker] = len(specs)
@@ -357,8 +357,8 @@ class PlayerPool(EnvManager):
             known = self._specs.setdefault(name, spec)
             if spec != known:
                 raise UnityException(
-                    f"player {worker} announced behavior {name!r} as {spec}, but earlier it "
-                    f"was {known}. All players must run the same environment."
+                    f"player {worker} announced behavior {name!r} as {spec}, but it was announced "
+                    f"as {known} before. All players must run the same environment."
                 )
 
     # Failures and restarts.
@@ -379,7 +379,7 @@ class PlayerPool(EnvManager):
             self._stop(player)
 
     def _refuse_second_wait_for_the_editor(self, player: _Player, error: UnityException) -> None:
-        """End the run if the Editor left play mode and did not enter it again in time."""
+        """Raise if the Editor left play mode and did not enter it again in time."""
         is_wait = player.phase is _Phase.CONNECTING and isinstance(error, UnityTimeOutException)
         if is_wait and player.failure is not None and player.env.player is None:
             raise player.failure
@@ -397,7 +397,7 @@ class PlayerPool(EnvManager):
 
         player.phase = _Phase.STOPPING
         player.has_stopped = False
-        # The thread is not a daemon, so that the program does not end before the process.
+        # The thread is not a daemon, so the program cannot end before the process.
         player.stopping = threading.Thread(target=end)
         player.stopping.start()
 
@@ -480,7 +480,7 @@ def _send_parameters(player: _Player, parameters: Mapping[str, Sampler]) -> None
 
 
 def _explained(player: _Player, error: UnityException) -> UnityException:
-    """Return the error; if it is only a disconnection, add how the player's process ended."""
+    """Return the error. If it is only a disconnection, add how the player's process ended."""
     if not isinstance(error, UnityCommunicatorStoppedException):
         return error
     process = player.env.player

@@ -1,4 +1,4 @@
-"""`WatchedPlayers`: players of which the first is shown in a live view."""
+"""`WatchedPlayers`: shows the first of several players in a live view."""
 
 from collections.abc import Callable, Mapping
 
@@ -8,22 +8,22 @@ from mlagents.viewing.stage import Probabilities, Stage, Steps
 from mlagents_envs.base_env import ActionTuple, BehaviorName, BehaviorSpec
 
 _PLAYER = 0
-"""Player that is shown."""
+"""Number of the player to show."""
 
 
 class WatchedPlayers(EnvManager):
-    """Players whose first one offers its reports, and the answers, to a stage.
+    """Offers the first player's reports and actions to a stage.
 
-    If that player is in this process, the view shows its scene. Of a player in another process, it
-    shows observations, actions and rewards.
+    If that player is in this process, the view shows its scene. If it is in another process, the
+    view shows its observations, actions and rewards.
 
     Args:
         players: Players to run.
         stage: Stage to offer reports to.
 
     Attributes:
-        probabilities_of: Function that returns the probabilities of the choices for the steps of
-            the player, by behavior; called only if the view asked.
+        probabilities_of: Function that returns the probabilities of discrete choices for the
+            player's steps, by behavior. It is called only if the view needs them.
     """
 
     def __init__(self, players: EnvManager, stage: Stage) -> None:
@@ -39,7 +39,7 @@ class WatchedPlayers(EnvManager):
 
     @property
     def shown(self) -> object:
-        """Environment that the view shows."""
+        """Environment of the first player, for viewing; None if it plays in another process."""
         return self._players.shown
 
     def set_parameters(self, parameters: Mapping[str, Sampler]) -> None:
