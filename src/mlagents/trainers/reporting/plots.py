@@ -1,6 +1,6 @@
-"""`training.png`: the reward of every behavior over its steps, in the results folder.
+"""`CurveWriter`: draws `training.png`, the rewards of all behaviors over their steps.
 
-The points are stored in `run_logs/rewards.csv`, so a resumed run continues its curve.
+The points are stored in `run_logs/rewards.csv`, so a resumed run continues its curves.
 """
 
 import csv
@@ -28,16 +28,17 @@ if TYPE_CHECKING:
 logger = get_logger(__name__)
 
 DRAW_PERIOD_S = 20.0
+"""Shortest time between two drawings, in seconds."""
 DRAW_SHARE = 0.01
-"""Largest share of a run's time spent on drawing, for any number of behaviors."""
+"""Largest fraction of a run's time to spend on drawing."""
 
 
 OF_GROUPS = ", groups"
-"""Added to the name of a behavior, it is the name of the curve of its groups' rewards."""
+"""Suffix of a behavior's name that names the curve of its group rewards."""
 
 
 class Point(NamedTuple):
-    """The reward of one summary.
+    """A point of a curve: the rewards of one summary.
 
     Attributes:
         step: Step count of the behavior.
@@ -55,9 +56,9 @@ Curves = Mapping[str, Sequence[Point]]
 
 
 class CurveWriter(StatsWriter):
-    """Writes the rewards of a run to a file and draws them from time to time and at the end.
+    """Writes the rewards of a run to a file, and draws them periodically and at the end.
 
-    If writing fails, the error is logged once and the next summary tries again. Without Pillow,
+    If writing fails, the error is logged once, and the next summary tries again. Without Pillow,
     nothing is drawn.
 
     Args:
@@ -71,7 +72,7 @@ class CurveWriter(StatsWriter):
         self._title = folder.path.name
         self._curves: dict[str, list[Point]] = {}
         self._is_whole = False
-        """Whether the file contains all points so far, so that new ones can be appended."""
+        """Whether the file contains all points so far, so that points can be appended."""
         self._is_failing = False
         self._can_draw = True
         self._has_news = False
@@ -80,7 +81,7 @@ class CurveWriter(StatsWriter):
             self._read()
 
     def write_stats(self, category: str, values: Mapping[str, StatsSummary], step: int) -> None:
-        """Add a point to the behavior's curve if an episode has ended, and to its groups' curve."""
+        """Add points to the curves of a behavior and its groups, if episodes have ended."""
         for key, curve in (
             (CUMULATIVE_REWARD, category),
             (GROUP_CUMULATIVE_REWARD, f"{category}{OF_GROUPS}"),
@@ -141,7 +142,7 @@ class CurveWriter(StatsWriter):
         try:
             image = draw_curves(self._curves, title=self._title)
         except ImportError:
-            logger.info(f"No training.png is drawn without Pillow: {install_command('images')}")
+            logger.info(f"To draw training.png, install Pillow: {install_command('images')}")
             self._can_draw = False
             return
         write_atomically(self._image, image)
@@ -173,9 +174,9 @@ WIDTH, HEIGHT = 640, 320
 LEFT, RIGHT, TOP, BOTTOM = 70, 80, 40, 46
 TITLE_HEIGHT = 36
 SCALE = 2
-"""Factor of the drawing's size before it is scaled down, which smooths edges."""
+"""Factor by which the drawing is larger than the image, to smooth edges when it is scaled down."""
 MAX_POINTS = 600
-"""Largest number of points in a panel; more cannot be distinguished."""
+"""Largest number of points in a panel. More points could not be distinguished."""
 
 INK, GREY, LINE, BAND = "#222222", "#dddddd", "#1f6fb4", "#c9dff0"
 
@@ -200,7 +201,7 @@ def draw_curves(curves: Curves, *, title: str) -> bytes:
     for number, (name, curve) in enumerate(curves.items()):
         row, column = divmod(number, n_columns)
         corner = (column * WIDTH, TITLE_HEIGHT + row * HEIGHT)
-        shown = curve[:: -(len(curve) // MAX_POINTS + 1)][::-1]  # the last one always
+        shown = curve[:: -(len(curve) // MAX_POINTS + 1)][::-1]  # always with the last point
         _draw_panel(draw, small, name, shown, corner)
     png = io.BytesIO()
     image.resize(size, Image.Resampling.LANCZOS).save(png, "PNG")
@@ -214,7 +215,7 @@ def _draw_panel(
     curve: Sequence[Point],
     corner: tuple[int, int],
 ) -> None:
-    """Draw one behavior's curve with its axes; `corner` is the upper left corner of the panel."""
+    """Draw a panel with a curve and its axes; `corner` is the upper left corner of the panel."""
     x_ticks = ticks(0, curve[-1].step)
     y_ticks = ticks(min(p.mean - p.std for p in curve), max(p.mean + p.std for p in curve))
     left, right = corner[0] + LEFT, corner[0] + WIDTH - RIGHT
@@ -267,7 +268,7 @@ def ticks(low: float, high: float) -> list[float]:
 
 
 def steps_in_short(steps: float) -> str:
-    """Return a number of steps as `250k` or `1.5M`."""
+    """Return a number of steps in short form, such as `250k` or `1.5M`."""
     for unit, size in (("M", 1e6), ("k", 1e3)):
         if steps >= size:
             return f"{steps / size:.6g}{unit}"

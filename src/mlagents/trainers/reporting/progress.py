@@ -1,7 +1,7 @@
-"""A table at the bottom of the terminal with the progress of each behavior.
+"""`ProgressTable`: shows the progress of each behavior at the bottom of the terminal.
 
-Log lines appear above it. If the output is not a terminal, nothing is drawn; the summary lines of
-the log have the same content.
+Log lines appear above the table. If the output is not a terminal, nothing is drawn; the summary
+lines of the log have the same content.
 """
 
 import time
@@ -26,9 +26,9 @@ from mlagents.trainers.reporting.stats import (
 from mlagents.trainers.settings.behavior import BehaviorSettings
 
 REFRESH_S = 1.0
-"""Refresh period; drawing takes milliseconds in which no steps are taken."""
+"""Refresh period. Training stops for some milliseconds while the table is drawn."""
 SPEED_PERIOD_S = 60.0
-"""Period over which speed is averaged, because an update stops the steps for seconds."""
+"""Period over which speed is averaged, because an update may stop the steps for seconds."""
 
 NAME_WIDTH = 24
 BAR_WIDTH = 10
@@ -44,7 +44,7 @@ class Shown(Protocol):
 
     @property
     def step(self) -> int:
-        """Number of steps so far."""
+        """Step count of the behavior."""
 
     @property
     def mean_reward(self) -> float | None:
@@ -61,12 +61,12 @@ class Row(NamedTuple):
     Attributes:
         name: Name of the behavior.
         step: Step count of the behavior.
-        max_steps: Step count at which training ends; None if it only acts, until interrupted.
+        max_steps: Step count at which training ends; None if the behavior acts until interrupted.
         steps_per_s: Steps per second; 0 if not yet known.
         reward: Mean return of the last 100 episodes; None before the first one has ended.
-        change: Difference of the mean rewards, of groups if there are any, of the last two
-            summaries.
-        episode_length: Mean number of steps of an episode, in the last summary.
+        change: Difference between the mean rewards of the last two summaries; group rewards if
+            there are any.
+        episode_length: Mean number of steps in an episode, in the last summary.
         has_learned: Whether training ended before `max_steps`.
         group_reward: Mean return of the last 100 groups; None before the first one has ended.
     """
@@ -87,8 +87,8 @@ class Column(NamedTuple):
 
     Attributes:
         header: Header of the column.
-        cell: Function from a row to the cell's content. It is not a string, because rich would
-            parse that as markup.
+        cell: Function that returns the cell of a row. The cell is not a string, because rich would
+            parse a string as markup.
         rank: If the terminal is too narrow, columns of the highest rank are removed first.
         justify: Alignment of the cells.
     """
@@ -205,7 +205,7 @@ class _History:
     moments: deque[tuple[float, int]] = field(default_factory=deque)
     """Time in seconds and step count at each refresh of the last minute."""
     rewards: deque[float] = field(default_factory=lambda: deque(maxlen=2))
-    """Mean rewards of the last two summaries that had one."""
+    """Mean rewards of the last two summaries that contained one."""
     episode_length: float | None = None
 
     def steps_per_s(self, now_s: float, step: int) -> float:
@@ -259,7 +259,7 @@ class ProgressTable(StatsWriter):
         self._next_update_s = now_s + REFRESH_S
         rows = [self._row(trainer, now_s) for trainer in trainers]
         table = progress_table(rows, lessons=self._lessons(), width=self._console.width)
-        # The cursor stands in the empty line: there the terminal echoes keys, not in the table.
+        # The cursor is in the empty line, so the terminal does not echo keys into the table.
         self._live.update(Group(table, Text()), refresh=True)
 
     def _row(self, trainer: Shown, now_s: float) -> Row:
@@ -279,8 +279,7 @@ class ProgressTable(StatsWriter):
     def __enter__(self) -> Self:
         # Some CI systems force colors, so rich mistakes a log file for a terminal.
         if self._console.is_interactive and self._console.file.isatty():
-            # Only `update` draws, because a refresh thread would read trainers in the middle of a
-            # step.
+            # Only `update` draws, because a refresh thread could read trainers during a step.
             self._live = Live(console=self._console, auto_refresh=False, transient=True)
             self._live.start()
         return self
@@ -290,7 +289,7 @@ class ProgressTable(StatsWriter):
 
     @property
     def is_shown(self) -> bool:
-        """Whether there is a terminal to draw in, and the table is entered."""
+        """Whether the table is shown: the context is entered and the output is a terminal."""
         return self._live is not None
 
     def close(self) -> None:

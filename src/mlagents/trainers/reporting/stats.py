@@ -1,7 +1,8 @@
-"""Statistics of a run: collected by `StatsReporter`, shown by its writers.
+"""Statistics of a run: `StatsReporter` collects them, and writers show or store them.
 
-Values such as rewards and losses arrive one by one or in arrays. Once per summary, each statistic
-becomes a `StatsSummary` for every writer: the console, TensorBoard, the gauges of `timers.json`.
+Values such as rewards and losses arrive one by one or in arrays. For each summary, the reporter
+passes a `StatsSummary` of each statistic to every writer: the console, TensorBoard, the gauges of
+`timers.json`.
 """
 
 import io
@@ -37,7 +38,7 @@ GROUP_CUMULATIVE_REWARD = "Environment/Group Cumulative Reward"
 EPISODE_LENGTH = "Environment/Episode Length"
 ELO = "Self-play/ELO"
 HELD_OUT_ACCURACY = "Imitation/Held-out Accuracy"
-"""Share of demonstrated choices that equal the policy's most likely choices."""
+"""Fraction of demonstrated choices that equal the policy's most likely choices."""
 HELD_OUT_ERROR = "Imitation/Held-out Error"
 """Mean squared error of the policy's mean continuous actions on demonstrations."""
 EVALUATED_REWARD = "Evaluation/Cumulative Reward"
@@ -53,7 +54,7 @@ class StatsPropertyType(Enum):
     HYPERPARAMETERS = "hyperparameters"
     """All settings of the behavior: nested dictionaries of plain values."""
     SELF_PLAY = "selfplay"
-    """Whether the behavior plays against itself: a bool."""
+    """Whether the behavior uses self-play: a bool."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +62,7 @@ class StatsSummary:
     """The values of one statistic since the last summary.
 
     Attributes:
-        full_dist: (n,) float64, at least one value, in order of arrival.
+        full_dist: (n,) float64 values in order of arrival, at least one.
         aggregation_method: Method that reduces the values to one number.
     """
 
@@ -70,7 +71,7 @@ class StatsSummary:
 
     @property
     def aggregated_value(self) -> float:
-        """Number to show: the sum or the mean, by `aggregation_method`."""
+        """Sum or mean of the values, according to `aggregation_method`."""
         return self.sum if self.aggregation_method is StatsAggregationMethod.SUM else self.mean
 
     @property
@@ -80,7 +81,7 @@ class StatsSummary:
 
     @property
     def std(self) -> float:
-        """Standard deviation of the values, without correction for a sample."""
+        """Population standard deviation of the values."""
         return float(self.full_dist.std())
 
     @property
@@ -114,12 +115,12 @@ class StatsWriter(ABC):
         value: float,
         aggregation: StatsAggregationMethod = StatsAggregationMethod.AVERAGE,
     ) -> None:
-        """Receive a single value when it is added."""
+        """Handle a single value when it is added."""
 
     def add_property(  # noqa: B027  # most writers show numbers only
         self, category: str, property_type: StatsPropertyType, value: Any
     ) -> None:
-        """Receive a property of the whole run; its type determines the type of `value`."""
+        """Handle a property of the whole run. Its type determines the type of `value`."""
 
     def close(self) -> None:  # noqa: B027  # most writers hold nothing
         """Release all resources. Calling it again does nothing."""
@@ -151,9 +152,9 @@ class StatsReporter:
         """Add one value to the next summary.
 
         Args:
-            key: Name of the statistic: its tag in TensorBoard.
+            key: Name of the statistic, which is also its tag in TensorBoard.
             value: Number to add.
-            aggregation: Method that reduces the values to one number; the same for all values.
+            aggregation: Method that reduces the values to one number, the same for all values.
         """
         self._add(key, [float(value)], aggregation)
 
@@ -163,11 +164,11 @@ class StatsReporter:
         values: ArrayLike,
         aggregation: StatsAggregationMethod = StatsAggregationMethod.AVERAGE,
     ) -> None:
-        """Add values of any shape, possibly empty, like `add_stat` for each."""
+        """Add all values of an array of any shape, possibly empty; see `add_stat`."""
         self._add(key, np.asarray(values, np.float64).ravel().tolist(), aggregation)
 
     def set_stat(self, key: str, value: float) -> None:
-        """Set a statistic whose latest value replaces earlier ones."""
+        """Set a statistic, replacing its earlier values."""
         self.add_stat(key, value, StatsAggregationMethod.MOST_RECENT)
 
     def add_property(self, property_type: StatsPropertyType, value: Any) -> None:
@@ -176,7 +177,7 @@ class StatsReporter:
             writer.add_property(self._category, property_type, value)
 
     def write_stats(self, step: int) -> dict[str, StatsSummary]:
-        """Pass a summary of the values added since the last one to the writers, and return it.
+        """Summarize the values added since the last summary; pass it to the writers and return it.
 
         Args:
             step: Step count of the behavior.
@@ -192,10 +193,10 @@ class StatsReporter:
         return values
 
     def write_now(self, numbers: Mapping[str, float], step: int) -> None:
-        """Pass numbers to the writers at once, beside the values for the next summary.
+        """Pass numbers to the writers immediately, without the values for the next summary.
 
         Args:
-            numbers: Number of each statistic; those that are NaN are left out.
+            numbers: Number of each statistic. NaN values are skipped.
             step: Step count of the behavior.
         """
         latest = StatsAggregationMethod.MOST_RECENT
@@ -208,13 +209,16 @@ class StatsReporter:
             writer.write_stats(self._category, values, step)
 
     def drain(self) -> dict[str, tuple[int, list[float]]]:
-        """Remove and return the values added since the last summary, as JSON holds them."""
+        """Remove and return the values added since the last summary, ready for JSON."""
         with self._lock:
             stats, self._stats = self._stats, {}
         return {key: (aggregation.value, numbers) for key, (aggregation, numbers) in stats.items()}
 
     def add_drained(self, drained: Mapping[str, tuple[int, list[float]]]) -> None:
-        """Add the values of another learner's reporter; of latest values, the own ones stay."""
+        """Add the values of another learner's reporter.
+
+        Statistics with only the latest value keep the value of this reporter.
+        """
         for key, (number, numbers) in drained.items():
             aggregation = StatsAggregationMethod(number)
             if aggregation is StatsAggregationMethod.MOST_RECENT and key in self._stats:
@@ -235,9 +239,7 @@ class StatsReporter:
 
 
 class ConsoleWriter(StatsWriter):
-    """Logs one line per summary.
-
-    Where standard output is a terminal too narrow for a line, the line leaves out what it can.
+    """Logs one line per summary, shortened if it does not fit into the terminal.
 
     Args:
         verbose: Whether to log all settings at the start.
@@ -249,7 +251,7 @@ class ConsoleWriter(StatsWriter):
         self._is_terminal = sys.stdout.isatty()
 
     def write_stats(self, category: str, values: Mapping[str, StatsSummary], step: int) -> None:
-        """Log the line of this summary. The run itself logs evaluations."""
+        """Log the line of a summary, except for evaluations, which the run itself logs."""
         if STEP not in values and EVALUATED_REWARD in values:
             return
         elapsed_s = time.monotonic() - self._start_s
@@ -275,28 +277,28 @@ class ConsoleWriter(StatsWriter):
             parts.append(mode)
         else:
             parts += ["No episode was completed since last summary", mode]
-        # In a terminal the table shows the time.
+        # In a terminal, the table shows the time.
         may_go = [time_elapsed, mode] if self._is_terminal else []
         while may_go and _log_width(parts) > shutil.get_terminal_size().columns:
             parts.remove(may_go.pop(0))
         logger.info("%s.", ". ".join(parts))
 
     def add_property(self, category: str, property_type: StatsPropertyType, value: Any) -> None:
-        """Log the settings, one a line, if they are asked for."""
+        """Log the settings, one per line, if `verbose` is set."""
         if self._verbose and property_type is StatsPropertyType.HYPERPARAMETERS:
             logger.info("Hyperparameters of %s:\n%s", category, "\n".join(_tree(value)))
 
 
 def _log_width(parts: Sequence[str]) -> int:
-    """Return how many columns a line of the log takes."""
+    """Return the width of a log line, in columns."""
     return len(f"[INFO] {'. '.join(parts)}.")
 
 
 class GaugeWriter(StatsWriter):
-    """Sets two gauges in this thread's timers for each statistic: mean and sum."""
+    """Sets two gauges in this thread's timers for each statistic: its mean and its sum."""
 
     def write_stats(self, category: str, values: Mapping[str, StatsSummary], step: int) -> None:
-        """Set the gauges; values that are not finite do not change them."""
+        """Set the gauges. Values that are not finite leave them unchanged."""
         for key, summary in values.items():
             name = f"{category}.{key.replace(' ', '').replace('/', '.')}"
             set_gauge(f"{name}.mean", summary.mean)
@@ -304,10 +306,10 @@ class GaugeWriter(StatsWriter):
 
 
 class TensorBoardWriter(StatsWriter):
-    """Writes TensorBoard's event files, one folder per behavior.
+    """Writes TensorBoard event files, one folder per behavior.
 
     Each summary is on disk when `write_stats` returns. If writing fails, the error is logged, the
-    summary is lost and the run continues. The next summary is tried again.
+    summary is lost and the run continues. The next summary tries again.
 
     Args:
         run_dir: Folder of the run. The files of each behavior are in a subfolder.
@@ -325,7 +327,7 @@ class TensorBoardWriter(StatsWriter):
     def write_stats(self, category: str, values: Mapping[str, StatsSummary], step: int) -> None:
         """Write a scalar per statistic, and a histogram `<tag>_hist` if requested.
 
-        NaN values are left out.
+        NaN values are skipped.
         """
         from tensorboard.compat.proto.event_pb2 import Event, SessionLog
         from tensorboard.compat.proto.summary_pb2 import Summary
@@ -341,15 +343,15 @@ class TensorBoardWriter(StatsWriter):
                 summary.value.add(tag=f"{key}_hist", histo=_histogram(finite))
         events = [Event(wall_time=time.time(), step=step, summary=summary)]
         if category not in self._started:
-            # TensorBoard then drops the points that a killed run wrote after the resumed
-            # checkpoint.
+            # A session start makes TensorBoard drop the points that a killed run wrote after the
+            # resumed checkpoint.
             start = SessionLog(status=SessionLog.START)
             events.insert(0, Event(wall_time=time.time(), step=step, session_log=start))
         if self._write(category, events):
             self._started.add(category)
 
     def add_property(self, category: str, property_type: StatsPropertyType, value: Any) -> None:
-        """Write the settings as text, for the tab Text, and as numbers, for the tab HParams."""
+        """Write the settings for the tabs Text and HParams."""
         if property_type is not StatsPropertyType.HYPERPARAMETERS:
             return
         from tensorboard.compat.proto.event_pb2 import Event
@@ -378,7 +380,7 @@ class TensorBoardWriter(StatsWriter):
             if not self._is_failing:
                 logger.warning(
                     "Cannot write TensorBoard events of %s: %s. The run continues and tries again "
-                    "at the next summary. Until then, curves have a gap.",
+                    "at the next summary. The curves will have a gap.",
                     category,
                     error,
                 )
@@ -398,7 +400,7 @@ class TensorBoardWriter(StatsWriter):
 
 
 def _hparams(category: str, settings: Mapping[str, Any]) -> "Summary.Value":
-    """Return the settings of a behavior as the begin of a session of the tab HParams."""
+    """Return the settings of a behavior as the start of a session for the tab HParams."""
     from tensorboard.compat.proto.summary_pb2 import Summary
     from tensorboard.plugins.hparams import metadata, plugin_data_pb2
 
@@ -428,7 +430,7 @@ def leaves(settings: Mapping[str, Any], below: str = "") -> Iterator[tuple[str, 
 
 
 def _append(path: Path, events: list["Event"]) -> None:
-    """Append events to a file, all or none, because readers stop at a truncated record."""
+    """Append either all events or none, because readers stop at a truncated record."""
     from tensorboard.compat.proto.event_pb2 import Event
     from tensorboard.summary.writer.record_writer import RecordWriter
 

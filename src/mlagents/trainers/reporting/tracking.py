@@ -1,7 +1,7 @@
-"""Trackers of experiments: Weights & Biases, MLflow, Trackio; and statistics as JSON lines.
+"""Experiment trackers: Weights & Biases, MLflow, Trackio; and statistics as JSON lines.
 
-A tracker may be slow, offline or fail. Each works in a thread of its own, so that training never
-waits for it. Its first failure is a warning, and the run continues without it.
+A tracker may be slow, offline or fail. Each tracker runs in its own thread, so training never waits
+for it. Its first failure is logged as a warning, and the run continues without it.
 """
 
 import json
@@ -34,16 +34,16 @@ from mlagents_envs.programs import command, python
 logger = get_logger(__name__)
 
 PROJECT = "mlagents"
-"""Project or experiment of all runs, unless the tracker's own environment variable names one."""
+"""Default project or experiment. The tracker's own environment variable overrides it."""
 
 _MOST_WAITING = 10_000
-"""Largest number of summaries that wait for a tracker; later ones are dropped."""
+"""Largest number of calls queued for a tracker. If the queue overflows, the tracker has failed."""
 _END_S = 20.0
-"""Longest time at the end of a run to wait for a tracker."""
+"""Longest time to wait for a tracker at the end of a run, in seconds."""
 
 
 class Tracker(ABC):
-    """Sends the statistics of a run to a service or a store. All calls come from one thread."""
+    """Sends the statistics of a run to a service or a store. One thread makes all calls."""
 
     @abstractmethod
     def open(self) -> None:
@@ -51,11 +51,11 @@ class Tracker(ABC):
 
     @abstractmethod
     def configure(self, settings: Mapping[str, Any]) -> None:
-        """Receive settings of a behavior: numbers and texts, by dotted key."""
+        """Record settings of a behavior: numbers and strings, by dotted key."""
 
     @abstractmethod
     def log(self, behavior: str, numbers: Mapping[str, float], step: int) -> None:
-        """Receive finite numbers of a summary, by the tag of TensorBoard."""
+        """Record finite numbers of a summary, by their tags in TensorBoard."""
 
     @abstractmethod
     def close(self) -> None:
@@ -63,7 +63,7 @@ class Tracker(ABC):
 
 
 class _Wandb(Tracker):
-    """Weights & Biases; its variables, such as WANDB_MODE=offline, hold."""
+    """Weights & Biases. Its environment variables apply, such as WANDB_MODE=offline."""
 
     def __init__(self, options: RunOptions, folder: RunFolder) -> None:
         self._options = options
@@ -130,9 +130,9 @@ class _MLflow(Tracker):
     def configure(self, settings: Mapping[str, Any]) -> None:
         from mlflow.entities import Param
 
-        had = self._client.get_run(self._id).data.params  # which cannot be changed
+        had = self._client.get_run(self._id).data.params  # existing ones cannot be changed
         new = [Param(key, str(value)) for key, value in settings.items() if key not in had]
-        for start in range(0, len(new), 100):  # the largest batch
+        for start in range(0, len(new), 100):  # MLflow's largest batch
             self._client.log_batch(self._id, params=new[start : start + 100])
 
     def log(self, behavior: str, numbers: Mapping[str, float], step: int) -> None:
@@ -179,17 +179,17 @@ TRACKERS: dict[str, tuple[str, str, Callable[[RunOptions, RunFolder], Tracker]]]
     "mlflow": ("mlflow", "mlflow-skinny", _MLflow),
     "trackio": ("trackio", "trackio", _Trackio),
 }
-"""Module, package to install, and class of each tracker."""
+"""Module, package to install, and class of each tracker, by name."""
 
 
 def require_trackers(options: RunOptions) -> None:
     """Raise unless all trackers of a run are installed.
 
     Raises:
-        TrainerConfigError: One is not; the message has the command that installs it.
+        TrainerConfigError: A tracker is missing. The message has the command that installs it.
     """
     if options.checkpoint_settings.inference:
-        return  # it tracks nothing
+        return  # inference is not tracked
     for name in options.track:
         module, package, _ = TRACKERS.get(name, ("json", "", None))
         if find_spec(module) is None:
@@ -211,7 +211,7 @@ def make_trackers(options: RunOptions, folder: RunFolder, *, resume: bool) -> li
 
 
 def _kept(folder: RunFolder, name: str, make: Callable[[], str]) -> str:
-    """Return the identity of a run at a tracker, which a resumed run has again."""
+    """Return the id of a run at a tracker; a resumed run uses the stored id."""
     path = folder.logs / f"{name}_run.txt"
     if path.exists():
         return path.read_text().strip()
@@ -221,12 +221,12 @@ def _kept(folder: RunFolder, name: str, make: Callable[[], str]) -> str:
 
 
 class TrackingWriter(StatsWriter):
-    """Hands statistics to a tracker in a thread of its own.
+    """Passes statistics to a tracker in a separate thread.
 
     Args:
         name: Name of the tracker, for messages.
-        tracker: The tracker.
-        end_s: Longest time in seconds to wait for it in the end.
+        tracker: Tracker to pass statistics to.
+        end_s: Longest time to wait for the tracker at the end, in seconds.
     """
 
     def __init__(self, name: str, tracker: Tracker, *, end_s: float = _END_S) -> None:
@@ -241,18 +241,18 @@ class TrackingWriter(StatsWriter):
         self._thread.start()
 
     def write_stats(self, category: str, values: Mapping[str, StatsSummary], step: int) -> None:
-        """Hand over the finite numbers of a summary."""
+        """Queue the finite numbers of a summary."""
         numbers = {tag: x for tag, x in _numbers(values).items() if math.isfinite(x)}
         self._hand_over(lambda: self._tracker.log(category, numbers, step))
 
     def add_property(self, category: str, property_type: StatsPropertyType, value: Any) -> None:
-        """Hand over all settings of a behavior."""
+        """Queue all settings of a behavior."""
         if property_type is StatsPropertyType.HYPERPARAMETERS:
             settings = {f"{category}.{key}": _plain(each) for key, each in leaves(value)}
             self._hand_over(lambda: self._tracker.configure(settings))
 
     def close(self) -> None:
-        """Wait a limited time until the tracker has everything."""
+        """Wait a limited time until the tracker has received everything."""
         thread, self._thread = self._thread, None
         if thread is None:
             return
@@ -264,8 +264,8 @@ class TrackingWriter(StatsWriter):
             pass
         if thread.is_alive():
             logger.warning(
-                f"track: {self._name} did not answer for {self._end_s:g} s. The run ends without "
-                "its last statistics there."
+                f"track: {self._name} did not answer for {self._end_s:g} s. It may lack the last "
+                "statistics of the run."
             )
 
     def _hand_over(self, use: Callable[[], None]) -> None:
@@ -283,7 +283,7 @@ class TrackingWriter(StatsWriter):
                 if not self._has_failed:
                     use()
             self._tracker.close()
-        except BaseException as error:  # of another package, even an end of the program
+        except BaseException as error:  # other packages may raise anything, even SystemExit
             self._fail(f"{type(error).__name__}: {error}")
             while self._waiting.get() is not None:
                 pass
@@ -340,7 +340,7 @@ class JsonLinesWriter(StatsWriter):
                 entry = json.loads(line)
                 is_later = entry["behavior"] == category and entry["step"] >= step
             except (ValueError, KeyError, TypeError):
-                continue  # a line that a killed run wrote in part
+                continue  # a line that a killed run wrote only partly
             if not is_later:
                 kept.append(line + "\n")
         write_atomically(self._path, "".join(kept).encode())
