@@ -60,7 +60,7 @@ def test_every_world_has_a_file_that_trains_it(world: str) -> None:
 
 def test_a_world_without_a_file_takes_its_own(capsys: pytest.CaptureFixture[str]) -> None:
     options = load_run_options(parse_command_line(["--env", "SmallWallJump", "--seed", "3"]))
-    assert "config/ppo/WallJump.yaml, the one of SmallWallJump" in capsys.readouterr().out
+    assert "config/ppo/WallJump.yaml, the default for SmallWallJump" in capsys.readouterr().out
     assert options.behaviors["SmallWallJump"].max_steps == 5_000_000
     assert options.env_settings.seed == 3
 

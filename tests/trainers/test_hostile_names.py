@@ -176,7 +176,7 @@ def test_results_elsewhere_have_to_be_typed(
         "env_settings: {env_path: 'guess_environment:GuessEnvironment'}\n"
     )
     assert main(["c.yaml"]) == 1
-    assert "type it: --results-dir" in capsys.readouterr().out
+    assert "command line: --results-dir" in capsys.readouterr().out
     assert files(tmp_path) == {here / "c.yaml"}
 
 

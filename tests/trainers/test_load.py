@@ -61,7 +61,8 @@ def test_a_reward_to_stop_at_is_a_number_that_can_be_reached(file: Path) -> None
         assert line.startswith("FILE: behaviors.A.stop_at_reward: ")
     cloned = "{trainer_type: bc, behavioral_cloning: {demo_path: a.demo}, stop_at_reward: 1}"
     assert problems(file, f"behaviors: {{A: {cloned}}}") == [
-        "FILE: behaviors.A.stop_at_reward: is not for trainer_type bc, which learns without rewards"
+        "FILE: behaviors.A.stop_at_reward: does not apply to trainer_type bc, which learns without "
+        "rewards"
     ]
 
 
@@ -771,8 +772,8 @@ MISTAKES: dict[str, list[tuple[str, str]]] = {
         ),
         (
             "environment_parameters: {p: {curriculum: [L0: {value: 1}]}}",
-            "environment_parameters.p.curriculum[0]: write `name: L0` beside `value`, not the "
-            "name as the key",
+            "environment_parameters.p.curriculum[0]: write `name: L0` next to `value`, instead "
+            "of using the name as a key",
         ),
     ],
     "text that is none": [
@@ -1086,7 +1087,7 @@ def test_a_downloaded_file_names_no_code(file: Path, env: str) -> None:
     inner.parent.mkdir()
     text = f"env_settings: {{env_path: '{env}'}}"
     (found,) = problems(inner, text)
-    assert "env_settings.env_path" in found and "type it: --env" in found
+    assert "env_settings.env_path" in found and "command line: --env" in found
     assert load(inner, text, "--env", env).env_settings.env_path == env
 
 
@@ -1122,7 +1123,7 @@ def test_a_downloaded_file_does_not_say_where_to_write(file: Path) -> None:
     text = "checkpoint_settings: {results_dir: /etc}"
     assert load(file, text).checkpoint_settings.results_dir == "/etc"
     (file.parent / DOWNLOADED).touch()
-    assert "type it: --results-dir /etc" in problems(file, text)[0]
+    assert "command line: --results-dir /etc" in problems(file, text)[0]
 
 
 # --set

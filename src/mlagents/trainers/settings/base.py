@@ -20,7 +20,7 @@ Key = str | int
 
 
 def quoted(value: object) -> str:
-    """Return a value as written in a YAML file, shortened."""
+    """Return a value in YAML notation, shortened if it is long."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     return reprlib.repr(value)
@@ -40,7 +40,7 @@ def problem(*path: Key, says: str, value: object = None) -> InitErrorDetails:
         says: Message with the error and the allowed values.
         value: Given value.
     """
-    # The text of a custom error is a template. Without a context, it is used as it is.
+    # The text of a custom error is a template. Without a context, it is used unchanged.
     return {"type": PydanticCustomError("setting", says), "loc": path, "input": value}
 
 
@@ -51,7 +51,7 @@ def refuse(problems: list[InitErrorDetails]) -> None:
 
 
 def located(error: ValidationError, *path: Key) -> list[InitErrorDetails]:
-    """Return the problems of `error`, with `path` put before their locations."""
+    """Return the problems of `error`, with `path` prepended to their locations."""
     return [
         problem(*path, *found["loc"], says=found["msg"], value=found["input"])
         for found in error.errors(include_url=False)
@@ -59,7 +59,7 @@ def located(error: ValidationError, *path: Key) -> list[InitErrorDetails]:
 
 
 def read_each(written: Mapping[Any, Any], read: Callable[[str, Any], T]) -> dict[str, T]:
-    """Read the values of a mapping from names, and report the problems of all values together."""
+    """Read all values of a mapping with string keys; report the problems of all values together."""
     values: dict[str, T] = {}
     problems: list[InitErrorDetails] = []
     for key, value in written.items():
@@ -86,7 +86,7 @@ class Settings(BaseModel):
     @model_validator(mode="wrap")
     @classmethod
     def _say_what_is_allowed(cls, written: Any, validate: ModelWrapValidatorHandler[Self]) -> Self:
-        """Replace every message by one of this module; only the model knows the allowed keys."""
+        """Replace pydantic's messages. Only the model knows the allowed keys."""
         try:
             return validate(written)
         except ValidationError as error:
@@ -140,7 +140,7 @@ _MUST_BE = {
     "float_type": "must be a number",
     "float_parsing": "must be a number",
 }
-"""Messages for pydantic's errors in plain words, by error type."""
+"""Messages in plain words for pydantic's errors, by error type."""
 
 
 def _whole_number(value: Any) -> Any:
@@ -172,14 +172,15 @@ def _no_truth_value(value: Any) -> Any:
 
 
 Int = Annotated[int, BeforeValidator(_whole_number)]
-"""A whole number in any common spelling, but not a truth value."""
+"""A whole number in any common spelling. Booleans are refused."""
 
 Float = Annotated[float, BeforeValidator(_no_truth_value)]
-"""A number, also as text such as `3e-4`, which is not a number in YAML 1.1. Not a truth value."""
+"""A number, or text such as `3e-4`, which YAML 1.1 does not read as a number. Booleans are
+refused."""
 
 
 def list_of(items: str, *, or_null: bool = False) -> BeforeValidator:
-    """Return a validator that accepts only lists; its error message names the `items`."""
+    """Return a validator that accepts only lists, with an error message that names the `items`."""
 
     def check(value: Any) -> Any:
         if isinstance(value, list | tuple) or (or_null and value is None):
@@ -191,7 +192,7 @@ def list_of(items: str, *, or_null: bool = False) -> BeforeValidator:
 
 def _sendable(value: float) -> float:
     if abs(value) > LARGEST_FLOAT32:
-        raise ValueError(f"must be at most {LARGEST_FLOAT32:.2g} in size, the 32-bit limit")
+        raise ValueError(f"must be at most {LARGEST_FLOAT32:.2g} in magnitude, the 32-bit limit")
     return value
 
 

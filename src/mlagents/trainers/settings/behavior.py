@@ -31,10 +31,10 @@ class MemorySettings(Settings):
     """Recurrent memory: an LSTM between the body and the heads of the network."""
 
     sequence_length: Int = Field(64, ge=1)
-    """Number of consecutive steps that the LSTM is trained on. Longer sequences allow longer
+    """Number of consecutive steps in a training sequence of the LSTM. Longer sequences allow longer
     memory."""
     memory_size: Int = Field(128, ge=2, multiple_of=2)
-    """Size of the memory of an agent: hidden state plus cell state, so it must be even."""
+    """Size of an agent's memory: hidden state plus cell state, so it must be even."""
 
 
 class NetworkSettings(Settings):
@@ -45,28 +45,28 @@ class NetworkSettings(Settings):
     hidden_units: Int = Field(128, ge=1)
     """Width of every hidden layer."""
     num_layers: Int = Field(2, ge=0)
-    """Number of hidden layers; at least one is built."""
+    """Number of hidden layers; 0 also creates one."""
     vis_encode_type: Literal["simple", "nature_cnn", "resnet", "match3", "fully_connected"] = (
         "simple"
     )
-    """Encoder of images. The shorter side must have at least 20, 36, 15, 5 or 1 pixels, in this
-    order."""
+    """Encoder of images. The shorter side must have at least 20, 36, 15, 5 or 1 pixels,
+    respectively."""
     memory: MemorySettings | None = None
     """Recurrent memory; `{}` enables it with defaults."""
     goal_conditioning_type: Literal["hyper", "none"] = "hyper"
-    """Use of goal observations: `hyper` generates weights from them, `none` treats them as plain
+    """Use of goal observations: `hyper` computes weights from them, `none` treats them as ordinary
     inputs."""
     deterministic: bool = False
     """Whether agents take the most likely action instead of a sampled one."""
 
 
 class RewardSignalSettings(Settings):
-    """Settings that all reward signals share."""
+    """Settings shared by all reward signals."""
 
     gamma: Float = Field(0.99, ge=0.0, le=1.0)
-    """Discount of the signal per step. Values nearer to 1 look further ahead."""
+    """Discount of the signal per step. Values closer to 1 give later rewards more weight."""
     strength: Float = Field(1.0, ge=0.0)
-    """Factor on the reward of the signal."""
+    """Factor applied to the reward of the signal."""
     network_settings: NetworkSettings = NetworkSettings()
     """Network of the signal. `extrinsic` has no network and ignores this setting."""
 
@@ -79,7 +79,7 @@ class CuriositySettings(RewardSignalSettings):
     """Reward for transitions that a learned model predicts badly (arXiv:1705.05363)."""
 
     learning_rate: Float = Field(3e-4, ge=0.0)
-    """Step size of the optimizer of the curiosity module."""
+    """Step size of the curiosity module's optimizer."""
 
 
 class GailSettings(RewardSignalSettings):
@@ -88,7 +88,7 @@ class GailSettings(RewardSignalSettings):
     learning_rate: Float = Field(3e-4, ge=0.0)
     """Step size of the discriminator's optimizer."""
     demo_path: str = Field(min_length=1)
-    """Path of a `.demo` file, or of a folder of such files."""
+    """Path to a `.demo` file, or to a folder of `.demo` files."""
     use_actions: bool = False
     """Whether the discriminator receives actions in addition to observations."""
     use_vail: bool = False
@@ -108,7 +108,7 @@ REWARD_SIGNALS: dict[str, type[RewardSignalSettings]] = {
     "gail": GailSettings,
     "rnd": RNDSettings,
 }
-"""Keys of `reward_signals`, with the model of their settings."""
+"""Models of the settings of reward signals, by key of `reward_signals`."""
 
 
 def _read_reward_signal(name: str, written: Any) -> RewardSignalSettings:
@@ -124,15 +124,15 @@ class BehavioralCloningSettings(Settings):
     """Supervised learning from demonstrations, in addition to reinforcement learning."""
 
     demo_path: str = Field(min_length=1)
-    """Path of a `.demo` file, or of a folder of such files."""
+    """Path to a `.demo` file, or to a folder of `.demo` files."""
     steps: Int = Field(0, ge=0)
-    """Number of steps over which cloning fades out; 0 means that it does not fade."""
+    """Number of steps over which cloning fades out; 0 for cloning that does not fade out."""
     strength: Float = Field(1.0, gt=0.0)
     """Learning rate of cloning, relative to the policy's learning rate."""
     samples_per_update: Int = Field(0, ge=0)
     """Largest number of demonstrated steps in one pass; 0 for all."""
     num_epoch: Int | None = Field(None, ge=1)
-    """Number of passes over the demonstrations per update; null for 3."""
+    """Number of passes over the demonstrations in an update; null for 3."""
     batch_size: Int | None = Field(None, ge=1)
     """Number of demonstrated steps in one gradient step; null for the trainer's `batch_size`."""
 
@@ -148,27 +148,27 @@ class SelfPlaySettings(Settings):
     """Number of trainer steps after which the learning team changes; defaults to 5 times
     `save_steps`."""
     swap_steps: Int = Field(2000, ge=1)
-    """Number of opponent steps between changes of their snapshot."""
+    """Number of steps of opponents between changes of their snapshot."""
     swap_at: Literal["episode", "step"] = "episode"
-    """Time at which opponents change: at the end of their episode, or at once. With `step`, the
+    """Time at which opponents change: at the end of their episode, or immediately. With `step`, the
     environments are reset when the learning team changes."""
     window: Int = Field(10, ge=1)
-    """Number of snapshots kept. Opponents are drawn from them."""
+    """Number of snapshots to keep. Opponents are drawn from them."""
     play_against_latest_model_ratio: Float = Field(0.5, ge=0.0, le=1.0)
     """Probability of playing the current policy instead of a snapshot."""
     opponents: Literal["uniform", "pfsp", "even"] = "uniform"
-    """Choice among the snapshots: `uniform`, `pfsp` prefers those that beat the learner, `even`
-    prefers those of equal strength."""
+    """Choice among the snapshots: `uniform` prefers none, `pfsp` prefers snapshots that beat the
+    learner, `even` prefers snapshots of equal strength."""
     learn_from_both: bool = True
-    """Whether opponents that are the current policy of the learning behavior are learned from, too.
-    Requires `swap_at: episode`."""
+    """Whether to also learn from the steps of opponents that act with the current policy of the
+    learning behavior. Requires `swap_at: episode`."""
     opponent: str | None = None
     """Scripted opponent, as `module:function`. The function gets the observations and the action
     mask of N agents and returns their actions."""
     opponent_ratio: Float = Field(0.1, ge=0.0, le=1.0)
     """Probability of playing the scripted opponent, if there is one."""
     keep_results: Int = Field(2000, ge=1)
-    """Number of its last games that the rating of the current policy looks back on."""
+    """Number of most recent games that count in the rating of the current policy."""
     initial_elo: Float = Field(1200.0, allow_inf_nan=False)
     """Rating of the first snapshot."""
 
@@ -193,11 +193,11 @@ class BehaviorSettings(Settings):
     """Training of one behavior. Agents of the same behavior share one policy."""
 
     trainer_type: str = "ppo"
-    """Algorithm: `ppo`, `sac`, `poca`, `bc`, one from a plug-in, or `module:name` of a
-    `TrainerType` in a file of yours."""
+    """Algorithm: `ppo`, `sac`, `poca`, `bc`, the name of a plug-in's trainer type, or `module:name`
+    of your own `TrainerType`."""
     legacy_defaults: bool = False
     """Whether hyperparameters have the defaults of the original ML-Agents: `policy_head_gain` is 1
-    unless written."""
+    unless set."""
     hyperparameters: SerializeAsAny[HyperparameterSettings] = Field(
         default_factory=lambda validated: _read_hyperparameters({}, validated)
     )
@@ -214,26 +214,26 @@ class BehaviorSettings(Settings):
     init_path: str | None = None
     """Checkpoint to start from: a path, or a file name in the run given by `--initialize-from`."""
     keep_checkpoints: Int = 5
-    """Number of checkpoints kept; older ones are deleted. 0 or less keeps all."""
+    """Number of checkpoints to keep. Older ones are deleted. 0 or less keeps all."""
     even_checkpoints: bool = False
-    """Whether `keep_checkpoints` are spread evenly over `max_steps`, instead of
+    """Whether to spread `keep_checkpoints` checkpoints evenly over `max_steps`, instead of using
     `checkpoint_interval`."""
     max_steps: Int = Field(500000, ge=1)
-    """Steps of training, all agents and environments together."""
+    """Number of training steps of all agents in all environments together."""
     stop_at_reward: Float | None = Field(None, allow_inf_nan=False)
-    """Mean reward of the last 100 episodes at which training ends, before `max_steps`. Rewards of
-    groups do not count. With a curriculum, training does not end before the last lessons."""
+    """Mean reward of the last 100 episodes at which training ends, before `max_steps`. Group
+    rewards do not count. With a curriculum, training does not end before the last lessons."""
     time_horizon: Int = Field(64, ge=1)
     """Number of steps of one agent after which its experience is passed to the trainer."""
     summary_freq: Int = Field(50000, ge=1)
     """Number of steps between two points of the training statistics."""
     threaded: bool = False
-    """Whether the behavior is trained in its own thread while the environment continues."""
+    """Whether to train the behavior in its own thread while the environment continues."""
     self_play: SelfPlaySettings | None = None
     """Training against past versions of the policy; `{}` enables it with defaults."""
     behavioral_cloning: BehavioralCloningSettings | None = None
-    """Learning from demonstrations, in addition to the reward signals. With `bc`, it is the only
-    source."""
+    """Learning from demonstrations, in addition to the reward signals. With `bc`, demonstrations
+    are the only source."""
 
     @model_validator(mode="before")
     @classmethod
@@ -304,18 +304,18 @@ class BehaviorSettings(Settings):
             says = "must be 1 with memory, or with reward signals other than extrinsic"
             problems.append(problem("hyperparameters", "n_step", says=says))
         if self.trainer_type == "bc" and self.self_play is not None:
-            says = "does not apply to trainer_type bc, which learns from demonstrations alone"
+            says = "does not apply to trainer_type bc, which learns only from demonstrations"
             problems.append(problem("self_play", says=says))
         refuse(problems + self._problems_of_cloning_alone())
         return self
 
     def _problems_of_cloning_alone(self) -> list[InitErrorDetails]:
-        """Return the settings that `trainer_type: bc` lacks and those that it ignores."""
+        """Return problems of missing and of ignored settings with `trainer_type: bc`."""
         if self.trainer_type != "bc":
             return []
         problems = []
         if self.behavioral_cloning is None:
-            says = "is required for trainer_type bc; write it with a demo_path to learn from"
+            says = "is required for trainer_type bc; set its demo_path"
             problems.append(problem("behavioral_cloning", says=says))
         else:
             for key, field in BehavioralCloningSettings.model_fields.items():
@@ -324,10 +324,10 @@ class BehaviorSettings(Settings):
                     says = f"does not apply to trainer_type bc; use hyperparameters; got {value}"
                     problems.append(problem("behavioral_cloning", key, says=says))
         if self.stop_at_reward is not None:
-            says = "is not for trainer_type bc, which learns without rewards"
+            says = "does not apply to trainer_type bc, which learns without rewards"
             problems.append(problem("stop_at_reward", says=says))
         for name in self.reward_signals.keys() - {"extrinsic"}:
-            says = "does not apply to trainer_type bc, which learns from demonstrations alone"
+            says = "does not apply to trainer_type bc, which learns only from demonstrations"
             problems.append(problem("reward_signals", name, says=says))
         return problems
 
@@ -346,7 +346,7 @@ def _hyperparameters_of(validated: Mapping[str, Any]) -> type[HyperparameterSett
 
 
 def _read_hyperparameters(written: Any, validated: Mapping[str, Any]) -> HyperparameterSettings:
-    """Return the hyperparameters of the trainer type, with the defaults that were asked for."""
+    """Return the hyperparameters of the trainer type, with legacy defaults if requested."""
     model = _hyperparameters_of(validated)
     if validated.get("legacy_defaults") and isinstance(written, Mapping):
         written = {**model.legacy_defaults, **written}

@@ -1,4 +1,4 @@
-"""The configuration files of this package, and the file that a name on the command line means."""
+"""Finds configuration files: the user's own, and those of this package."""
 
 import re
 import textwrap
@@ -9,21 +9,21 @@ from mlagents.trainers.exception import TrainerConfigError
 from mlagents_envs.suggestions import did_you_mean
 
 CONFIGURATIONS = Path(str(files("mlagents"))) / "config"
-"""Folder of the files: `ppo/3DBall.yaml` and so on."""
+"""Folder of this package's configuration files, such as `ppo/3DBall.yaml`."""
 
 _OF_WORLDS = ("ppo", "poca")
-"""The subfolders from which a world takes its file, the first one first."""
+"""Subfolders to search for the configuration of a world, in order."""
 _TEXT_WIDTH = 90
 
 
 def find_configuration(file: Path) -> Path:
-    """Return the file that a name means.
+    """Return the configuration file for a path on the command line.
 
-    It is the user's own where there is one. Otherwise `config/ppo/3DBall.yaml` and
-    `ppo/3DBall.yaml` mean the file of this package, in whichever folder they are typed.
+    If the path does not exist, `config/ppo/3DBall.yaml` and `ppo/3DBall.yaml` are the file of this
+    package, whatever the working directory is.
 
     Raises:
-        TrainerConfigError: There is no such file; the text lists those that exist.
+        TrainerConfigError: There is no such file. The message lists the existing files.
     """
     if file.exists():
         return file
@@ -35,9 +35,9 @@ def find_configuration(file: Path) -> Path:
 
 
 def configuration_of(environment: str) -> Path | None:
-    """Return the file of this package that trains an environment, by its registered name.
+    """Return this package's configuration for an environment, by its registered name.
 
-    It is the file of that name, or else the first that has settings for a behavior of that name.
+    It is the file of that name, or else the first file with settings for a behavior of that name.
     """
     paths = [path for each in _OF_WORLDS for path in sorted((CONFIGURATIONS / each).glob("*.yaml"))]
     for path in paths:
@@ -48,7 +48,7 @@ def configuration_of(environment: str) -> Path | None:
 
 
 def typed_name(path: Path) -> str:
-    """Return what to type for a file of this package, such as `config/ppo/3DBall.yaml`."""
+    """Return the name of a file of this package on the command line: `config/ppo/3DBall.yaml`."""
     return path.relative_to(CONFIGURATIONS.parent).as_posix()
 
 

@@ -22,19 +22,19 @@ def _as_learning_rate(validated: dict[str, Any]) -> Schedule:
 
 
 class HyperparameterSettings(Settings):
-    """Hyperparameters that all algorithms share. Settings of plug-ins derive from this class."""
+    """Hyperparameters shared by all algorithms. Settings of plug-ins derive from this class."""
 
     legacy_defaults: ClassVar[Mapping[str, Any]] = {}
-    """Defaults of the original ML-Agents, by key, where they differ."""
+    """Defaults of the original ML-Agents that differ, by key."""
 
     batch_size: Int = Field(1024, ge=1)
     """Number of experiences in one gradient step."""
     buffer_size: Int = Field(10240, ge=1)
-    """Experiences collected before an update."""
+    """Number of experiences to collect before an update."""
     learning_rate: Float = Field(3e-4, ge=0.0)
-    """Step size of the Adam optimizer at the start of training; 0 learns nothing."""
+    """Step size of the Adam optimizer at the start of training. With 0, nothing is learned."""
     learning_rate_schedule: Schedule = "constant"
-    """Schedule of the learning rate: `linear` falls until `max_steps`, `constant` does not
+    """Schedule of the learning rate: `linear` decreases until `max_steps`, `constant` does not
     change."""
     max_grad_norm: Float | None = Field(None, gt=0.0)
     """Largest norm of the gradient of one step; a larger gradient is scaled down. null sets no
@@ -42,23 +42,25 @@ class HyperparameterSettings(Settings):
 
 
 class OnPolicySettings(HyperparameterSettings):
-    """Hyperparameters that PPO and MA-POCA share. Both use each experience in one update only."""
+    """Hyperparameters of PPO and MA-POCA. Both use each experience in only one update."""
 
     legacy_defaults: ClassVar[Mapping[str, Any]] = {"policy_head_gain": 1.0}
 
     learning_rate_schedule: Schedule | Literal["adaptive"] = "linear"  # type: ignore[assignment]  # wider
-    """Schedule of the learning rate: `linear` falls until `max_steps`, `constant` does not change,
-    `adaptive` keeps the change of the policy near `desired_kl`."""
+    """Schedule of the learning rate: `linear` decreases until `max_steps`, `constant` does not
+    change, `adaptive` keeps the change of the policy near `desired_kl`."""
     desired_kl: Float = Field(0.01, gt=0.0)
-    """Divergence of the policy from the one that acted, with `learning_rate_schedule: adaptive`.
-    After a pass that ends above twice this value, the learning rate is divided by 1.5. After one
-    that ends below half of it, the rate is multiplied by 1.5. It stays between 1e-5 and 1e-2."""
+    """Target KL divergence of the policy from the policy that acted, with `learning_rate_schedule:
+    adaptive`. After a pass that ends above twice this value, the learning rate is divided by 1.5.
+    After a pass that ends below half of it, the rate is multiplied by 1.5. It stays between 1e-5
+    and 1e-2."""
     target_kl: Float | None = Field(None, gt=0.0)
-    """Divergence of the policy from the one that acted, above which an update takes no further
-    pass; null for no limit."""
+    """KL divergence of the policy from the policy that acted above which an update ends after the
+    current pass; null for no limit."""
     policy_head_gain: Float = Field(0.05, gt=0.0)
-    """Factor on the initial weights of the output layers of the policy. With a small factor, first
-    actions hardly depend on observations: choices are equally likely and means are near 0."""
+    """Factor applied to the initial weights of the policy's output layers. With a small factor, the
+    first actions hardly depend on observations: choices are equally likely and means are near
+    0."""
     normalize_advantages: Literal["buffer", "minibatch"] = "buffer"
     """Steps over which advantages are normalized: all steps of an update, or each minibatch."""
     normalize_values: bool = False
@@ -70,9 +72,10 @@ class OnPolicySettings(HyperparameterSettings):
     """Schedule of `beta`; defaults to `learning_rate_schedule`, or to `constant` with
     `adaptive`."""
     beta_floor: Float = Field(1e-5, ge=0.0)
-    """Where a linear `beta_schedule` ends, unless `beta` begins below it."""
+    """Final value of `beta` with a linear `beta_schedule`, unless `beta` begins below it."""
     epsilon: Float = Field(0.2, ge=0.0)
-    """Largest relative change of an action's probability that one update rewards."""
+    """Clipping range: relative change of an action's probability, in one update, beyond which the
+    policy gains nothing."""
     epsilon_schedule: Schedule = Field(default_factory=_as_learning_rate)
     """Schedule of `epsilon`; defaults to `learning_rate_schedule`, or to `constant` with
     `adaptive`."""
@@ -80,32 +83,33 @@ class OnPolicySettings(HyperparameterSettings):
     """Final value of `epsilon` with a linear `epsilon_schedule`, unless `epsilon` begins below
     it."""
     joint_ratio: bool = False
-    """Whether `epsilon` limits the probability of the action as a whole. If false, it limits each
+    """Whether `epsilon` limits the probability of the whole action. If false, it limits each
     component: each continuous action and each branch."""
     joint_entropy: bool = False
-    """Whether `beta` rewards the entropy of the action as a whole: the sum over its components. If
-    false, it rewards the mean over continuous actions plus the sum over branches."""
+    """Whether the entropy bonus uses the entropy of the whole action: the sum over its components.
+    If false, it uses the mean over continuous actions plus the sum over branches."""
     clip_values: bool = False
     """Whether `epsilon` also limits the change of a value in one update, in units of reward."""
     normalize_each_signal: bool = False
-    """Whether the advantages of each reward signal are normalized, so that `strength` does not
-    depend on the scale of its rewards. If false, only the sum over all signals is normalized."""
+    """Whether the advantages of each reward signal are normalized, so that the effect of `strength`
+    does not depend on the scale of rewards. If false, only the sum over all signals is
+    normalized."""
     lambd: Float = Field(0.95, ge=0.0, le=1.0)
     """Weight of rewards relative to values in advantage estimates: 0 for values only, 1 for rewards
     only."""
     num_epoch: Int = Field(3, ge=1)
-    """Number of passes over the buffer in one update."""
+    """Number of passes over the buffer in an update."""
 
 
 class PPOSettings(OnPolicySettings):
     """Proximal policy optimization (arXiv:1707.06347)."""
 
     shared_critic: bool = False
-    """Whether policy and value function share one network body."""
+    """Whether the policy and the value function share a network body."""
 
 
 class POCASettings(OnPolicySettings):
-    """MA-POCA: posthumous credit in groups that share a reward (arXiv:2111.05992)."""
+    """MA-POCA: posthumous credit assignment in groups that share a reward (arXiv:2111.05992)."""
 
 
 class SACSettings(HyperparameterSettings):
@@ -114,11 +118,12 @@ class SACSettings(HyperparameterSettings):
     batch_size: Int = Field(128, ge=1)
     """Number of experiences in one gradient step."""
     buffer_size: Int = Field(50000, ge=1)
-    """Number of experiences in the replay buffer; new ones replace the oldest."""
+    """Number of experiences in the replay buffer. New ones replace the oldest."""
     buffer_init_steps: Int = Field(0, ge=0)
     """Number of steps before the first update."""
     tau: Float = Field(0.005, gt=0.0, le=1.0)
-    """Share by which the target network moves towards the value network at each gradient step."""
+    """Fraction by which the target network moves towards the value network at each gradient
+    step."""
     steps_per_update: Float = Field(1.0, gt=0.0)
     """Number of steps per gradient step. With many agents, set it to about their number."""
     reward_signal_steps_per_update: Float = Field(
@@ -128,14 +133,14 @@ class SACSettings(HyperparameterSettings):
     save_replay_buffer: bool = False
     """Whether checkpoints include the replay buffer, so that a resumed run continues with it."""
     init_entcoef: Float = Field(1.0, gt=0.0)
-    """Initial entropy coefficient. A larger value explores more."""
+    """Initial entropy coefficient. A larger value leads to more exploration."""
     critic_norm: Literal["none", "layer"] = "none"
     """Normalization in the Q networks and the value network: `layer` normalizes the outputs of each
     dense layer."""
     n_step: Int = Field(1, ge=1)
-    """Number of rewards that a target of Q adds up before it uses a value. The sum ends earlier at
-    the end of an episode or of a stored piece of at most 16 steps. More than 1 requires
-    `extrinsic` as the only reward signal, and no memory."""
+    """Number of rewards in a target of Q before it uses a value. The sum ends earlier at the end of
+    an episode or of a stored segment of at most 16 steps. More than 1 requires `extrinsic` as the
+    only reward signal, and no memory."""
 
     @model_validator(mode="after")
     def _keeps_more_than_a_batch(self) -> Self:
@@ -149,14 +154,14 @@ class SACSettings(HyperparameterSettings):
 
 
 class BCSettings(HyperparameterSettings):
-    """Behavioral cloning: supervised learning from demonstrations alone, without an environment."""
+    """Behavioral cloning: supervised learning from demonstrations only, without an environment."""
 
     batch_size: Int = Field(128, ge=1)
     """Number of demonstrated steps in one gradient step."""
     buffer_size: Int = Field(10240, ge=1)
     """Number of demonstrated steps to learn from before each evaluation on held-out episodes."""
     held_out: Float = Field(0.1, ge=0.0, lt=1.0)
-    """Share of the demonstrated episodes that is held out for evaluation."""
+    """Fraction of the demonstrated episodes that is held out for evaluation."""
 
 
 BUILT_IN: Mapping[str, type[HyperparameterSettings]] = {
@@ -165,7 +170,7 @@ BUILT_IN: Mapping[str, type[HyperparameterSettings]] = {
     "poca": POCASettings,
     "bc": BCSettings,
 }
-"""Built-in values of `trainer_type`, with the model of their `hyperparameters`."""
+"""Models of `hyperparameters`, by built-in `trainer_type`."""
 
 _OF_PLUGINS: ContextVar[Mapping[str, type[HyperparameterSettings]]] = ContextVar(
     "trainer types of plug-ins", default=MappingProxyType({})
@@ -173,18 +178,18 @@ _OF_PLUGINS: ContextVar[Mapping[str, type[HyperparameterSettings]]] = ContextVar
 
 
 def hyperparameter_models() -> dict[str, type[HyperparameterSettings]]:
-    """Return the current values of `trainer_type`, with the model of their `hyperparameters`."""
+    """Return the models of `hyperparameters`, by `trainer_type`, including plug-ins."""
     return {**BUILT_IN, **_OF_PLUGINS.get()}
 
 
 def hyperparameters_of(trainer_type: str) -> type[HyperparameterSettings] | None:
-    """Return the model of the `hyperparameters` of a trainer type; None if there is no such type.
+    """Return the model of a trainer type's `hyperparameters`; None if the type is unknown.
 
-    If the trainer type is `module:name`, its module is imported.
+    If the trainer type is `module:name`, the module is imported.
 
     Raises:
-        UnityEnvironmentException: The module or the name does not exist, or may not be imported.
-        TypeError: It does not name a trainer type.
+        UnityEnvironmentException: The module or the name does not exist, or must not be imported.
+        TypeError: The imported object is not a trainer type.
     """
     if not names_code(trainer_type):
         return hyperparameter_models().get(trainer_type)
@@ -201,7 +206,7 @@ def names_code(trainer_type: str) -> bool:
 
 @contextmanager
 def with_trainer_types(of_plugins: Mapping[str, type[HyperparameterSettings]]) -> Iterator[None]:
-    """Accept the trainer types of plug-ins for settings that are read in this context.
+    """Accept the trainer types of plug-ins in settings that are read in this context.
 
     Args:
         of_plugins: Model of `hyperparameters` by `trainer_type`.
@@ -220,7 +225,7 @@ def with_trainer_types(of_plugins: Mapping[str, type[HyperparameterSettings]]) -
 
 
 def check_trainer_type(name: str, model: object) -> None:
-    """Raise an error unless a plug-in may define this trainer type with these settings.
+    """Raise unless a plug-in may define a trainer type of this name with these settings.
 
     Raises:
         ValueError: The name is built in.

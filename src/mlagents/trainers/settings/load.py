@@ -1,10 +1,10 @@
 """Conversion of a YAML file and a command line to settings, and back to a file.
 
-    YAML ─► old spellings ─► flags merged over it ─► default_settings under behaviors ─► RunOptions
+    YAML ─► old spellings ─► flags ─► default_settings ─► RunOptions
 
 All steps except the last work on plain mappings of written values, so a default never overrides a
-written value. All problems are reported at once, one per line. Each has its origin (file or command
-line), the full path of its key, the given value and the allowed values.
+written value. All problems are reported together, one per line. Each has its origin (file or
+command line), the full path of its key, the given value and the allowed values.
 """
 
 import copy
@@ -42,8 +42,8 @@ logger = get_logger(__name__)
 def load_run_options(command_line: CommandLine) -> RunOptions:
     """Return the settings of a run: defaults, overridden by the file and then by flags.
 
-    If the run has a seed, all samplers of environment parameters have one too. Otherwise, call
-    `RunOptions.with_seed`.
+    If the settings contain a seed, all samplers of environment parameters have seeds too.
+    Otherwise, call `RunOptions.with_seed`.
 
     Raises:
         TrainerConfigError: The file cannot be read, or one of its settings or a flag is invalid.
@@ -68,7 +68,7 @@ def _configuration_file(command_line: CommandLine) -> Path | None:
     if own is None:
         logger.warning("No configuration file: every behavior is trained with PPO's defaults.")
     else:
-        logger.info("Configuration: %s, the one of %s.", typed_name(own), environment)
+        logger.info("Configuration: %s, the default for %s.", typed_name(own), environment)
     return own
 
 
@@ -76,7 +76,7 @@ def check_run_options(written: Written, command_line: CommandLine) -> RunOptions
     """Return the settings of a run from the content of its file, with flags merged over it.
 
     Args:
-        written: Content of the file `command_line.config_path`; it is changed.
+        written: Content of the file `command_line.config_path`, changed in place.
         command_line: Flags and arguments that the user gave.
 
     Raises:
@@ -94,12 +94,12 @@ def check_run_options(written: Written, command_line: CommandLine) -> RunOptions
 
 
 def validated(written: Written, command_line: CommandLine) -> RunOptions:
-    """Return settings from the content of a file, with flags merged over it, and nothing more.
+    """Return settings from the content of a file, with flags merged over it.
 
     Unlike `check_run_options`, this neither warns nor looks for earlier runs.
 
     Args:
-        written: Content of the file `command_line.config_path`; it is changed.
+        written: Content of the file `command_line.config_path`, changed in place.
         command_line: Flags and arguments that the user gave.
 
     Raises:
@@ -118,18 +118,19 @@ def validated(written: Written, command_line: CommandLine) -> RunOptions:
         raise TrainerConfigError(_report(error, command_line, typed_at)) from None
     except RecursionError:
         raise TrainerConfigError(
-            f"{command_line.config_path}: nested too deeply, or an alias that refers to itself"
+            f"{command_line.config_path}: is nested too deeply, or has an alias that refers to "
+            "itself"
         ) from None
 
 
 def dump_configuration(options: RunOptions) -> str:
-    """Return `options` as YAML with every value explicit; it can be loaded again.
+    """Return `options` as YAML with every value explicit, which can be loaded again.
 
-    Only `base_port` is left out if it was not given: without it, any free ports are used.
+    Only `base_port` is omitted if it was not given, because any free ports are then used.
     """
     written = options.as_dict()
     results = Path(options.checkpoint_settings.results_dir)
-    if ".." in results.parts:  # which is not allowed in a file
+    if ".." in results.parts:  # not allowed in a file
         written["checkpoint_settings"]["results_dir"] = str(results.resolve())
     if "base_port" not in options.env_settings.model_fields_set:
         del written["env_settings"]["base_port"]
@@ -137,7 +138,7 @@ def dump_configuration(options: RunOptions) -> str:
 
 
 _OF_TODAY = {"hyperparameters", "network_settings"}
-"""Keys that no behavior had before 0.18."""
+"""Keys that behaviors have only since ML-Agents 0.18."""
 
 
 def _refuse_old_form(written: Written, file: Path | None) -> None:
@@ -159,8 +160,8 @@ def _refuse_old_form(written: Written, file: Path | None) -> None:
         )
 
 
-# Merging: each function changes written settings in place. Values of a wrong type are left to the
-# models, which refuse them later.
+# Merging: each function changes written settings in place. Values of a wrong type are left
+# unchanged, because the models refuse them later.
 
 
 def _mapping(value: Any) -> Written:
@@ -168,23 +169,23 @@ def _mapping(value: Any) -> Written:
 
 
 def _behaviors(written: Written) -> Iterator[tuple[str, Written]]:
-    """Yield paths and settings of `default_settings` and of each behavior."""
+    """Yield the path and the settings of `default_settings` and of each behavior."""
     yield "default_settings", _mapping(written.get("default_settings"))
     for name, behavior in _mapping(written.get("behaviors")).items():
         yield f"behaviors.{name}", _mapping(behavior)
 
 
 _ENVIRONMENT_WITHOUT_CODE = re.compile(r"gym:[\w.+-]+(/[\w.+-]+)?|[\w.+-]+")
-"""Pattern of a registered name, or the id of a Gymnasium environment without a module."""
+"""Pattern of a registered name, or of a Gymnasium id without a module."""
 
 
 def is_code(env_path: str) -> bool:
-    """Return whether the environment is a module or a program, not just a name."""
+    """Return whether the environment is a module or a program rather than a registered name."""
     return not _ENVIRONMENT_WITHOUT_CODE.fullmatch(env_path)
 
 
 def _refuse_what_must_be_typed(written: Written, command_line: CommandLine) -> None:
-    """Refuse settings that must be typed: unsafe result folders and code of downloaded files."""
+    """Refuse settings allowed only on the command line: unsafe folders, code in downloads."""
     file, typed = command_line.config_path, command_line.settings
     if file is None:
         return
@@ -195,7 +196,7 @@ def _refuse_what_must_be_typed(written: Written, command_line: CommandLine) -> N
         if leads_out or (download and (Path(results).is_absolute() or ":" in results)):
             raise TrainerConfigError(
                 f"{file}: checkpoint_settings.results_dir: {quoted(results)} is outside the "
-                "working folder. To write results there, type it: --results-dir "
+                "working folder. To write results there, use the command line: --results-dir "
                 f"{shlex.quote(results)}"
             )
     if download:
@@ -203,7 +204,7 @@ def _refuse_what_must_be_typed(written: Written, command_line: CommandLine) -> N
     if download and written.get("callbacks"):
         raise TrainerConfigError(
             f"{file}: callbacks: {quoted(written['callbacks'])} names code to run, but {download} "
-            "was downloaded. Remove the key. If you trust that code, type it: --set "
+            "was downloaded. Remove the key. If you trust that code, use the command line: --set "
             "'callbacks=[module:function]'"
         )
     env = _mapping(written.get("env_settings")).get("env_path")
@@ -212,7 +213,8 @@ def _refuse_what_must_be_typed(written: Written, command_line: CommandLine) -> N
     if is_code(env):
         raise TrainerConfigError(
             f"{file}: env_settings.env_path: {quoted(env)} names code to run, but {download} was "
-            f"downloaded. If you trust that code, type it: --env {shlex.quote(env)}"
+            "downloaded. If you trust that code, use the command line: --env "
+            f"{shlex.quote(env)}"
         )
 
 
@@ -230,7 +232,7 @@ def _refuse_code_of_behaviors(written: Written, file: Path, download: Path) -> N
 
 
 def _replace_old_spellings(written: Written) -> None:
-    """Replace deprecated keys by their current names."""
+    """Replace deprecated keys with their current names."""
     for path, behavior in _behaviors(written):
         if "framework" in behavior:
             del behavior["framework"]
@@ -273,7 +275,9 @@ def _replace_old_signal(path: str, signal: Written) -> None:
         )
         signal.setdefault("network_settings", {"hidden_units": size})
     if _mapping(signal.get("network_settings")).pop("memory", None) is not None:
-        logger.warning("%s.network_settings.memory is ignored: reward signals have none.", path)
+        logger.warning(
+            "%s.network_settings.memory is ignored: reward signals do not support memory.", path
+        )
 
 
 def _put_flags_over(written: Written, command_line: CommandLine) -> None:
@@ -291,7 +295,7 @@ def _put_flags_over(written: Written, command_line: CommandLine) -> None:
 
 
 TypedAt = dict[tuple[str, ...], Change]
-"""What `--set` changed, by the keys of the topmost setting that it made or replaced."""
+"""Changes by `--set`, by the keys of the topmost setting that each created or replaced."""
 
 
 def _put_changes_over(written: Written, command_line: CommandLine) -> TypedAt:
@@ -302,13 +306,13 @@ def _put_changes_over(written: Written, command_line: CommandLine) -> TypedAt:
             typed_at[put(written, change.path, change.value)] = change
         except ValueError as error:
             raise TrainerConfigError(
-                f"{change}: {error}. Name a setting of docs/configuration.md."
+                f"{change}: {error}. docs/configuration.md lists all settings."
             ) from None
     return typed_at
 
 
 def _refuse_unlikely_behaviors(written: Written, command_line: CommandLine) -> None:
-    """Refuse the name of a behavior that is not in the file, but like one there."""
+    """Refuse names of behaviors that are missing from the file and probably misspelled."""
     known = [str(name) for name in _mapping(written.get("behaviors"))]
     for change in command_line.changes:
         section, _, rest = change.path.partition(".")
@@ -323,7 +327,7 @@ def _refuse_unlikely_behaviors(written: Written, command_line: CommandLine) -> N
 
 
 _MOST_DEFAULTS = 500
-"""Limit of default settings, far above what they need: each behavior gets a copy."""
+"""Largest number of default settings. The limit is generous, but each behavior gets a copy."""
 
 
 def _put_defaults_under_behaviors(written: Written) -> None:
@@ -331,7 +335,7 @@ def _put_defaults_under_behaviors(written: Written) -> None:
     if not isinstance(behaviors, dict):
         return
     if _n_values(defaults) > _MOST_DEFAULTS:
-        return  # such settings are refused later, without a copy for each behavior
+        return  # refused later, without a copy for each behavior
     if isinstance(written.get("default_settings"), dict):
         # As in the original, default settings include the default reward signal, `extrinsic`.
         # Without default settings, a behavior's own signals replace it.
@@ -368,7 +372,7 @@ def _defaults_for(behavior: Written, defaults: Written) -> Written:
     try:
         model = hyperparameters_of(trainer)
     except (UnityEnvironmentException, TypeError):
-        model = None  # is refused later, with its reason
+        model = None  # refused later, with the reason
     if model is None:
         return defaults
     shared = {key: value for key, value in inherited.items() if key in model.model_fields}
@@ -401,7 +405,7 @@ def _report(error: ValidationError, command_line: CommandLine, typed_at: TypedAt
 
 
 def _origin(path: tuple[str | int, ...], command_line: CommandLine, typed_at: TypedAt) -> str:
-    """Return the origin of the setting at `path`: a flag `--set`, the command line or the file."""
+    """Return the origin of the setting at `path`: `--set`, the command line or the file."""
     keys = tuple(map(str, path))
     for owned, change in reversed(typed_at.items()):
         if keys[: len(owned)] == owned:
@@ -433,8 +437,8 @@ def _warn_of_large_batches(options: RunOptions) -> None:
         numbers = behavior.hyperparameters
         if numbers.batch_size > numbers.buffer_size:
             logger.warning(
-                "%s.hyperparameters: batch_size (%d) is above buffer_size (%d), so no batch is "
-                "ever full. Choose a buffer of several batches.",
+                "%s.hyperparameters: batch_size (%d) is above buffer_size (%d), so batches are "
+                "never full. Choose a buffer_size of several batches.",
                 path,
                 numbers.batch_size,
                 numbers.buffer_size,
@@ -453,21 +457,21 @@ def _resume_if_there(options: RunOptions) -> RunOptions:
     settings = options.checkpoint_settings
     folder = Path(settings.write_path)
     if not holds_run(folder):
-        logger.warning("There is no run in %s to load; a new run is started.", folder)
+        logger.warning("There is no run to load in %s; a new run is started.", folder)
         return options
     settings = settings.model_copy(update={"resume": True})
     return options.model_copy(update={"checkpoint_settings": settings})
 
 
 def _resume_or_initialize(options: RunOptions, command_line: CommandLine) -> RunOptions:
-    """If both resume and initialize_from are set, keep the one typed, or else resume."""
+    """If both resume and initialize_from are set, keep the one given by a flag, or else resume."""
     settings = options.checkpoint_settings
     if not settings.resume or settings.initialize_from is None:
         return options
     typed = command_line.settings.get("checkpoint_settings", {})
     asks_to_resume = "resume" in typed or "--load" in command_line.deprecated
     if "initialize_from" in typed and not asks_to_resume:
-        logger.warning("--initialize-from was typed: resume in the file is ignored.")
+        logger.warning("--initialize-from is given, so resume in the file is ignored.")
         settings = settings.model_copy(update={"resume": False})
     else:
         logger.warning(

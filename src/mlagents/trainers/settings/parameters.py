@@ -34,7 +34,7 @@ from mlagents_envs.suggestions import did_you_mean
 
 
 class SamplerParameters(Settings):
-    """Settings that all samplers share."""
+    """Settings shared by all samplers."""
 
     seed: Int = Field(-1, ge=-1, le=LARGEST_INT32)
     """Seed of the sampler; -1 derives one from the seed of the run."""
@@ -110,7 +110,7 @@ SAMPLERS: dict[str, type[SamplerParameters]] = {
     "gaussian": GaussianParameters,
     "multirangeuniform": MultiRangeUniformParameters,
 }
-"""Values of `sampler_type`, with the model of their `sampler_parameters`."""
+"""Models of `sampler_parameters`, by `sampler_type`."""
 
 
 class Sampler(Settings):
@@ -119,7 +119,7 @@ class Sampler(Settings):
     sampler_type: Literal["constant", "uniform", "gaussian", "multirangeuniform"]
     """Distribution of the values."""
     sampler_parameters: SerializeAsAny[SamplerParameters]
-    """Parameters of the distribution; their keys depend on `sampler_type`."""
+    """Parameters of the distribution. The keys depend on `sampler_type`."""
 
     @field_validator("sampler_parameters", mode="before")
     @classmethod
@@ -156,13 +156,13 @@ class CompletionCriteria(Settings):
     """Name of the behavior whose progress is measured."""
     measure: Literal["reward", "group_reward", "progress", "elo", "win_rate"] = "reward"
     """Quantity to compare with `threshold`: mean episode reward, mean reward of groups (with
-    `trainer_type: poca`), or completed share of `max_steps`. With self-play also the Elo rating, or
-    the mean score against other policies, where a draw is half a win."""
+    `trainer_type: poca`), or completed fraction of `max_steps`. With self-play, also the Elo rating
+    or the mean score against other policies, where a draw counts as half a win."""
     min_lesson_length: Int = Field(0, ge=0)
-    """Number of episodes, of agents or of groups, to finish before the lesson can be completed;
-    with `elo` and `win_rate`, number of games against other policies."""
+    """Number of episodes, of agents or of groups, to finish before the lesson can be completed.
+    With `elo` and `win_rate`, number of games against other policies."""
     signal_smoothing: bool = True
-    """Whether the reward is averaged with the previous check: 0.75 new, 0.25 old."""
+    """Whether to average the reward with the previous check: 0.75 new, 0.25 old."""
     threshold: Float = 0.0
     """Value that the measure must exceed to complete the lesson; from 0 to 1 for `progress` and
     `win_rate`."""
@@ -190,11 +190,11 @@ class Lesson(Settings):
     @model_validator(mode="before")
     @classmethod
     def _is_not_below_its_name(cls, written: Any) -> Any:
-        """Refuse the form of early versions with one message, not one for each key."""
+        """Refuse the form of early versions with one message instead of one for each key."""
         if isinstance(written, Mapping) and len(written) == 1:
             ((name, below),) = written.items()
             if name not in cls.model_fields and isinstance(below, Mapping):
-                says = f"write `name: {name}` beside `value`, not the name as the key"
+                says = f"write `name: {name}` next to `value`, instead of using the name as a key"
                 refuse([problem(says=says)])
         return written
 
@@ -252,9 +252,10 @@ _FORMS = {"sampler_type", "sampler_parameters", "curriculum"}
 def with_seeds(
     parameters: Mapping[str, EnvironmentParameter], run_seed: int
 ) -> dict[str, EnvironmentParameter]:
-    """Return parameters with a seed for every sampler: by default, `run_seed` plus its number.
+    """Return parameters with a seed for every sampler.
 
-    Lessons are numbered from 0 in the order of the file, over all parameters.
+    Samplers without a seed get `run_seed` plus the number of their lesson. Lessons are numbered
+    from 0 in the order of the file, over all parameters.
     """
     seeds = count(run_seed)
     return {

@@ -1,4 +1,4 @@
-"""Settings by their path, such as `behaviors.3DBall.max_steps`, in the content of a file."""
+"""Sets a setting by its path in a file, such as `behaviors.3DBall.max_steps`."""
 
 import copy
 from collections.abc import Iterator
@@ -9,17 +9,17 @@ from mlagents.trainers.settings.reading import Written
 
 
 def put(written: Written, path: str, value: Any) -> tuple[str, ...]:
-    """Set the value at a path; make the sections on the way that do not exist.
+    """Set the value at a path, creating missing sections.
 
-    A number in a path is a place in a list, from 0, where there is a list.
+    In a list, a number in the path is an index, from 0.
 
     Args:
-        written: Content of a file; it is changed.
-        path: Keys, joined by dots. A key of the file may contain dots, as names of behaviors may.
-        value: Value to set; a copy of it is.
+        written: Content of a file, changed in place.
+        path: Keys, joined by dots. Keys of the file may contain dots, as in names of behaviors.
+        value: Value to set. It is copied.
 
     Returns:
-        Keys of the topmost setting that was made or replaced.
+        Keys of the topmost setting that was created or replaced.
 
     Raises:
         ValueError: The path leads through a value that is not a section, or beyond a list.
@@ -31,7 +31,7 @@ def put(written: Written, path: str, value: Any) -> tuple[str, ...]:
         where = ".".join(keys[:depth])
         if isinstance(section, list):
             if not (key.isdecimal() and int(key) < len(section)):
-                raise ValueError(f"{where} is a list of {len(section)}, which has no {key!r}")
+                raise ValueError(f"{where} is a list of {len(section)}: there is no item {key!r}")
         elif not isinstance(section, dict):
             raise ValueError(f"{where} is {quoted(section)}, not a section")
         at: Any = int(key) if isinstance(section, list) else _own_key(section, key)
@@ -46,12 +46,12 @@ def put(written: Written, path: str, value: Any) -> tuple[str, ...]:
 
 
 def _own_key(section: dict[Any, Any], key: str) -> Any:
-    """Return a key as the file has it: the name of a behavior may be read as a number."""
+    """Return a key as it is in the file, where YAML may have read the name as a number."""
     return next((own for own in section if str(own) == key), key)
 
 
 def _keys(written: Written, path: str) -> Iterator[str]:
-    """Split a path at its dots, except at those within a key of the file, such as a behavior."""
+    """Split a path at its dots, except at dots within a key of the file, such as a behavior."""
     section: Any = written
     while path:
         own = section if isinstance(section, dict) else {}

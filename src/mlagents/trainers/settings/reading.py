@@ -1,4 +1,4 @@
-"""Strict reading of configuration files: YAML and JSON of limited size, without repeated keys."""
+"""Strict reading of configuration files: YAML or JSON of limited size, without repeated keys."""
 
 import json
 from collections import Counter
@@ -21,13 +21,13 @@ Written = dict[str, Any]
 _PYTHON_OBJECT = "tag:yaml.org,2002:python/"
 
 _PLAIN_TAGS = {f"tag:yaml.org,2002:{kind}" for kind in ("bool", "int", "float", "null")}
-"""Types of keys that are allowed besides text."""
+"""Allowed types of keys, besides text."""
 
 
 class _Strict(yaml.constructor.SafeConstructor):
-    """YAML constructor that refuses a second key of the same name."""
+    """YAML constructor that refuses repeated keys."""
 
-    # No setting is a date, but a run may be called `run_id: 2030-01-31`.
+    # Dates stay text: no setting is a date, but a run may be named `run_id: 2030-01-31`.
     yaml_implicit_resolvers = {  # noqa: RUF012  (the base class declares it so)
         first: [rule for rule in rules if rule[0] != "tag:yaml.org,2002:timestamp"]
         for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
@@ -38,7 +38,7 @@ class _Strict(yaml.constructor.SafeConstructor):
         self._checked: set[yaml.MappingNode] = set()
 
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
-        # Called before the node becomes a mapping, and again after its merge keys were resolved.
+        # Called before the node becomes a mapping, and again after merge keys were resolved.
         if node not in self._checked:
             self._checked.add(node)
             self._check_keys(node)
@@ -65,7 +65,7 @@ class _Strict(yaml.constructor.SafeConstructor):
         )
 
     def _name(self, key: yaml.ScalarNode) -> str:
-        """Return the name of a key once read: 16 and 0x10, true and "True" are the same."""
+        """Return a key as text after reading: 16 and 0x10 are the same, as are true and "True"."""
         if key.tag in _PLAIN_TAGS:
             return str(self.construct_object(key))
         return str(key.value)
@@ -74,7 +74,7 @@ class _Strict(yaml.constructor.SafeConstructor):
 if TYPE_CHECKING or not yaml.__with_libyaml__:
     _SafeLoader = yaml.SafeLoader
 else:
-    _SafeLoader = yaml.CSafeLoader  # by libyaml, ten times as fast
+    _SafeLoader = yaml.CSafeLoader  # libyaml, ten times as fast
 
 
 class _Loader(_Strict, _SafeLoader):
@@ -82,7 +82,7 @@ class _Loader(_Strict, _SafeLoader):
 
 
 class _LastKeyLoader(_Loader):
-    """Safe YAML in which the last of several keys of one name counts, with a warning."""
+    """Safe YAML in which the last of several equal keys counts, with a warning."""
 
     def _repeated(self, name: str, mark: yaml.Mark) -> None:
         logger.warning(
@@ -93,11 +93,11 @@ class _LastKeyLoader(_Loader):
 _MOST_BYTES = 2**20
 _MOST_VALUES = 50_000
 _MOST_LEVELS = 100
-"""Limits far above what a configuration needs; larger files could exhaust the memory."""
+"""Limits far above the size of any configuration. Larger files could exhaust the memory."""
 
 
 def _check_extent(text: str) -> None:
-    """Raise if a YAML text is too large or too deeply nested, with every alias counted in full."""
+    """Raise if a YAML text has too many values, counting aliases in full, or too deep nesting."""
     sizes: dict[str, int] = {}
     unfinished: list[tuple[str | None, int]] = []
     n_values = 0
@@ -127,10 +127,10 @@ def _check_extent(text: str) -> None:
 
 
 def read_change(text: str) -> Change:
-    """Return the setting in a text such as `torch_settings.threads=2`, its value read as YAML.
+    """Return the setting in a text such as `torch_settings.threads=2`. The value is read as YAML.
 
     Raises:
-        ValueError: The text has another form, or its value is not YAML.
+        ValueError: The text does not have this form, or the value is not YAML.
     """
     path, is_there, value = text.partition("=")
     path = path.strip()
@@ -139,7 +139,7 @@ def read_change(text: str) -> Change:
             f"expected KEY=VALUE, such as behaviors.3DBall.max_steps=100000, got {text!r:.200}"
         )
     if not value.strip():
-        raise ValueError(f"{path} has no value; write null or '' for none, got {text!r:.200}")
+        raise ValueError(f"{path} has no value; write null or '' if intended, got {text!r:.200}")
     try:
         _check_extent(value)
         return Change(path, yaml.load(value, Loader=_Loader), text)
@@ -173,13 +173,13 @@ def read_configuration(file: Path, *, last_key_counts: bool = False) -> Written:
 
     Args:
         file: File to read.
-        last_key_counts: Whether the last of several keys of one name counts, with a warning, as
-            before ML-Agents 0.18. Otherwise such keys are an error.
+        last_key_counts: Whether the last of several equal keys counts, with a warning, as before
+            ML-Agents 0.18. Otherwise, repeated keys are an error.
 
     Raises:
         TrainerConfigError: The file cannot be read, or does not contain a mapping in UTF-8.
     """
-    is_json = file.suffix == ".json"  # JSON that is indented by tabs is not YAML
+    is_json = file.suffix == ".json"  # JSON indented with tabs is not valid YAML
     try:
         with file.open("rb") as stream:
             content = stream.read(_MOST_BYTES + 1)
@@ -207,7 +207,7 @@ def read_configuration(file: Path, *, last_key_counts: bool = False) -> Written:
                 "contains a Python object (!!python/...), as old releases of ML-Agents wrote into "
                 "their results (configuration.yaml). Reading such an object could run any program, "
                 "so it is refused. Use the file that the run was started with, or replace the "
-                "objects by plain values."
+                "objects with plain values."
             )
         raise TrainerConfigError(f"{file}:{line} {says}") from error
     except (yaml.YAMLError, ValueError) as error:

@@ -34,26 +34,27 @@ class EnvironmentSettings(Settings):
     env_path: str | None = None
     """Path to an executable, a registered name (`3DBall`), `gym:` and the id of a Gymnasium
     environment, or `module:function`, which is code to run; without it, the Unity Editor on port
-    5004. A configuration that `mlagents-load-from-hf` brought may only name what is registered."""
+    5004. A configuration downloaded by `mlagents-load-from-hf` may only use registered names and
+    Gymnasium ids."""
     env_args: Annotated[
         tuple[str, ...] | None, list_of("texts, as in [--level, '3']", or_null=True)
     ] = None
     """Arguments for the executable. On the command line, this flag must be the last one."""
     base_port: Int = Field(5005, ge=0, le=65535)
-    """Port of the first player; the others use the next ports. If it is not set, each player uses
+    """Port of the first player. Other players use the following ports. If not set, each player uses
     any free port. The Editor uses 5004."""
     num_envs: Int = Field(1, ge=1)
     """Number of environments that run at the same time."""
     players_per_process: Int | None = Field(None, ge=1)
-    """Number of environments that may share a process; null for one, or for as many as give every
-    core a process if the world only computes. A build never shares its process."""
+    """Number of environments that share a process; null for one or, if the world only computes, for
+    at most one process per core. A build never shares its process."""
     num_areas: Int = Field(1, ge=1, le=LARGEST_INT32)
     """Number of copies of the training area in each environment."""
     timeout_wait: Int = Field(60, ge=1, le=LARGEST_INT32 // 1000)
-    """Time to wait for each message of the environment, in seconds."""
+    """Time to wait for each message from the environment, in seconds."""
     seed: Int = Field(-1, ge=-1, le=LARGEST_INT32)
-    """Seed of all randomness; -1 draws a seed and records it. Environments and samplers use it and
-    the numbers that follow."""
+    """Seed of all randomness; -1 draws a seed and records it. Environments and samplers use this
+    and the following numbers."""
     max_lifetime_restarts: Int = Field(10, ge=-1)
     """Largest number of restarts of an environment in the run; -1 for no limit."""
     restarts_rate_limit_n: Int = Field(1, ge=-1)
@@ -77,7 +78,7 @@ class EnvironmentSettings(Settings):
 def _problem_of_seeds(
     seed: int, number: int, of_what: str, *section: str
 ) -> list[InitErrorDetails]:
-    """Return a problem if any of `number` seeds, starting at `seed`, is too large to be sent."""
+    """Return a problem if any of `number` seeds, starting at `seed`, is too large to send."""
     largest = LARGEST_INT32 - max(number - 1, 0)
     if seed <= largest:
         return []
@@ -98,7 +99,7 @@ class EngineSettings(Settings):
     quality_level: Int = Field(5, ge=0, le=LARGEST_INT32)
     """Unity's quality level."""
     time_scale: Float32 = Field(20.0, gt=0.0)
-    """Simulated seconds per second, as far as the machine keeps up."""
+    """Simulated seconds per second, if the machine is fast enough."""
     target_frame_rate: Int = Field(-1, ge=-1, le=LARGEST_INT32)
     """Largest number of frames rendered per second; -1 for no limit."""
     capture_frame_rate: Int = Field(60, ge=0, le=LARGEST_INT32)
@@ -106,11 +107,11 @@ class EngineSettings(Settings):
     no_graphics: bool = False
     """Run the players without graphics. Camera observations are then empty."""
     no_graphics_monitor: bool = False
-    """Run all players but the first without graphics."""
+    """Run all players except the first without graphics."""
 
 
 def _below_results(run_id: str) -> str:
-    """Accept what leads to a folder below that of all runs, `group/run` included."""
+    """Accept names of folders below the results folder, such as `group/run`."""
     for part in run_id.split("/") if run_id else ():
         if problem := folder_name_problem(part):
             where = "" if part == run_id else f" ({part[:80]!r} in it)"
@@ -119,21 +120,21 @@ def _below_results(run_id: str) -> str:
 
 
 class CheckpointSettings(Settings):
-    """Where results are kept and what a run starts from."""
+    """Folder of the results, and checkpoints to start from."""
 
     run_id: Annotated[str, AfterValidator(_below_results)] = Field("ppo", min_length=1)
     """Name of the run: its folder below `results_dir`, such as `first` or `group/first`."""
     initialize_from: str | None = None
-    """Run whose checkpoints this run starts from. Its step count starts at 0."""
+    """Run whose checkpoints this run starts from. The step count starts at 0."""
     resume: bool = False
     """Continue the run of this name."""
     force: bool = False
     """Replace the results of an earlier run of this name."""
     inference: bool = False
-    """Only act, until interrupted; nothing is learned or saved."""
+    """Only act until interrupted, without learning or saving."""
     results_dir: str = Field("results", min_length=1)
-    """Folder of all runs, relative to the working directory. Only the command line may lead out of
-    that by `..`."""
+    """Folder of all runs, relative to the working directory. Only on the command line may it
+    contain `..`."""
 
     @property
     def write_path(self) -> str:
@@ -147,7 +148,7 @@ class CheckpointSettings(Settings):
 
 
 def holds_run(folder: Path) -> bool:
-    """Return whether an earlier run left something to continue in its folder."""
+    """Return whether the folder contains an earlier run that can be resumed."""
     return (folder / "run_logs" / "training_status.json").exists() or any(folder.glob("*/*.pt"))
 
 
@@ -159,9 +160,9 @@ class TorchSettings(Settings):
     threads: Int | None = Field(None, ge=1)
     """Number of PyTorch's threads on the CPU; null for half of the CPUs, at most four."""
     learners: Int = Field(1, ge=1)
-    """Number of learners: processes of this machine, each with `num_envs` environments of its own.
-    Each has an equal share of `batch_size` and `buffer_size`. They add up their gradients, so they
-    learn as one. This pays off for large networks and images."""
+    """Number of learners: processes on this machine, each with its own `num_envs` environments and
+    an equal share of `batch_size` and `buffer_size`. They combine their gradients, so they learn as
+    one. This pays off for large networks and images."""
     mixed_precision: bool = False
     """Learn in bfloat16 where the loss of precision is small. This is faster for networks with at
     least 256 hidden units and for images, on a GPU or CPU that supports bfloat16; otherwise it is
@@ -171,15 +172,15 @@ class TorchSettings(Settings):
     minutes and pays off in runs of hours. If it fails, a warning gives the reason and learning
     continues without it."""
     dense: Literal["auto", "native", "torch"] = "auto"
-    """What computes the gradient steps of PPO and SAC for dense layers over vectors on the CPU.
+    """Library for the gradient steps of PPO and SAC with dense layers over vectors on the CPU.
     `native` is the native library, several times as fast for narrow networks; if it is missing, the
-    run ends with an error. `torch` is PyTorch. `auto` is the library if it exists and is faster.
-    Networks with images, memory or attention always use PyTorch, as do `mixed_precision` and
-    `compile`."""
+    run ends with an error. `torch` is PyTorch. `auto` is the native library if it is available and
+    faster. Networks with images, memory or attention always use PyTorch, as do `mixed_precision`
+    and `compile`."""
 
 
 def _names(written: Any) -> Any:
-    """Read names joined by commas; each counts once."""
+    """Split names joined by commas, without repetitions."""
     if isinstance(written, str):
         names = [name.strip() for name in written.split(",")]
         return () if names == ["none"] else tuple(dict.fromkeys(names))
@@ -189,31 +190,32 @@ def _names(written: Any) -> Any:
 
 
 class ClusterSettings(Settings):
-    """Rollout workers: processes that act and collect experience, here or on other machines."""
+    """Rollout workers: processes that act and collect experience, on this or other machines."""
 
     workers: Int | None = Field(None, ge=1)
     """Number of rollout workers, each with `num_envs` environments; null to act in the process that
     learns."""
     address: str | None = Field(None, min_length=1)
-    """Ray cluster that runs the workers: `auto` for the one that this machine belongs to, its
-    address, or `local` to start one here for this run; null for processes of this machine."""
+    """Ray cluster that runs the workers: its address, `auto` for the cluster of this machine, or
+    `local` to start a cluster on this machine for this run; null for plain processes on this
+    machine."""
     cpus_per_worker: Float = Field(1.0, gt=0.0)
     """Number of CPUs that the cluster reserves for each worker."""
     gpus_per_worker: Float = Field(0.0, ge=0.0)
     """Number of GPUs that the cluster reserves for each worker."""
     mode: Literal["sync", "async"] = "sync"
-    """With `sync`, all workers collect by the same policy, and wait while it learns. With `async`,
-    workers do not wait, and act by a policy that may be some updates old."""
+    """With `sync`, all workers act with the same policy, and wait while it learns. With `async`,
+    workers do not wait, and act with a policy that may be some updates old."""
     max_staleness: Int = Field(1, ge=0)
-    """With `async`, the largest number of updates by which a policy may be older than the one that
-    learns from its steps. Older steps are dropped and counted, except with SAC. Above 1, PPO
-    corrects for it by V-trace."""
+    """With `async`, the largest number of updates by which the policy that took a step may be older
+    than the policy that learns from it. Older steps are dropped and counted, except with SAC. Above
+    1, PPO corrects for the age with V-trace."""
     start_timeout_s: Int = Field(60, ge=1)
     """Time to wait for the cluster and its workers to start, in seconds."""
 
     @property
     def corrects_staleness(self) -> bool:
-        """Whether learning allows for steps that older policies decided."""
+        """Whether learning corrects for steps of older policies."""
         return self.workers is not None and self.mode == "async" and self.max_staleness > 1
 
     @model_validator(mode="after")
@@ -226,14 +228,14 @@ class ClusterSettings(Settings):
 
 _MOST_BEHAVIORS = 1000
 _WITHOUT_GROUPS = {"ppo", "sac", "bc"}
-"""Trainer types that do not count the rewards of groups."""
+"""Trainer types that do not measure group rewards."""
 
 
 class RunOptions(Settings):
     """All settings of one run."""
 
     default_settings: BehaviorSettings | None = None
-    """Settings of behaviors that are not listed, and defaults for those that are."""
+    """Settings of behaviors that are not listed, and defaults for listed behaviors."""
     behaviors: dict[str, BehaviorSettings] = Field(default_factory=dict)
     """Settings of each behavior, by its name in the environment."""
     env_settings: EnvironmentSettings = EnvironmentSettings()
@@ -247,7 +249,7 @@ class RunOptions(Settings):
     torch_settings: TorchSettings = TorchSettings()
     """PyTorch."""
     callbacks: Annotated[tuple[str, ...], list_of("names, as in [my_module:my_function]")] = ()
-    """Callbacks that follow the run, as `module:function` or `module:Class`, which are code to
+    """Callbacks that follow the run, as `module:function` or `module:Class`. This is code to
     run."""
     track: Annotated[
         tuple[Literal["tensorboard", "jsonl", "wandb", "mlflow", "trackio"], ...],
@@ -262,7 +264,7 @@ class RunOptions(Settings):
     search: SearchSettings | None = None
     """Search for better settings, which `mlagents-search` runs."""
     debug: bool = False
-    """Log everything, the player's own output and tracebacks of errors included."""
+    """Log everything, including the players' own output and tracebacks of errors."""
     verbose: bool = False
     """Log all settings of each behavior at the start."""
 
@@ -370,7 +372,7 @@ class RunOptions(Settings):
 
     @model_validator(mode="after")
     def _can_be_spread(self) -> Self:
-        """Refuse workers for runs whose agents can act in one process only."""
+        """Refuse workers for runs whose agents can act in only one process."""
         n_workers, environment = self.cluster.workers, self.env_settings
         if n_workers is None:
             return self
@@ -418,7 +420,7 @@ class RunOptions(Settings):
 
     @property
     def is_offline(self) -> bool:
-        """Whether the run needs no environment, because it learns from demonstrations alone."""
+        """Whether the run learns only from demonstrations and needs no environment."""
         return (
             bool(self.behaviors)
             and all(behavior.trainer_type == "bc" for behavior in self.behaviors.values())
@@ -437,12 +439,12 @@ class RunOptions(Settings):
                 f"the environment has a behavior {name!r} that is not configured"
                 f"{did_you_mean(name, self.behaviors) or '.'} Configured: "
                 f"{', '.join(map(repr, self.behaviors)) or 'none'}. Add it below `behaviors:`, "
-                "or write `default_settings:` for all that are not listed."
+                "or write `default_settings:` for all behaviors that are not listed."
             )
         return settings
 
     def with_learners(self, learners: int) -> "RunOptions":
-        """Return options with this number of learners."""
+        """Return options with the given number of learners."""
         settings = self.torch_settings.model_copy(update={"learners": learners})
         return self.model_copy(update={"torch_settings": settings})
 

@@ -1,8 +1,8 @@
 """JSON schema of configuration files, for editors.
 
-It accepts the same files as the loader: numbers and truth values as text, short forms of
-parameters, and required keys that only `default_settings` contains. It excludes old spellings, so
-an editor marks them. It does not contain rules between the values of several keys.
+It accepts the same files as the loader: numbers and booleans as text, short forms of parameters,
+and required keys that only `default_settings` contains. It excludes old spellings, so editors mark
+them as errors. It contains no rules that relate several keys.
 """
 
 from collections.abc import Mapping
@@ -39,7 +39,7 @@ TRUTH_TEXT = {
 
 
 class _Generator(GenerateJsonSchema):
-    """Generates the schema, with the spellings that the models accept beyond plain types."""
+    """Generates a schema that includes the spellings accepted by the models beyond plain types."""
 
     def int_schema(self, schema: core_schema.IntSchema) -> JsonSchemaValue:
         return {"anyOf": [super().int_schema(schema), NUMBER_TEXT]}

@@ -13,46 +13,46 @@ class Measure(Settings):
     """Number that the search improves."""
 
     behavior: str | None = None
-    """Behavior that is measured; it may be left out if there is only one."""
+    """Behavior to measure. It may be omitted if there is only one."""
     tag: str = "Environment/Cumulative Reward"
-    """Statistic that is measured, by its name in TensorBoard."""
+    """Statistic to measure, by its name in TensorBoard."""
     direction: Literal["maximize", "minimize"] = "maximize"
     """Whether larger or smaller values are better."""
     last: Float = Field(0.2, gt=0.0, le=1.0)
-    """Share of the steps, at the end of a run, over which the statistic is averaged."""
+    """Fraction of the steps, at the end of a run, over which the statistic is averaged."""
     steps_to: Float | None = None
-    """Value of the statistic that a run should reach in as few steps as possible. Such a run ends
-    there. null measures the statistic itself."""
+    """Value of the statistic that a run should reach in as few steps as possible. A run that
+    reaches it ends. null measures the statistic itself."""
 
 
 class Pruning(Settings):
-    """Early end of runs that are worse than others were after as many steps."""
+    """Early end of runs that are worse than others after the same number of steps."""
 
     rule: Literal["halving", "median", "none"] = "halving"
-    """Rule: `halving` continues the best of every `factor` runs, and judges them again after
+    """Rule: `halving` continues the best of every `factor` runs, and compares them again after
     `factor` times as many steps; `median` ends runs below the median; `none` ends no run."""
     first: Float = Field(0.15, gt=0.0, le=1.0)
-    """Share of `max_steps` after which a run may be ended."""
+    """Fraction of `max_steps` after which a run may be ended."""
     factor: Int = Field(3, ge=2)
     """Number of runs of which `halving` continues one."""
 
 
 class Population(Settings):
-    """Training of a population: the settings change while runs learn (arXiv:1711.09846)."""
+    """Population-based training: the settings change while runs learn (arXiv:1711.09846)."""
 
     size: Int = Field(8, ge=4)
     """Number of runs."""
     interval: Float = Field(0.05, gt=0.0, lt=1.0)
-    """Share of `max_steps` after which the worst quarter of the runs continues from copies of the
-    best quarter, with changed settings."""
+    """Fraction of `max_steps` after which the worst quarter of the runs continues from copies of
+    the best quarter, with changed settings."""
     perturb: Float = Field(1.2, gt=1.0)
-    """Factor by which a number of a copied run grows or shrinks."""
+    """Factor by which a copied run multiplies or divides each number."""
     resample: Float = Field(0.25, ge=0.0, le=1.0)
-    """Probability that a setting of a copied run is drawn from the space instead."""
+    """Probability that a copied run draws a setting from the space instead."""
 
 
 def _number(value: Any) -> Any:
-    """Read a number as it is written: 1 is a whole number, 1.0 is not."""
+    """Read a number in its written form: 1 is a whole number, 1.0 is not."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise ValueError("must be a number")
     for kind in (int, float):
@@ -67,14 +67,14 @@ Number = Annotated[int | float, BeforeValidator(_number)]
 
 
 class Range(Settings):
-    """Numbers from `from` to `to`; whole numbers if none of them is written as `1.0`."""
+    """Numbers from `from` to `to`: whole numbers if all keys are written as whole numbers."""
 
     low: Number = Field(alias="from")
     """Smallest value."""
     high: Number = Field(alias="to")
     """Largest value."""
     log: bool = False
-    """Whether to search on a logarithmic scale, as suits learning rates."""
+    """Whether to search on a logarithmic scale, which suits learning rates."""
     step: Number | None = Field(None, gt=0)
     """Distance between neighboring values; null for any value in between."""
 
@@ -108,16 +108,16 @@ class Choices(Settings):
     """Values to choose from."""
 
     choices: Annotated[tuple[Any, ...], list_of("values, as in [64, 128]")] = Field(min_length=2)
-    """Values of any kind, such as numbers, names, null, or sections."""
+    """Values of any kind: numbers, names, null or sections."""
 
     @property
     def corners(self) -> tuple[Any, ...]:
-        """All values, since none of them lies between two others."""
+        """All values, because they have no order."""
         return self.choices
 
 
 def _dimension(written: Any) -> Any:
-    """Read a dimension as what its keys say it is, so that errors speak of that kind alone."""
+    """Read a dimension as the kind that its keys suggest, so that errors name only that kind."""
     if not isinstance(written, Mapping):
         return written
     return (Choices if "choices" in written else Range).model_validate(written)
@@ -134,10 +134,10 @@ class SearchSettings(Settings):
     trials: Int = Field(40, ge=1)
     """Number of combinations of settings to try."""
     seeds: Int = Field(1, ge=1)
-    """Number of runs of each trial that ends in the best third, with different seeds. Their mean
-    counts. Other trials have one run."""
+    """Number of runs, with different seeds, of each trial in the best third. Their mean counts.
+    Other trials have one run."""
     confirm: Int = Field(3, ge=0)
-    """Number of runs with fresh seeds that the winner is judged by in the end."""
+    """Number of final runs of the winner, with new seeds."""
     sampler: Literal["tpe", "gp", "cmaes", "random", "grid", "population"] = "tpe"
     """Method that chooses the next trial: `tpe`, `gp` and `cmaes` learn from earlier trials,
     `random` and `grid` do not; `population` changes settings while runs learn."""
@@ -146,7 +146,7 @@ class SearchSettings(Settings):
     population: Population = Population()
     """Settings of the sampler `population`."""
     space: dict[str, Dimension] = Field(min_length=1)
-    """What to change: the path of each setting, such as
+    """Settings to search: the path of each setting, such as
     `behaviors.3DBall.hyperparameters.learning_rate`, with its range or choices."""
 
     @field_validator("space", mode="before")

@@ -1,4 +1,4 @@
-"""`CommandLine`: what a user typed, before it is put over the configuration file."""
+"""`CommandLine`: a user's flags and arguments, before they are merged with the file."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,20 +6,20 @@ from typing import Any, NamedTuple
 
 DEPRECATED_FLAGS = {
     "--load": "--resume continues a run; --load also starts one if there is none",
-    "--train": "training is what happens without --inference",
+    "--train": "training is the default, unless --inference is given",
     "--torch": "PyTorch is the only framework",
-    "--tensorflow": "TensorFlow is not supported any more",
+    "--tensorflow": "TensorFlow is no longer supported",
 }
-"""Old flags that are still accepted, with a message for the user."""
+"""Old flags that are still accepted, each with a message for the user."""
 
 
 class Change(NamedTuple):
-    """A setting that the user typed by its path.
+    """A setting given on the command line by its path, with `--set`.
 
     Attributes:
         path: Keys of the setting, joined by dots.
-        value: Its value, as a file would hold it.
-        text: What was typed, `path=value`.
+        value: Value of the setting, as read from YAML.
+        text: Text of the argument, `path=value`.
     """
 
     path: str
@@ -36,14 +36,14 @@ class CommandLine:
     """Flags and arguments that the user gave, without defaults.
 
     Attributes:
-        config_path: The configuration file, if one was given.
-        settings: Settings of `RunOptions`, nested as in the file; only those typed.
+        config_path: Configuration file, if given.
+        settings: Settings of `RunOptions` that were given by flags, nested as in the file.
         deterministic: Whether every behavior takes its most likely action.
-        deprecated: The flags of `DEPRECATED_FLAGS` that were typed.
-        stop_at_reward: Mean reward at which the training of every behavior ends, if one was typed.
-        changes: Settings that were typed by their paths, in their order. Those that have a flag of
-            their own are in `settings`, too.
-        view: Port of the live view, if one was asked for; 0 for any free one.
+        deprecated: Flags of `DEPRECATED_FLAGS` that were given.
+        stop_at_reward: Mean reward at which the training of every behavior ends, if given.
+        changes: Settings given with `--set`, in order. Those that also have their own flags are in
+            `settings` as well.
+        view: Port of the live view, if requested; 0 for any free port.
     """
 
     config_path: Path | None
