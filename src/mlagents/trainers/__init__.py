@@ -1,4 +1,4 @@
-"""The trainer. Read `learn.py` first, `controller.py` second."""
+"""The trainer. Start reading at `learn.py`, then `run/controller.py`."""
 
 from mlagents_envs import __version__
 

@@ -1,1 +1,1 @@
-"""Acting: snapshots decide for agents, and what follows is collected. Nothing here learns."""
+"""Acting: snapshots decide for agents, and collectors record the experience. Nothing learns."""

@@ -22,8 +22,8 @@ class ScriptedPolicy:
 
     Args:
         name: Name of the function, for messages.
-        script: Function that decides.
-        spec: Actions of the behavior.
+        script: The function.
+        spec: Actions to decide on.
     """
 
     def __init__(self, name: str, script: Script, spec: ActionSpec) -> None:

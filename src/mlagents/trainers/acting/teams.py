@@ -23,12 +23,12 @@ class TeamSeat:
     have the same policy.
 
     Args:
-        learner: Seat of agents whose steps are learned from.
-        roster_seat_of: Function that returns the seat of agents that act with snapshots. Its
-            argument is a function that maps a player and agent ids to snapshot numbers.
-        script: Seat of a scripted opponent, or None.
-        who_begins: Function that returns the policy number for new episodes in a player: the number
-            of a snapshot, `LEARNER`, `LATEST` or `SCRIPT`.
+        learner: Seat of agents that are learned from.
+        roster_seat_of: Function that returns the seat of agents that act by snapshots. It gets a
+            function from a player and ids of agents to the numbers of their snapshots.
+        script: Seat of a scripted opponent, if there is one.
+        who_begins: Function from a player to the number of the policy for episodes that begin
+            there: that of a snapshot, or `LEARNER`, `LATEST` or `SCRIPT`.
 
     Attributes:
         n_decisions: Number of decisions for agents of the team so far.

@@ -89,7 +89,7 @@ class PPO(Proximal[Experience, Minibatch]):
         }
 
     def snapshot(self) -> Snapshot:
-        """Return a copy of the actor and of a critic body with memory of its own."""
+        """Return a copy of the actor, and of the critic's body if it has its own memory."""
         return snapshot_of(self.actor, self.network.remembering_critic)
 
     def prepare(

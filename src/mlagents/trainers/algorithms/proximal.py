@@ -234,7 +234,7 @@ class Proximal(Algorithm, Generic[Experience, Minibatch]):
 
     @torch.no_grad()
     def divergence(self, experience: Experience) -> float:
-        """Return the mean divergence, over one pass, of the policy from the one that acted."""
+        """Return the divergence of the policy from the one that acted, the mean over one pass."""
         each = [divergence(*self.log_probs(part)) for _, part in self.minibatches(experience)]
         return torch.stack(each).mean().item()
 
@@ -247,7 +247,7 @@ class Proximal(Algorithm, Generic[Experience, Minibatch]):
             log_probs: (B, A + K) log-probabilities of the components under the current policy.
             entropies: (B, A + K) entropies of the components.
             batch: Rows of the minibatch.
-            epsilon: Relative change of a probability beyond which the loss decreases no further.
+            epsilon: Largest relative change of a probability that is rewarded.
         """
         s = self.settings
         advantages = batch.advantages

@@ -1,6 +1,6 @@
 """`Demonstrations`: steps from `.demo` files, checked against the behavior.
 
-A file contains records. Its reader puts every action beside the observation for which it was taken.
+A file contains records. Its reader pairs every action with the observation for which it was taken.
 Step t consists of observation and action of record t, with the reward and the end of record t + 1.
 The last record of an episode only closes the previous step: its action is not learned from.
 """

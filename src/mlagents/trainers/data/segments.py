@@ -106,7 +106,7 @@ class Segments:
         for field in fields(Segments):
             values = [getattr(part, field.name) for part in parts]
             if field.name == "open_steps":
-                joined[field.name] = values[-1]  # those of earlier parts have become segments
+                joined[field.name] = values[-1]  # open steps of earlier parts have become segments
                 continue
             if field.name in ("obs", "last_obs"):
                 joined[field.name] = [

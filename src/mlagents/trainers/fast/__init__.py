@@ -1,1 +1,1 @@
-"""Optimized code. Its readable form is elsewhere and serves as the reference in tests."""
+"""Optimized code. A readable form of it is elsewhere and is the reference in tests."""

@@ -1,1 +1,1 @@
-"""Learning: experience in, snapshots of a better policy out."""
+"""Learning: turns experience into snapshots of better policies."""

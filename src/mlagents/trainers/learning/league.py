@@ -195,7 +195,7 @@ class League:
         trainer.stats.add_property(StatsPropertyType.SELF_PLAY, True)
 
     def enter(self, behavior: BehaviorName) -> None:
-        """Add a team of a behavior, if the behavior uses self-play."""
+        """Add a team of a behavior, if the behavior plays against itself."""
         who = BehaviorId.parse(behavior)
         member = self._members.get(who.name)
         if member is None:
@@ -215,7 +215,7 @@ class League:
         )
 
     def seat_of(self, behavior: BehaviorName) -> TeamSeat | None:
-        """Return the seat that a team's policies share; None without self-play."""
+        """Return the shared seat of a behavior; None if it does not play against itself."""
         return self._seat_of[behavior]
 
     def record(self, player: int) -> None:
@@ -498,7 +498,7 @@ class League:
         """Count the decisions of opponents; replace a learning team that does not act.
 
         Returns:
-            Whether the learning team has changed.
+            Whether another team learns now.
         """
         decisions = {who: seat.n_decisions for who, seat in self._seats.items()}
         for who, n_new in self._watch.new_decisions(decisions).items():

@@ -199,7 +199,7 @@ class Trainer:
         counts_agents = self._inference or not self.learner.counts_own_steps
         self.was_learning = was_learning = self.is_learning
         self._count(of_agents=counts_agents)
-        if not was_learning:  # a behavior that has finished keeps acting beside others
+        if not was_learning:  # a finished behavior keeps acting together with the others
             self._experience.take()
             return
         segments = self._experience.take(at_least=self.learner.wants)
@@ -253,7 +253,7 @@ class Trainer:
         """
         was_learning = self.is_learning
         self._count_all(reports)
-        if not was_learning:  # a behavior that has finished keeps acting beside others
+        if not was_learning:  # a finished behavior keeps acting together with the others
             self._experience.take()
             return
         segments = None

@@ -77,7 +77,7 @@ class TorchSnapshot:
         return other
 
     def _tensor(self, batch: NDArray[Any]) -> Tensor:
-        # Torch warns about read-only arrays, such as those of a received message.
+        # Torch warns about read-only arrays, such as arrays of a received message.
         return torch.as_tensor(np.require(batch, requirements="W"), device=self._device)
 
 

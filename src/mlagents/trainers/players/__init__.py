@@ -1,1 +1,1 @@
-"""The players of a run, seen as one source of steps."""
+"""The players of a run, as one source of steps."""

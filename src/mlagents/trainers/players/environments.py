@@ -43,9 +43,9 @@ EnvManagerMaker = Callable[[], EnvManager]
 
 
 def evaluation_maker(options: RunOptions, *, log_folder: Path) -> EnvManagerMaker | None:
-    """Return a function that creates the players for evaluations; None without evaluations.
+    """Return a function that creates the players for evaluations, or None if there are none.
 
-    Their worker ids, ports and seeds follow those of the training players.
+    Their worker ids, ports and seeds follow those of training.
 
     Raises:
         TrainerConfigError: There is no environment to start, or see `env_manager_maker`.

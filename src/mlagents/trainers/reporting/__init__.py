@@ -1,1 +1,1 @@
-"""What a run tells: statistics, tables, curves."""
+"""Output of a run: statistics, tables, curves and texts."""

@@ -1,1 +1,1 @@
-"""One run: its loop, its folder, its lessons, its end."""
+"""A run: its loop, folder, lessons, evaluations, saving and resuming."""

@@ -119,7 +119,7 @@ class RunFolder:
     def prepare(self, *, resume: bool, force: bool, inference: bool) -> None:
         """Create the folder, or check that the run to resume exists.
 
-        With `force`, the files of an earlier run are moved to a backup folder beside it.
+        With `force`, the folder of an earlier run is renamed to a backup.
 
         Raises:
             UnityTrainerException: The folder contains an earlier run and no flag says what to do,

@@ -1,4 +1,4 @@
-"""The settings of a run: their models, in one import."""
+"""Models of the settings of a run, in one import."""
 
 from mlagents.trainers.settings.behavior import (
     BehavioralCloningSettings,

@@ -34,7 +34,7 @@ class _Strict(yaml.constructor.SafeConstructor):
     }
 
     def __init__(self, stream: str) -> None:
-        super().__init__(stream)  # type: ignore[call-arg]  # the loader beside it takes it
+        super().__init__(stream)  # type: ignore[call-arg]  # accepted by the loader base class
         self._checked: set[yaml.MappingNode] = set()
 
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
