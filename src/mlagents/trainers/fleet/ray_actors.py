@@ -1,7 +1,7 @@
 """`RayWorkers`: rollout workers as actors of a Ray cluster.
 
-Ray places the actors and carries their messages. A message consists of pickled bytes: arrays that
-Ray itself unpacks are read-only, and stay in its object store.
+Ray places the actors and transports messages. Messages are pickled bytes, because arrays that Ray
+itself unpickles are read-only and stay in its object store.
 """
 
 import importlib
@@ -28,10 +28,10 @@ from mlagents_envs.logging_util import get_logger
 logger = get_logger(__name__)
 
 LOCAL = "local"
-"""Address of a cluster that is started on this machine, for this run."""
+"""Address that starts a cluster on this machine for this run."""
 
 LEAST_OBJECT_STORE = 64 * 2**20
-"""Smallest object store, in bytes, with which a run is begun."""
+"""Smallest object store that a run accepts, in bytes."""
 
 _LOCAL_OBJECT_STORE = 512 * 2**20
 
@@ -39,7 +39,7 @@ _CONNECT_TIMEOUT_S = 5.0
 
 
 class _Actor:
-    """A `RolloutWorker` in a process of Ray."""
+    """A `RolloutWorker` in a Ray process."""
 
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
@@ -56,7 +56,7 @@ class _Actor:
         return pickle.dumps(result, protocol=pickle.HIGHEST_PROTOCOL)
 
     def renew(self, renewals: dict[str, Renewal]) -> None:
-        """Hand new policies to the worker while it collects."""
+        """Send new policies to the worker while it collects."""
         with self._lock:
             if self._worker is None:
                 self._early.update(renewals)
@@ -75,10 +75,10 @@ class _Actor:
 class RayWorkers(Workers):
     """Rollout workers on the machines of a Ray cluster.
 
-    Ray ends the actors when this process ends in any way.
+    Ray ends the actors whenever this process ends.
 
     Args:
-        settings: Number of the workers, what each reserves, and the address of the cluster.
+        settings: Number of workers, their resources, and the address of the cluster.
 
     Raises:
         TrainerConfigError: Ray is not installed, or no cluster answers at the address.
@@ -119,7 +119,7 @@ class RayWorkers(Workers):
                 "include_dashboard": False,
                 "object_store_memory": _LOCAL_OBJECT_STORE,
             }
-            if sys.platform == "linux":  # Ray replaces 127.0.0.1 by an address of the network
+            if sys.platform == "linux":  # Ray would replace 127.0.0.1 with a network address
                 arguments["_node_ip_address"] = "127.0.0.2"
         try:
             ray.init(log_to_driver=False, logging_level="ERROR", **arguments)
@@ -130,12 +130,12 @@ class RayWorkers(Workers):
                 raise
             raise UnityTrainerException(
                 f"this process runs Python {platform.python_version()} and Ray {ray.__version__}, "
-                f"but the cluster at {address!r} runs others. Install the same versions on all "
-                f"nodes. Ray says: {error}"
+                f"but the cluster at {address!r} runs other versions. Install the same versions on "
+                f"all nodes. Ray reports: {error}"
             ) from error
 
     def _require_listener(self) -> None:
-        """Raise soon if no process listens at the address; Ray would try for a minute."""
+        """Raise early if no process listens at the address. Ray would try for a minute."""
         address = self._settings.address or ""
         host, _, port = address.rpartition(":")
         if not (host and port.isdecimal()) or "://" in address:
@@ -192,7 +192,7 @@ class RayWorkers(Workers):
         actor = self._class.options(
             num_cpus=settings.cpus_per_worker,
             num_gpus=settings.gpus_per_worker,
-            max_restarts=0,  # the fleet starts workers again, within their budget
+            max_restarts=0,  # the fleet restarts workers, within their budget
             max_task_retries=0,
             scheduling_strategy="SPREAD",
             runtime_env={"env_vars": {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}},
@@ -206,7 +206,7 @@ class RayWorkers(Workers):
         self._pending[worker].append(result)
 
     def renew(self, workers: Mapping[int, object], renewals: Mapping[str, Renewal]) -> None:
-        """Hand new policies to workers; see `Workers.renew`."""
+        """Send new policies to workers; see `Workers.renew`."""
         message = self._ray.put(dict(renewals))
         for worker in workers:
             self._actors[worker].renew.remote(message)

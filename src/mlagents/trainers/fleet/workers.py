@@ -1,4 +1,4 @@
-"""`Workers`: the processes of rollout workers, and how to talk to them."""
+"""`Workers`: the processes of rollout workers, and communication with them."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -12,18 +12,18 @@ class Gone(NamedTuple):
     """The process of a worker has ended.
 
     Attributes:
-        reason: How it ended, as the end of a sentence about the worker.
+        reason: Description of the end, such as "ended with exit status 1".
     """
 
     reason: str
 
 
 class Reply(NamedTuple):
-    """Answer to the oldest call of a worker that is not answered yet.
+    """Answer to a worker's oldest unanswered call.
 
     Attributes:
         worker: Number of the worker.
-        value: Result of the call, a `Failure` or `Gone`. After `Gone`, no call is answered until
+        value: Result of the call, a `Failure` or `Gone`. After `Gone`, no calls are answered until
             the worker is started again.
     """
 
@@ -34,12 +34,12 @@ class Reply(NamedTuple):
 class Workers(ABC):
     """Processes that each run a `RolloutWorker`.
 
-    Calls of a worker run one after the other, in the order in which they were made.
+    Calls of a worker's methods run one after the other, in order.
     """
 
     @abstractmethod
     def start(self, setup: Setup) -> None:
-        """Start the process of a worker without waiting for it; an earlier one must be gone."""
+        """Start a worker's process without waiting for it. An earlier one must have ended."""
 
     @abstractmethod
     def call(self, worker: int, method: str, *arguments: Any) -> None:
@@ -47,11 +47,11 @@ class Workers(ABC):
 
     @abstractmethod
     def renew(self, workers: Mapping[int, object], renewals: Mapping[str, Renewal]) -> None:
-        """Hand new policies to these workers, even while a call runs."""
+        """Send new policies to these workers, even while a call runs."""
 
     @abstractmethod
     def wait(self, timeout_s: float | None = None) -> list[Reply]:
-        """Wait for replies of any workers; return all that have arrived, the oldest first.
+        """Wait for replies of any workers; return all that have arrived, oldest first.
 
         Args:
             timeout_s: Time in s after which an empty list is returned; None for no limit.

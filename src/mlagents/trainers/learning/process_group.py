@@ -1,7 +1,7 @@
 """`ProcessGroup`: the learners of a run, each in its own process, on one machine or on several.
 
-Numbers and JSON travel between learners, never pickled objects. Gloo carries them between CPUs, and
-NCCL between GPUs.
+Learners exchange numbers and JSON, never pickled objects: between CPUs with Gloo, and between GPUs
+with NCCL.
 """
 
 import io
@@ -19,19 +19,19 @@ from torch import Tensor
 from mlagents.trainers.exception import UnityTrainerException
 from mlagents.trainers.sharding import Shards
 
-dist: Any = torch.distributed  # whose type hints lack stores and process groups
+dist: Any = torch.distributed  # the type hints lack stores and process groups
 Store = Any
-"""`torch.distributed.Store`, a key-value store that all learners reach."""
+"""`torch.distributed.Store`, a key-value store that all learners can reach."""
 
 LONGEST_WAIT = timedelta(minutes=30)
-"""Longest time that a learner waits for the others, whose players may be slow."""
+"""Longest time to wait for other learners, whose players may be slow."""
 
 _FAILED = "mlagents/failed"
 _ALIVE = "mlagents/alive"
 _POST_S = 2.0
-"""Time in which the cause of a lost connection becomes known, in s."""
+"""Time to wait for the cause of a lost connection, in s."""
 _CAPACITY = 4096
-"""Size of a message that needs one exchange, in bytes."""
+"""Largest message that needs only one exchange, in bytes."""
 
 
 class LearnerError(UnityTrainerException):
@@ -42,18 +42,18 @@ class ProcessGroup:
     """All learners of a run, seen from one of them.
 
     Args:
-        store: Key-value store that all learners reach.
+        store: Key-value store that all learners can reach.
         rank: Number of this learner, from 0.
         size: Number of learners.
         device: Device to learn on.
-        hostname: Address to listen on; None for the one of this machine's name, or of the network
-            interface that the variable GLOO_SOCKET_IFNAME names.
+        hostname: Address to listen on; None for the address of this machine's name, or of the
+            network interface in the variable GLOO_SOCKET_IFNAME.
 
     Attributes:
-        failure: Cause for which the run has to end, as soon as it is known.
+        failure: Reason why the run must end, once it is known.
 
     Raises:
-        LearnerError: The learners do not find each other.
+        LearnerError: The learners cannot connect.
     """
 
     def __init__(
@@ -77,12 +77,12 @@ class ProcessGroup:
         self._backend = "gloo"
 
     def use_nccl(self) -> None:
-        """Add up gradients with NCCL, between GPUs. All learners call this or none."""
+        """Sum gradients with NCCL, between GPUs. Either all learners call this, or none."""
         self._backend = "nccl"
         torch.cuda.set_device(self.device)
 
     def shards(self) -> "GroupShards":
-        """Return this learner's place in another behavior. Communicates."""
+        """Return the shards of another behavior. Communicates."""
         self._n_groups += 1
         name = f"behavior{self._n_groups}"
         if self._backend == "gloo":
@@ -96,7 +96,7 @@ class ProcessGroup:
         """Return the messages of all learners, by rank. Communicates.
 
         Args:
-            message: This learner's message, of what JSON holds; floats may be NaN.
+            message: This learner's message, which JSON must support; floats may be NaN.
 
         Raises:
             LearnerError: Another learner has ended.
@@ -108,10 +108,10 @@ class ProcessGroup:
         return [json.loads(content[:n]) for content, n in zip(contents, sizes, strict=True)]
 
     def broadcast(self, state: Any) -> Any:
-        """Return the state of the first learner, as `torch.load` reads it. Communicates.
+        """Return the state of the first learner. Communicates.
 
         Args:
-            state: State of tensors and plain values; only the first learner's is used.
+            state: State of tensors and plain values. Only the first learner's is used.
         """
         content = torch.zeros(0, dtype=torch.uint8)
         if self.rank == 0:
@@ -133,10 +133,10 @@ class ProcessGroup:
         Args:
             what: Name of the value, for the message.
             value: This learner's value.
-            remedy: What to do about a difference.
+            remedy: Advice for the message.
 
         Raises:
-            LearnerError: Two learners differ; the message names both.
+            LearnerError: Two learners have different values. The message names both.
         """
         values = self.gather(value)
         for rank, other in enumerate(values):
@@ -147,7 +147,7 @@ class ProcessGroup:
                 )
 
     def leave(self, cause: str) -> None:
-        """Tell the other learners that this one ends, and communicate no more."""
+        """Tell the other learners that this one ends, and stop communicating."""
         if self._is_left:
             return
         self._is_left = True
@@ -156,10 +156,10 @@ class ProcessGroup:
             try:
                 self._store.set(_FAILED, json.dumps([self.rank, cause]))
             except (RuntimeError, OSError):
-                return  # the machine of the store has gone
+                return  # the machine of the store has ended
 
     def report(self, failure: str) -> None:
-        """Note that another learner has ended; the next exchange or `check` raises it."""
+        """Record that another learner has ended. The next exchange or `check` raises an error."""
         if self.failure is None:
             self.failure = self._posted() or failure
 
@@ -167,7 +167,7 @@ class ProcessGroup:
         """Raise if another learner is known to have ended.
 
         Raises:
-            LearnerError: It is; the message says which and why.
+            LearnerError: Another learner has ended. The message says which and why.
         """
         if self.failure is not None and not self._is_left:
             self._is_left = True
@@ -214,7 +214,7 @@ class ProcessGroup:
         ]
 
     def _wait(self, start: Callable[[], Any]) -> None:
-        """Wait for an exchange that may take long, open to signals and to news of a failure."""
+        """Wait for an exchange that may take long; react to signals and failures meanwhile."""
         self.check()
         if self._is_left:
             raise LearnerError(self.failure or "this learner has left the others")
@@ -240,19 +240,19 @@ class ProcessGroup:
         raise LearnerError(self.failure or self._lost()) from error
 
     def _lost(self) -> str:
-        """Return what is known of a learner that ended without giving a cause."""
+        """Return a message about a learner that ended without giving a cause."""
         others = [rank for rank in range(self.size) if rank != self.rank]
-        with suppress(RuntimeError):  # the machine of the store may have gone
+        with suppress(RuntimeError):  # the machine of the store may have ended
             silent = [rank for rank in others if not self._store.check([f"{_ALIVE}/{rank}"])]
             others = silent or others
         return (
             f"the connection to learner {' or '.join(map(str, others))} was lost. Look at its log, "
-            "and whether its process was killed, for example for lack of memory."
+            "and check whether its process was killed, for example for lack of memory."
         )
 
     def _posted(self) -> str | None:
-        """Return the cause that another learner has given before it ended."""
-        with suppress(RuntimeError):  # the machine of the store may have gone
+        """Return the cause that another learner gave before it ended."""
+        with suppress(RuntimeError):  # the machine of the store may have ended
             if self._store.check([_FAILED]):
                 rank, cause = json.loads(self._store.get(_FAILED))
                 return f"learner {rank} has ended: {cause}"
@@ -260,12 +260,12 @@ class ProcessGroup:
 
 
 class GroupShards(Shards):
-    """One learner's place among those of a behavior, each in its own process.
+    """Communication of one learner with the other learners of a behavior.
 
     Args:
         group: All learners of the run.
-        backend: What adds numbers up.
-        device: Device that the backend adds on; None of the CPU's if it is a GPU.
+        backend: Process group that sums numbers.
+        device: Device on which the backend sums.
     """
 
     def __init__(self, group: ProcessGroup, backend: Any, device: torch.device) -> None:
@@ -287,7 +287,7 @@ class GroupShards(Shards):
             numbers.copy_(there)
 
     def least(self, n: int) -> int:
-        """Return the smallest n of all learners.
+        """Return the smallest n among all learners.
 
         Raises:
             LearnerError: Another learner has ended.

@@ -115,7 +115,7 @@ class Outcome(NamedTuple):
         n_episodes: Number of these episodes.
         model: Path of the exported policy; None if it could not be written.
         ended_by: Setting that ended training before `max_steps`; None if none did.
-        mean_group_reward: Mean reward of the last groups; None if the episode of none ended.
+        mean_group_reward: Mean reward of the last groups; None if no group's episode ended.
         best: Reward, step and model of the best evaluation; None without evaluations.
     """
 
@@ -165,8 +165,8 @@ def next_commands(
     Args:
         command_line: Command line of the run.
         options: Options of the run.
-        has_learned: Whether the training of a behavior ended because it reached `stop_at_reward`.
-            Resumed with the same value, it would end at once.
+        has_learned: Whether the training of a behavior ended before `max_steps`. If resumed with
+            the same settings, it would end at once.
     """
     checkpoints = options.checkpoint_settings
     folder = Path(checkpoints.results_dir, checkpoints.run_id)
@@ -190,7 +190,7 @@ SAVED = "The training progress until then is saved."
 
 
 def is_resumable(error: BaseException) -> bool:
-    """Whether the run that this error ended was saved and can be resumed."""
+    """Return whether the run that this error ended was saved and can be resumed."""
     return SAVED in getattr(error, "__notes__", ())
 
 
@@ -206,7 +206,7 @@ def failure_in_words(error: Exception) -> list[str]:
 
 
 BEGIN_FLAGS = {"--resume", "--force", "--inference", "--initialize-from"}
-"""Flags for the start of a run, which a continued run replaces."""
+"""Flags for the start of a run. Commands that continue the run replace them."""
 
 
 def _typed_again(command_line: CommandLine, *begin_flags: str) -> list[str]:
@@ -244,7 +244,7 @@ def _value_at(command_line: CommandLine, key: str) -> Any:
 def _words(flag: str, value: Any) -> list[str]:
     if value is True:
         return [flag]
-    # Joined by `=` if the value would look like a flag.
+    # Join with `=` if the value looks like a flag.
     return [f"{flag}={value}"] if str(value).startswith("-") else [flag, str(value)]
 
 

@@ -1,4 +1,4 @@
-"""Several learners of one run: starts them here, or joins those that torchrun started."""
+"""Several learners of a run: starts them on this machine, or joins learners of torchrun."""
 
 import json
 import os
@@ -27,24 +27,24 @@ from mlagents_envs.logging_util import get_logger
 logger = get_logger(__name__)
 
 START_S = 120.0
-"""Time in which all learners have to start, in s."""
+"""Time within which all learners must start, in s."""
 _END_S = 10.0
-"""Time in which learners end by themselves after the run, in s."""
+"""Time to wait for learners to end by themselves after the run, in s."""
 _LOOPBACK = "127.0.0.1"
 
 _FROM_TORCHRUN = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-"""Variables that torchrun sets, and that a run needs. MASTER_ADDR alone is often set by others."""
+"""Variables of torchrun that a run needs. Other programs often set only MASTER_ADDR."""
 
 _OF_EACH_LEARNER = {
     *("debug", "verbose", "env_settings.env_path", "env_settings.env_args"),
     *("checkpoint_settings.results_dir", "torch_settings.device", "torch_settings.threads"),
     *("env_settings.seed", "torch_settings.learners"),
 }
-"""Settings in which learners may differ."""
+"""Settings that may differ between learners."""
 
 
 class Place(NamedTuple):
-    """Place of a learner in a run.
+    """Rank of a learner in a run and on its machine.
 
     Attributes:
         rank: Number of the learner, from 0.
@@ -74,8 +74,8 @@ def torchrun_place(environ: Mapping[str, str]) -> Place | None:
     if missing:
         found = ", ".join(name for name in _FROM_TORCHRUN if name in environ)
         raise TrainerConfigError(
-            f"the variables {found} are set as by torchrun, but {', '.join(missing)} not. Start "
-            "all learners with torchrun, or unset these variables to learn in one process."
+            f"torchrun's variables {found} are set, but {', '.join(missing)} not. Start all "
+            "learners with torchrun, or unset these variables to learn in one process."
         )
 
     def number(name: str, otherwise: str) -> int:
@@ -115,7 +115,7 @@ def place_of(options: RunOptions, environ: Mapping[str, str]) -> Place | None:
 
 
 def learner_device(device: torch.device, place: Place) -> torch.device:
-    """Return the device of a learner: a GPU of its own if no GPU was named."""
+    """Return the device of a learner: its own GPU if the settings do not name a certain GPU."""
     if str(device) != "cuda":
         return device
     return torch.device("cuda", place.local_rank % torch.cuda.device_count())
@@ -174,7 +174,7 @@ def require_shareable(section: str, settings: BehaviorSettings, n_learners: int)
     """Raise if several learners cannot learn a behavior together.
 
     Raises:
-        TrainerConfigError: They cannot; the message names the key below `section`.
+        TrainerConfigError: They cannot. The message names the key below `section`.
     """
     hyperparameters = settings.hyperparameters
     for key in ("batch_size", "buffer_size"):
@@ -213,7 +213,7 @@ def joined(
     The first learner of a machine without torchrun starts the others. They end with it.
 
     Raises:
-        LearnerError: Another learner cannot be started, or has other versions or settings.
+        LearnerError: Another learner cannot be started, or has different versions or settings.
     """
     if place is None:
         yield None, options
@@ -263,7 +263,7 @@ def _store_of_torchrun(place: Place) -> Store:
 
 
 def _attempt() -> str:
-    """Return a name for this attempt of torchrun, which may restart all learners."""
+    """Return a name for this attempt; torchrun may restart all learners."""
     return f"mlagents/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
 
 
@@ -320,7 +320,7 @@ def _require_same_settings(first: Mapping[str, Any], other: Mapping[str, Any], r
 
 
 def _is_seed_of_sampler(key: str) -> bool:
-    """Return whether a key is that of a seed that the first learner draws for all."""
+    """Return whether a key is the seed of a sampler, which the first learner draws for all."""
     return key.startswith("environment_parameters.") and key.endswith(".seed")
 
 
@@ -351,13 +351,13 @@ def _watch_launcher(group: ProcessGroup) -> None:
 
 
 class LocalLearners:
-    """The other learners of a run on this machine, each a process.
+    """Starts and ends the other learners of a run on this machine, one process each.
 
-    A learner ends when its standard input closes, so none outlives this process.
+    A learner ends when its standard input closes, so no learner outlives this process.
 
     Args:
         options: All settings of the run.
-        size: Number of learners, with this process.
+        size: Number of learners, including this process.
 
     Attributes:
         store: File of the store through which the learners find each other.
@@ -382,7 +382,7 @@ class LocalLearners:
                 process = subprocess.Popen(
                     [sys.executable, "-m", "mlagents.trainers.local_learner"],
                     stdin=subprocess.PIPE,
-                    start_new_session=True,  # Ctrl-C is for this process, which tells the others
+                    start_new_session=True,  # only this process receives Ctrl-C
                 )
                 self._processes[rank] = process
                 assert process.stdin is not None
@@ -398,7 +398,7 @@ class LocalLearners:
         """Wait until all other learners are about to join.
 
         Raises:
-            LearnerError: One has ended, or is not ready in time.
+            LearnerError: A learner has ended, or is not ready in time.
         """
         deadline_s = time.monotonic() + START_S
         for rank, process in self._processes.items():
@@ -444,7 +444,7 @@ class LocalLearners:
     def _watch(self, rank: int, process: "subprocess.Popen[bytes]", group: ProcessGroup) -> None:
         process.wait()
         if process.returncode and not self.is_over and group.failure is None:
-            time.sleep(0.1)  # a cause that the learner itself has given says more
+            time.sleep(0.1)  # prefer the cause that the learner itself gives
             group.report(_ended(rank, process))
 
 
