@@ -200,7 +200,7 @@ def test_lessons_to_begin_with(capsys: pytest.CaptureFixture[str]) -> None:
     assert curriculum(written, a=1).lesson_numbers == {"a": 1, "b": 0}
     assert capsys.readouterr().out == ""
     assert curriculum(written, a=1, b=5, gone=2).lesson_numbers == {"a": 1, "b": 1}
-    assert "b was in lesson 5, but now has only lessons 0 to 1" in capsys.readouterr().out
+    assert "b was in lesson 5, but now only has lessons 0 to 1" in capsys.readouterr().out
 
 
 @given(

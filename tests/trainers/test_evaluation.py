@@ -175,7 +175,7 @@ def test_an_evaluation_of_endless_episodes_ends(
     run_training(
         options(tmp_path, evaluation={"every": 200, "episodes": 50, "most_steps": 20}),
     )
-    assert "The evaluation ended after 20 steps with" in capsys.readouterr().out
+    assert "The evaluation stopped after 20 steps with" in capsys.readouterr().out
 
 
 def test_a_callback_may_evaluate(tmp_path: Path) -> None:

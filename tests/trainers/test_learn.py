@@ -193,7 +193,7 @@ def test_a_run_is_resumed_with_its_own_behaviors_only(capsys: pytest.CaptureFixt
     assert main(["walk.yaml", "--env", "Basic", "--run-id", "first", "--resume"]) == 1
 
     text = " ".join(capsys.readouterr().out.split())
-    assert "first is a run of Guess, and the environment has Basic. Resume it in its own" in text
+    assert "first is a run of Guess, but the environment has Basic. Resume it in its own" in text
     assert Path("results/first/configuration.yaml").read_text() == before
     assert not Path("results/first/Basic").exists()
 

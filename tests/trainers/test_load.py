@@ -278,7 +278,7 @@ def test_load_resumes_a_run_or_starts_it(
     assert not started.resume
     assert started.initialize_from == ("other" if "other" in flags else None)
     said = capsys.readouterr().out
-    assert "deprecated" in said and f"There is no run in {results / 'mine'} to load" in said
+    assert "deprecated" in said and f"There is no run to load in {results / 'mine'}" in said
 
     (results / "mine" / "run_logs" / "training_status.json").write_text("{}")
     resumed = load(file, text, *flags).checkpoint_settings
