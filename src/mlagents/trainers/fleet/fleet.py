@@ -15,7 +15,7 @@ from mlagents_envs.side_channel.stats_side_channel import EnvironmentStats
 
 
 class Learning(Protocol):
-    """What a fleet sees of the trainer of a behavior."""
+    """The properties of a behavior's trainer that a fleet uses."""
 
     name: str
     spec: BehaviorSpec
@@ -48,7 +48,7 @@ class PlayerReport(NamedTuple):
 
 
 class Fleet(ABC):
-    """Agents of a run. The run calls `advance`, learns if it is time, then calls `answer`."""
+    """The agents of a run. The run calls `advance`, learns when due, and then calls `answer`."""
 
     @abstractmethod
     def open(
@@ -59,15 +59,15 @@ class Fleet(ABC):
         waiting: Callable[[], AbstractContextManager[object]],
         watches_episodes: bool,
     ) -> None:
-        """Prepare for the run; called once, first.
+        """Prepare for the run. This must be called first, and once.
 
         Args:
-            enter: Function that creates the trainer of a behavior that is new.
-            seat_of: Function that returns the seat of a behavior in a player of this process. It
-                creates the trainer too.
-            waiting: Function that makes the context in which to wait for players.
-            watches_episodes: Whether the run decides by the returns of episodes, for example when a
-                lesson begins.
+            enter: Function that creates the trainer of a new behavior.
+            seat_of: Function that returns the seat of a behavior in a player of this process, and
+                creates the trainer if necessary.
+            waiting: Function that creates the context manager entered while waiting for players.
+            watches_episodes: Whether decisions of the run depend on the returns of episodes, for
+                example the beginning of a lesson.
         """
 
     @property
@@ -85,7 +85,7 @@ class Fleet(ABC):
 
     @abstractmethod
     def reset(self) -> None:
-        """Begin all episodes of all players again."""
+        """Restart all episodes of all players."""
 
     @abstractmethod
     def advance(self) -> list[PlayerReport]:
@@ -93,7 +93,7 @@ class Fleet(ABC):
 
     @abstractmethod
     def answer(self) -> None:
-        """Let agents continue by the present policies."""
+        """Let agents continue with the current policies."""
 
     @abstractmethod
     def take_entropies(self) -> list[tuple[Policy, float]]:

@@ -1,4 +1,4 @@
-"""One run: builds the trainers as behaviors appear, loops until they are done, saves."""
+"""`Controller`: creates trainers as behaviors appear, trains until all have finished, saves."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -71,11 +71,13 @@ class Controller:
         folder: Folder for results.
         writers: Writers of statistics.
         device: Device to learn on.
-        interrupt: Interrupt that ends the run in good order.
-        trainer_types: Ways to learn, by `trainer_type`.
+        interrupt: Interrupt that ends the run cleanly.
+        trainer_types: Trainer types, by the setting `trainer_type`.
         callbacks: Callbacks that follow the run.
-        make_evaluation: Function that makes the players for evaluations; None if there are none.
-        group: All learners of the run, of which the first reports and saves; None for one.
+        make_evaluation: Function that creates the players for evaluations; None without
+            evaluations.
+        group: All learners of the run, of which only the first reports and saves; None for a
+            single learner.
     """
 
     def __init__(
@@ -177,13 +179,13 @@ class Controller:
     def probabilities(
         self, steps: Mapping[BehaviorName, tuple[DecisionSteps, TerminalSteps]]
     ) -> dict[BehaviorName, list[FloatArray]]:
-        """Return the probabilities of discrete choices, of the policies that learn.
+        """Return the probabilities of discrete choices under the learning policies.
 
         Args:
-            steps: Steps of one player by behavior.
+            steps: Steps of one player, by behavior.
 
         Returns:
-            One (N, size) array for each branch, for the behaviors that have such.
+            One array (N, size) per branch, for each behavior with discrete actions.
         """
         found = {}
         for behavior, (decisions, _) in steps.items():
@@ -242,7 +244,7 @@ class Controller:
                 self._interrupt.is_below_table = False
 
     def _is_done(self) -> bool:
-        """Whether every behavior has finished learning, or a callback ended the run."""
+        """Return whether every behavior has finished learning, or a callback has ended the run."""
         if self._handle.is_stopped:
             return True
         if self._inference or not self.trainers:
@@ -250,7 +252,7 @@ class Controller:
         return not any(trainer.is_learning for trainer in self.trainers.values())
 
     def _advance(self) -> None:
-        """Receive reports of players, learn if it is time, and answer the reports."""
+        """Receive reports of players, learn when due, and answer the reports."""
         for report in self._fleet.advance():
             self._add_statistics(report)
             self._league.record(report.player)
@@ -268,7 +270,7 @@ class Controller:
         if self._evaluator is not None and self._evaluator.is_due(self.trainers):
             self.evaluate()
         if self._is_done():
-            return  # without drawing actions that are not taken: a resumed run draws them
+            return  # without sampling actions, which a resumed run will sample
         if self._league.advance():
             self._fleet.reset()
         elif not (self._has_met and self._begin_lessons()):
@@ -285,10 +287,10 @@ class Controller:
             self._saver.save(trainer)
 
     def evaluate(self) -> dict[str, Score]:
-        """Evaluate all behaviors now, keep the best policies, and end those that are over."""
+        """Evaluate all behaviors now, save the best policies, and end training where due."""
         if self._evaluator is None:
             raise UnityTrainerException(
-                "there are no settings for evaluations: write `evaluation:` into the configuration"
+                "there are no settings for evaluations: add `evaluation:` to the configuration"
             )
         lessons = self._curriculum.lesson_numbers
         scores = self._evaluator.evaluate(self.trainers, self._curriculum.parameters)
@@ -312,7 +314,7 @@ class Controller:
         return scores
 
     def _end_if_over(self, trainer: Trainer) -> None:
-        """End the training of a behavior whose evaluations say so, in the last lessons."""
+        """End the training of a behavior if its evaluations require it, in the last lessons."""
         best = self._store.best(trainer.name)
         settings = self._options.evaluation
         if not (settings and best and trainer.is_learning and self._curriculum.is_in_last_lessons):
@@ -322,7 +324,7 @@ class Controller:
             logger.info(f"{trainer.name} ends at step {trainer.step} ({by}).")
 
     def _advance_with(self, group: ProcessGroup) -> None:
-        """Do as `_advance`; a learner that has to end ends with all others."""
+        """Advance like `_advance`. If one learner must end, all learners end."""
         group.check()
         try:
             self._advance()
@@ -336,9 +338,9 @@ class Controller:
             raise
 
     def _learn_with(self, group: ProcessGroup) -> None:
-        """Take in what the own agents did; meet the other learners if it is time.
+        """Process the steps of this learner's agents; meet the other learners when due.
 
-        A learner comes to meet when it has its share of the experience for an update.
+        A learner is due when it has its share of the experience for an update.
         """
         is_due = [trainer.observe() and trainer.is_learning for trainer in self.trainers.values()]
         self._has_met = any(is_due)
@@ -350,7 +352,7 @@ class Controller:
 
         Args:
             group: All learners.
-            ends: Reason for which this learner, and therefore all, have to end.
+            ends: Reason why this learner, and therefore all learners, must end.
 
         Raises:
             Interrupted: A learner was interrupted.
@@ -375,7 +377,7 @@ class Controller:
             self._stop_if_learned(trainer)
 
     def _agreed_behaviors(self) -> list[BehaviorName]:
-        """Return the behaviors of the environment, which must be those of all learners."""
+        """Return the behaviors of the environment, which must be the same for all learners."""
         specs = self._fleet.behavior_specs
         if self._group is None:
             return list(specs)
@@ -389,7 +391,7 @@ class Controller:
 
     def _leave(self, error: BaseException) -> None:
         """Tell the other learners why this one ends."""
-        if self._group is None or self._is_ending:  # or all have agreed to end
+        if self._group is None or self._is_ending:  # all have already agreed to end
             return
         self._group.leave(str(error) or type(error).__name__)
         for trainer in self.trainers.values():
@@ -397,12 +399,12 @@ class Controller:
                 trainer.learner.settle()
 
     def _stop_if_learned(self, trainer: Trainer) -> None:
-        """In the last lessons, end the training of a behavior with enough reward."""
+        """End the training of a behavior that reached `stop_at_reward`, in the last lessons."""
         if self._curriculum.is_in_last_lessons:
             trainer.stop_if_learned()
 
     def _seat_of(self, player: int, behavior: BehaviorName) -> Seat | SharedSeat:
-        """Return the seat of a behavior. All players share it; with self-play, teams do not."""
+        """Return the seat of a behavior, which all players share; with self-play, one per team."""
         trainer = self._trainer_of(behavior)
         return self._league.seat_of(behavior) or trainer.seat
 
@@ -476,7 +478,7 @@ class Controller:
             if self._has_begun:
                 raise UnityTrainerException(
                     f"behavior {name!r} appeared after the first step. Several learners need all "
-                    "behaviors from the start: let an agent of each exist then, or use one learner."
+                    "behaviors at the start: create an agent of each behavior, or use one learner."
                 )
         spec = self._fleet.behavior_specs[behavior]
         if not self._inference:
@@ -545,7 +547,7 @@ class Controller:
             trainer.reseed()
 
     def _checkpoint(self, trainer: Trainer) -> None:
-        """Save a checkpoint. Before, make sure that all learners have the same weights."""
+        """Save a checkpoint, after making sure that all learners have the same weights."""
         group = self._group
         if group is not None and len(set(group.gather(trainer.learner.digest()))) > 1:
             # Processors of different kinds may round the last bit of a weight differently.
@@ -553,7 +555,8 @@ class Controller:
                 self._has_warned_of_drift = True
                 logger.warning(
                     f"{trainer.name}: the learners' weights differ at step {trainer.step}, because "
-                    "their processors round differently. All continue with those of learner 0."
+                    "their processors round differently. All continue with the weights of learner "
+                    "0."
                 )
             self._take_state_of_first(group, trainer)
         self._saver.save(trainer)
@@ -600,10 +603,10 @@ class Controller:
 
 
 class _Handle(Run):
-    """What callbacks may do to a controller's run.
+    """A controller's run, as callbacks see and control it.
 
     Attributes:
-        is_stopped: Whether a callback asked to end the run.
+        is_stopped: Whether a callback has ended the run.
     """
 
     def __init__(self, options: RunOptions, folder: Path, controller: Controller) -> None:
