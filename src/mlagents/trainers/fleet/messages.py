@@ -11,18 +11,18 @@ from mlagents_envs.base_env import BehaviorName, BehaviorSpec
 from mlagents_envs.side_channel.stats_side_channel import EnvironmentStats
 
 Shipment = Literal["cut", "finished", "discard"]
-"""Segments that a worker returns after a collection. `cut`: all, cutting unfinished segments.
-`finished`: only finished segments. `discard`: none, and finished segments are dropped, because the
-behavior has finished learning."""
+"""Segments that a worker hands over after a collection: all, with unfinished ones cut; finished
+ones; or none, and finished ones are dropped, because the behavior has finished learning."""
 
 
 class Setup(NamedTuple):
-    """Information that a worker needs to begin.
+    """What a worker needs to begin.
 
     Attributes:
         options: Options of the run, with its seed.
         worker: Number of the worker, from 0.
-        life: Unique number of the worker's process. The first process of worker k has life k.
+        life: Number that no other worker has had, nor an earlier process of this one. The first
+            process of worker k has life k.
         log_folder: Folder for the logs of players.
         sources: Folders to import environments from.
         version: Version of this package on the head.
@@ -42,7 +42,7 @@ class Post(NamedTuple):
     Attributes:
         name: Name of the behavior, without a team.
         spec: Observations and actions.
-        needs: Requirements of the learner for a collector.
+        needs: What its learner needs from a collector.
         deterministic: Whether to take the likeliest action.
         seed: Seed of the generator of samples.
         random_state: State of that generator, if it continues; otherwise None.
@@ -57,13 +57,13 @@ class Post(NamedTuple):
 
 
 class Target(NamedTuple):
-    """Numbers of steps of a behavior at which a collection ends; None for no limit.
+    """Steps of a behavior after which a collection ends; None for no such end.
 
     Attributes:
-        held: Closed steps that the worker holds, including earlier collections.
-        finished: Steps in segments that finished in this collection.
+        held: Closed steps that the worker holds, from earlier collections too.
+        finished: Steps of segments that finished in this collection.
         made: Steps that agents took in this collection.
-        ships: Segments to return; None for none.
+        ships: Segments to hand over; None for none.
     """
 
     held: int | None = None
@@ -73,11 +73,11 @@ class Target(NamedTuple):
 
 
 class Order(NamedTuple):
-    """Request for one collection.
+    """One collection.
 
     Attributes:
-        targets: Targets of the collection, by behavior. The first one reached ends it. If None, the
-            players are reset and nothing is collected.
+        targets: Ends of the collection, by behavior; the first one reached ends it. Without
+            targets, the players are reset and nothing is collected.
         posts: Behaviors to act for from now on.
         versions: Policies to wait for before the first decision, by behavior.
         parameters: Environment parameters to set.
@@ -92,18 +92,18 @@ class Order(NamedTuple):
 
 
 class Gathered(NamedTuple):
-    """A worker's results for one behavior after a collection.
+    """What a worker tells of one behavior after a collection.
 
     Attributes:
-        activity: Activity of the agents in the collection.
-        n_held: Number of steps in finished segments that the worker still holds.
-        n_unfinished: Number of closed steps in unfinished segments.
+        activity: What agents did in the collection.
+        n_held: Steps of finished segments that the worker still holds.
+        n_unfinished: Closed steps in unfinished segments.
         n_vanished: Number of agents that have vanished so far.
-        problems: Messages about wrongly ended episodes in groups.
+        problems: Unusual ends of the episodes of groups.
         entropies: Mean entropies of the decisions, in nats.
-        version: Version of the policy that decided.
-        random_state: State of the random generator of samples.
-        segments: Returned segments, if any.
+        version: Policy that decided.
+        random_state: State of the generator of samples.
+        segments: Segments handed over, if any.
     """
 
     activity: Activity

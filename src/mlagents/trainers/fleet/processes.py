@@ -1,4 +1,4 @@
-"""`ProcessWorkers`: rollout workers in processes on this machine, connected by pipes."""
+"""`ProcessWorkers`: rollout workers in processes of this machine, connected by pipes."""
 
 import multiprocessing
 import os
@@ -19,10 +19,10 @@ from mlagents.trainers.fleet.worker import Renewal, RolloutWorker
 from mlagents.trainers.fleet.workers import Gone, Reply, Workers
 
 _CLOSING_S = 10.0
-"""Time to wait for a worker to end when it is asked to."""
+"""Time in which a worker must end after it was asked to."""
 
 _ORPHAN_S = 3.0
-"""Time for a worker to end its players after the head has ended."""
+"""Time in which a worker ends its players after the head has died."""
 
 
 class _Process(NamedTuple):
@@ -31,9 +31,9 @@ class _Process(NamedTuple):
 
 
 class ProcessWorkers(Workers):
-    """Rollout workers in separate processes on this machine.
+    """Rollout workers in processes of their own on this machine.
 
-    A worker ends when its pipe is closed, and therefore whenever this process ends.
+    A worker ends when its pipe is closed, and so when this process ends in any way.
     """
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class ProcessWorkers(Workers):
     def start(self, setup: Setup) -> None:
         """Start the process of a worker; see `Workers.start`."""
         here, there = self._context.Pipe()
-        # The process is not a daemon, because environments may start processes.
+        # It is not a daemon, because environments may start processes of their own.
         process = self._context.Process(
             target=_serve, args=(there, setup), name=f"rollout worker {setup.worker}"
         )
@@ -57,7 +57,7 @@ class ProcessWorkers(Workers):
             self._processes[worker].connection.send((method, arguments))
 
     def renew(self, workers: Mapping[int, object], renewals: Mapping[str, Renewal]) -> None:
-        """Send new policies to workers; see `Workers.renew`."""
+        """Hand new policies to workers; see `Workers.renew`."""
         message = pickle.dumps(("renew", (dict(renewals),)), protocol=pickle.HIGHEST_PROTOCOL)
         for worker in workers:
             with suppress(OSError):
@@ -112,7 +112,7 @@ def _ended(exit_code: int | None) -> str:
 def _serve(connection: "Connection[Any, Any]", setup: Setup) -> None:
     """Run a worker in its own process until the pipe is closed."""
     for number in (signal.SIGINT, getattr(signal, "SIGHUP", None)):
-        if number is not None:  # the head handles signals of the terminal, and closes the pipe
+        if number is not None:  # signals of the terminal are the head's; it closes the pipe
             signal.signal(number, signal.SIG_IGN)
     calls: queue.SimpleQueue[tuple[str, tuple[Any, ...]] | None] = queue.SimpleQueue()
     ready = threading.Event()
@@ -132,7 +132,7 @@ def _serve(connection: "Connection[Any, Any]", setup: Setup) -> None:
             calls.put(None)
             if worker is not None:
                 worker.stop()
-            time.sleep(_ORPHAN_S)  # players may no longer answer
+            time.sleep(_ORPHAN_S)  # the players may not answer any more
             os._exit(1)
 
     threading.Thread(target=read, daemon=True).start()
@@ -162,7 +162,7 @@ def _reply(connection: "Connection[Any, Any]", result: Any) -> None:
 
 
 def failure_of(error: Exception) -> Failure:
-    """Return an error with its traceback, in a form that can be pickled."""
+    """Return an error with its traceback, such that it can be pickled."""
     trace = "".join(traceback.format_exception(error))
     try:
         pickle.loads(pickle.dumps(error))

@@ -1,8 +1,8 @@
-"""`RemoteFleet`: agents that act in rollout workers, and their experience.
+"""`RemoteFleet`: agents that act in rollout workers, and what they collect.
 
-In mode `sync`, all workers collect, then the learner learns, then all workers act with the new
-policy: the experience of an update comes from one policy. In mode `async`, each worker has a second
-request queued while the first runs, so it never waits for other workers or for the learner.
+In mode `sync`, all workers collect, then the learner learns, then all act by the new policy: the
+experience of an update is that of one policy. In mode `async`, each worker has a second collection
+waiting while the first runs, so it never waits for others or for the learner.
 """
 
 import pickle
@@ -42,10 +42,10 @@ from mlagents_envs.timers import hierarchical_timer
 logger = get_logger(__name__)
 
 DROPPED = "Workers/Dropped Steps"
-"""Statistic: number of steps that were too old to learn from."""
+"""Statistic: steps that were too old to be learned from."""
 
 _AT_ONCE = 256
-"""Number of steps of all workers between calls of a learner that learns at any time."""
+"""Steps of all workers after which a learner is called that learns at any time."""
 
 
 class _Part(NamedTuple):
@@ -196,8 +196,8 @@ class _Arrival(NamedTuple):
 class RemoteFleet(Fleet):
     """Agents that act in rollout workers.
 
-    A worker whose process ends is restarted within its restart budget, which is the same as for a
-    player. Experience that it has not returned is lost, and is collected again.
+    A worker whose process ends is started again within its restart budget, which is that of a
+    player. What it had collected and not handed over is lost, and is collected again.
 
     Args:
         options: Options of the run, with its seed.
@@ -219,7 +219,7 @@ class RemoteFleet(Fleet):
         self._workers = workers
         self._is_async = cluster.mode == "async"
         self._max_staleness = cluster.max_staleness if self._is_async else None
-        # Workers do not get settings of behaviors, because they may lack the plug-ins.
+        # The settings of behaviors stay here: a plug-in's need not exist where workers run.
         bare = options.model_copy(update={"behaviors": {}, "default_settings": None})
         self._setup = Setup(bare, 0, 0, log_folder, sources, __version__)
         self._n_players = environment.num_envs
@@ -316,7 +316,7 @@ class RemoteFleet(Fleet):
                 arrived = []
                 while any(worker.orders for worker in self._all):
                     arrived += self._receive()
-                self._process(arrived)  # may request the rest of a collection
+                self._process(arrived)  # which may order the rest of a collection
         self._report_dropped()
         reports, self._reports = self._reports, []
         return reports
@@ -383,7 +383,7 @@ class RemoteFleet(Fleet):
         self._send(worker, Order(own))
 
     def _send(self, worker: _Worker, order: Order) -> None:
-        """Add everything that a worker does not know yet to an order, and send it."""
+        """Complete an order by all that a worker does not know yet, and send it."""
         posts = []
         for name, behavior in self._behaviors.items():
             if name in worker.posts or behavior.sent is None:
@@ -418,7 +418,7 @@ class RemoteFleet(Fleet):
         self._workers.call(worker.number, "collect", order)
 
     def _renew(self) -> None:
-        """Send policies that have changed to all workers that act with them."""
+        """Send policies that have changed to all workers that act by them."""
         for name, behavior in self._behaviors.items():
             snapshot = behavior.trainer.policy.snapshot
             if snapshot is behavior.sent:
@@ -433,7 +433,7 @@ class RemoteFleet(Fleet):
     def _fetch(self, name: str) -> None:
         """Take the segments of a behavior from all workers, in their order."""
         if self._is_async:
-            return  # segments arrive with each harvest
+            return  # they arrive with each harvest
         for worker in self._all:
             self._workers.call(worker.number, "take", name)
         waiting = {worker.number for worker in self._all}
@@ -523,13 +523,13 @@ class RemoteFleet(Fleet):
         """Start a worker again whose process has ended.
 
         Raises:
-            UnityTrainerException: The process ended before it had begun, or the budget is spent.
+            UnityTrainerException: It ended before it had begun, or its budget is spent.
         """
         what = f"the process of worker {worker.number} {gone.reason}"
         if worker.is_new and worker.life == worker.number:
             raise UnityTrainerException(
-                f"{what} before it began. Its output above may show the reason. Try the "
-                "environment without --workers."
+                f"{what} before it began. Its output above may tell why. Try the environment "
+                "without --workers."
             )
         if refusal := worker.budget.spend():
             raise UnityTrainerException(f"{what} and is not started again: {refusal}.")

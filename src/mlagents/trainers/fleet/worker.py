@@ -1,7 +1,7 @@
 """`RolloutWorker`: acts for the agents of some players and collects their experience.
 
-It runs in the process of a worker. This module does not import torch, directly or indirectly. Only
-unpickling a policy that is not dense imports it.
+It runs in the process of a worker. Neither this module nor what it imports needs torch. Only a
+policy that is not dense brings torch along, when it is unpickled.
 """
 
 import logging
@@ -42,11 +42,11 @@ _PACKAGES = ("mlagents", "mlagents_envs", "mlagents_sim")
 
 
 class _NewBehavior(Exception):
-    """Raised when a player announces a behavior for which the worker does not act yet."""
+    """A player has announced a behavior that the worker does not act for yet."""
 
 
 class _HeldReports(EnvManager):
-    """Holds back reports while they contain a behavior without a seat.
+    """Holds reports back while they contain a behavior that has no seat yet.
 
     Args:
         manager: Players of the worker.
@@ -113,7 +113,7 @@ class _Place:
             self.n_finished += activity.n_steps
 
     def has_reached(self, target: Target) -> bool:
-        """Return whether the collection must end."""
+        """Whether the collection ends."""
         n_unfinished = self.collector.n_unfinished
         made = self.n_finished + n_unfinished - self.n_unfinished_before
         held = self.collector.n_held + n_unfinished
@@ -124,8 +124,8 @@ class _Place:
 class RolloutWorker:
     """Players, their policies and their experience, in the process of a worker.
 
-    Between calls of `collect`, the players wait for an answer to their last reports. The next call
-    answers them with the newest policies.
+    Between the calls of `collect`, the players wait for an answer to their last reports. The next
+    call answers them by the newest policies.
 
     Args:
         setup: Number of the worker and options of the run.
@@ -170,13 +170,13 @@ class RolloutWorker:
     # These two may be called by other threads.
 
     def renew(self, renewals: Mapping[str, Renewal]) -> None:
-        """Act with newer policies from the next collection on."""
+        """Act by newer policies from the next collection on."""
         with self._has_mail:
             self._mail.update(renewals)
             self._has_mail.notify_all()
 
     def stop(self) -> None:
-        """End the current collection at the next report."""
+        """End the present collection at the next report."""
         self._stops.set()
 
     def collect(self, order: Order) -> Harvest:
@@ -337,7 +337,7 @@ class _Records(logging.Handler):
 
 
 def numbered(segments: Segments | None, life: int) -> Segments | None:
-    """Make the numbers of episodes and groups unique among all workers."""
+    """Return segments whose episodes and groups no other worker has."""
     if segments is None or life == 0:
         return segments
     first = life << _LIFE_SHIFT
