@@ -228,7 +228,7 @@ def _train(
     live: "LiveView | None",
     **of_controller: Any,
 ) -> bool:
-    """Start the players, train, and close them; return as `run_training`."""
+    """Start the players, train, and close them; return the result of `run_training`."""
     from mlagents.trainers.run.controller import Controller
 
     make_fleet = _fleet_maker(options, folder, place, live)

@@ -55,7 +55,7 @@ class Groups:
         self._return_before = np.append(self._return_before, np.zeros(more))
 
     def changed(self, lanes: NDArray[np.int64], ids: NDArray[np.integer]) -> NDArray[np.int64]:
-        """Return the rows of agents that are new or have changed their group since their report."""
+        """Return the rows of agents that are new or in another group than in their last report."""
         return np.flatnonzero(self._id[lanes] != ids)
 
     def join(

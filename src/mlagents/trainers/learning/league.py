@@ -388,7 +388,7 @@ class League:
         member.games.clear()
         self._reconcile()
         self._elo[member.present] = elo
-        # More than one snapshot goes if a resumed run has a smaller window.
+        # A resumed run with a smaller window drops several snapshots.
         while len(member.window) > member.settings.window:
             self._results.settle((name, member.window.pop(0).number))
         self._update_roster(member)

@@ -28,7 +28,7 @@ class _Counts:
 
 
 class Due(NamedTuple):
-    """Changes to make now.
+    """Changes that are due.
 
     Attributes:
         saves: Behaviors whose policy must be saved as a snapshot.
