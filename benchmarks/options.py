@@ -18,7 +18,6 @@ from threadpoolctl import threadpool_limits
 
 from mlagents.trainers.cli_args import parse_command_line
 from mlagents.trainers.settings.behavior import BehaviorSettings
-from mlagents.trainers.settings.hyperparameters import PPOSettings
 from mlagents.trainers.settings.load import load_run_options
 from mlagents_envs.factories import find_factory
 
@@ -54,8 +53,7 @@ def run(name: str, written: dict[str, Any], seed: int) -> Run:
         settings = with_hyperparameters(sac_3dball(), written)
         return measure(find_factory("3DBall"), settings, goal=GOAL_OF_SAC, seed=seed)
     task = tasks()[name]
-    usual = {"policy_head_gain": PPOSettings().policy_head_gain}  # some files have another
-    settings = with_hyperparameters(task.settings, usual | written)
+    settings = with_hyperparameters(task.settings, written)
     return measure(task.make, settings, goal=task.goal, seed=seed)
 
 

@@ -17,6 +17,7 @@ from mlagents.trainers.data.replay import Replay
 from mlagents.trainers.data.segments import Segments
 from mlagents.trainers.fast.native_ppo import PART, FastPPO, NativePPO, by_autograd
 from mlagents.trainers.fast.sac_by_hand import FastSAC
+from mlagents.trainers.networks.actions import FIRST_MEANS
 from mlagents.trainers.networks.layers import dense_block
 from mlagents.trainers.networks.twin_q import TwinQ
 from mlagents.trainers.networks.value_scale import ValueScale
@@ -71,13 +72,18 @@ def weights(ppo: PPO) -> Tensor:
 # ------------------------------------------------------------------------------ policy_head_gain
 
 
-def test_only_the_heads_of_the_policy_begin_smaller() -> None:
-    usual, small = make_ppo(policy_head_gain=1.0), make_ppo(policy_head_gain=0.25)
+@pytest.mark.parametrize(
+    ("written", "of_means", "of_logits"), [(0.25, 0.25, 0.25), (None, FIRST_MEANS, 1.0)]
+)
+def test_only_the_heads_of_the_policy_begin_smaller(
+    written: float | None, of_means: float, of_logits: float
+) -> None:
+    usual, small = make_ppo(policy_head_gain=1.0), make_ppo(policy_head_gain=written)
+    gains = {"actor.heads.mean.weight": of_means, "actor.heads.logits.weight": of_logits}
     for (name, before), after in zip(
         usual.network.named_parameters(), small.network.parameters(), strict=True
     ):
-        is_head = name in ("actor.heads.mean.weight", "actor.heads.logits.weight")
-        torch.testing.assert_close(after, before * (0.25 if is_head else 1.0), atol=0, rtol=0)
+        torch.testing.assert_close(after, before * gains.get(name, 1.0))
 
 
 # ------------------------------------------------------------------------- target_kl, adaptive

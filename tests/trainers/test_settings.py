@@ -43,7 +43,7 @@ PPO_DEFAULTS = {
     "max_grad_norm": None,
     "desired_kl": 0.01,
     "target_kl": None,
-    "policy_head_gain": 0.05,
+    "policy_head_gain": None,
     "normalize_advantages": "buffer",
     "normalize_values": False,
     "beta": 5e-3,
@@ -361,12 +361,12 @@ def test_schedules_follow_the_learning_rate_unless_written() -> None:
 
 @pytest.mark.parametrize("trainer_type", ["ppo", "poca"])
 def test_legacy_defaults_are_those_of_the_original_unless_written(trainer_type: str) -> None:
-    def gain(**written: Any) -> float:
+    def gain(**written: Any) -> float | None:
         behavior = BehaviorSettings.model_validate({"trainer_type": trainer_type, **written})
-        found: float = behavior.hyperparameters.policy_head_gain  # type: ignore[attr-defined]
+        found: float | None = behavior.hyperparameters.policy_head_gain  # type: ignore[attr-defined]
         return found
 
-    assert gain() == 0.05
+    assert gain() is None
     assert gain(legacy_defaults=True) == 1.0
     assert gain(legacy_defaults=True, hyperparameters={"beta": 0.1}) == 1.0
     assert gain(legacy_defaults=True, hyperparameters={"policy_head_gain": 0.5}) == 0.5

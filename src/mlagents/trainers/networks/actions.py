@@ -15,6 +15,9 @@ from mlagents.trainers.exception import UnityTrainerException
 from mlagents.trainers.networks.layers import joined, linear
 from mlagents_envs.base_env import ActionSpec
 
+FIRST_MEANS = 0.05
+"""Default factor on the initial weights of the means of continuous actions, in PPO and MA-POCA."""
+
 
 class ActionHeads(nn.Module):
     """Output layers of an actor.
@@ -23,7 +26,8 @@ class ActionHeads(nn.Module):
         n_in: Width of the encoding.
         spec: Actions of the behavior: A continuous actions and K branches.
         squashed: Whether tanh squashes continuous actions into [-1, 1].
-        gain: Factor applied to the initial weights of means and logits.
+        gain: Factor applied to the initial weights of means and logits. None stands for
+            `FIRST_MEANS` for means, and 1 for logits.
 
     Raises:
         UnityTrainerException: The behavior has no actions.
@@ -32,26 +36,27 @@ class ActionHeads(nn.Module):
     log_std: nn.Parameter | nn.Linear
 
     def __init__(
-        self, n_in: int, spec: ActionSpec, *, squashed: bool = False, gain: float = 1.0
+        self, n_in: int, spec: ActionSpec, *, squashed: bool = False, gain: float | None = 1.0
     ) -> None:
         super().__init__()
         if not (spec.continuous_size or spec.discrete_size):
             raise UnityTrainerException(
                 "the behavior has no actions. Add continuous or discrete actions to its agents."
             )
+        of_means, of_logits = (FIRST_MEANS, 1.0) if gain is None else (gain, gain)
         self.spec = spec
         self.squashed = squashed
         self.mean: nn.Linear | None = None
         self.logits: nn.Linear | None = None
         if spec.continuous_size:
-            self.mean = linear(n_in, spec.continuous_size, gain=0.2 * gain)
+            self.mean = linear(n_in, spec.continuous_size, gain=0.2 * of_means)
             self.log_std = (
                 linear(n_in, spec.continuous_size, gain=0.2)
                 if squashed
                 else nn.Parameter(torch.zeros(spec.continuous_size))
             )
         if spec.discrete_size:
-            self.logits = linear(n_in, sum(spec.discrete_branches), gain=0.1 * gain)
+            self.logits = linear(n_in, sum(spec.discrete_branches), gain=0.1 * of_logits)
 
     def gaussian(self, encoding: Tensor) -> tuple[Tensor, Tensor]:
         """Map (B, n_in) to means (B, A) and log-deviations: (A,), or (B, A) if squashed."""

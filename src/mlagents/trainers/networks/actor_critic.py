@@ -20,7 +20,8 @@ class Actor(nn.Module):
         spec: Observations and actions of the behavior.
         settings: Settings of the network.
         squashed: Whether tanh squashes continuous actions into [-1, 1].
-        head_gain: Factor applied to the initial weights of the output layers.
+        head_gain: Factor applied to the initial weights of the output layers; None for the
+            default of each kind of action.
         compute: Precision of the body.
     """
 
@@ -30,7 +31,7 @@ class Actor(nn.Module):
         settings: NetworkSettings,
         *,
         squashed: bool = False,
-        head_gain: float = 1.0,
+        head_gain: float | None = 1.0,
         compute: Compute = PLAIN,
     ) -> None:
         super().__init__()
@@ -71,7 +72,8 @@ class ActorCritic(nn.Module):
         settings: Settings of both networks.
         n_signals: Number of reward signals.
         shared: Whether the critic shares the actor's body.
-        policy_head_gain: Factor applied to the initial weights of the actor's output layers.
+        policy_head_gain: Factor applied to the initial weights of the actor's output layers; None
+            for the default of each kind of action.
         compute: Precision of both bodies.
     """
 
@@ -82,7 +84,7 @@ class ActorCritic(nn.Module):
         *,
         n_signals: int,
         shared: bool,
-        policy_head_gain: float = 1.0,
+        policy_head_gain: float | None = 1.0,
         compute: Compute = PLAIN,
     ) -> None:
         super().__init__()

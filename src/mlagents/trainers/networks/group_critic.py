@@ -300,7 +300,8 @@ class GroupActorCritic(nn.Module):
         spec: Observations and actions of the behavior.
         settings: Settings of both networks.
         n_signals: Number of reward signals.
-        policy_head_gain: Factor applied to the initial weights of the actor's output layers.
+        policy_head_gain: Factor applied to the initial weights of the actor's output layers; None
+            for the default of each kind of action.
         compute: Precision of both networks.
     """
 
@@ -310,7 +311,7 @@ class GroupActorCritic(nn.Module):
         settings: NetworkSettings,
         *,
         n_signals: int,
-        policy_head_gain: float = 1.0,
+        policy_head_gain: float | None = 1.0,
         compute: Compute = PLAIN,
     ) -> None:
         super().__init__()

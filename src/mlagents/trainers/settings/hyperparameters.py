@@ -57,10 +57,10 @@ class OnPolicySettings(HyperparameterSettings):
     target_kl: Float | None = Field(None, gt=0.0)
     """KL divergence of the policy from the policy that acted above which an update ends after the
     current pass; null for no limit."""
-    policy_head_gain: Float = Field(0.05, gt=0.0)
+    policy_head_gain: Float | None = Field(None, gt=0.0)
     """Factor applied to the initial weights of the policy's output layers. With a small factor, the
     first actions hardly depend on observations: choices are equally likely and means are near
-    0."""
+    0. null is 0.05 for continuous actions and 1 for discrete actions."""
     normalize_advantages: Literal["buffer", "minibatch"] = "buffer"
     """Steps over which advantages are normalized: all steps of an update, or each minibatch."""
     normalize_values: bool = False
