@@ -509,7 +509,7 @@ LESSON = {"name": "a", "value": 1, "completion_criteria": {"behavior": "B"}}
     ("written", "key", "says"),
     [
         ("fast", "", "must be a number, a sampler"),
-        (3.5e38, "", "at most 3.4e+38 in size"),
+        (3.5e38, "", "at most 3.4e+38 in magnitude"),
         (float("nan"), "", "must be a finite number, got nan"),
         (True, "", "must be a number, a sampler"),
         (None, "", "must be a number, a sampler"),
@@ -543,7 +543,7 @@ LESSON = {"name": "a", "value": 1, "completion_criteria": {"behavior": "B"}}
         (
             {"sampler_type": "multirangeuniform", "sampler_parameters": {"intervals": [[0, 1e39]]}},
             ".sampler_parameters.intervals.0.1",
-            "at most 3.4e+38 in size",
+            "at most 3.4e+38 in magnitude",
         ),
         (
             {"sampler_type": "gaussian", "sampler_parameters": {"st_dev": -1}},
