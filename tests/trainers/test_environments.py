@@ -150,7 +150,7 @@ def test_the_editor_has_a_port_and_a_log_of_its_own(
 ) -> None:
     start(tmp_path, "--base-port", "6000")
 
-    assert "base_port 6000 is not used" in caplog.text
+    assert "base_port 6000 is ignored" in caplog.text
     assert "The Editor uses port 5004" in caplog.text
     assert player.positional == ()
     assert player.named["base_port"] is None

@@ -617,7 +617,9 @@ def spawn_endless() -> subprocess.Popen[str]:
     process = spawn()
     give_up_s = time.monotonic() + 60
     while not Path("results/first/Guess/checkpoint.pt").exists():
-        assert process.poll() is None and time.monotonic() < give_up_s, process.communicate()[0]
+        if process.poll() is not None or time.monotonic() > give_up_s:
+            process.kill()
+            pytest.fail(process.communicate()[0])
         time.sleep(0.05)
     return process
 

@@ -274,7 +274,8 @@ def _port_in_use(error: UnityWorkerInUseException, *, is_editor: bool) -> str:
     if is_editor:
         return (
             f"cannot wait for the Unity Editor: {error.detail} The Editor uses no other port, so "
-            "end the program that uses it. --base-port only applies to players that --env starts."
+            "end the program that uses it. --base-port, also --base-port 0 for any free port, only "
+            "applies to players that --env starts."
         )
     return (
         f"player {error.worker_id} cannot be started: {error.detail} Choose other ports with "
