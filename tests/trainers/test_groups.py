@@ -237,6 +237,21 @@ def test_rewards_of_groups_need_no_warning_with_poca(capsys: pytest.CaptureFixtu
     assert trainer.mean_group_reward is not None
 
 
+def test_rewards_of_groups_count_towards_the_goal() -> None:
+    env = SacrificeEnvironment(n_groups=4)
+    env.reset()
+    trainer = make_trainer(env, settings(stop_at_reward=1.0))
+    trainer.meter.remember([0.25] * 100, [0.75] * 99)
+    trainer.stop_if_learned()
+    assert not trainer.has_learned  # the mean of a hundred groups is not known yet
+    trainer.meter.remember([], [0.74])
+    trainer.stop_if_learned()
+    assert not trainer.has_learned
+    trainer.meter.remember([], [0.76])
+    trainer.stop_if_learned()
+    assert trainer.ended_by == "stop_at_reward: 1"
+
+
 def test_problems_are_told_with_the_name_of_the_behavior(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

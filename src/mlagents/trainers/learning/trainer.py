@@ -170,12 +170,19 @@ class Trainer:
         return min(due)
 
     def stop_if_learned(self) -> None:
-        """End training if the mean reward of `N_RETURNS` episodes has reached `stop_at_reward`."""
+        """End training if the mean reward of `N_RETURNS` episodes has reached `stop_at_reward`.
+
+        With groups that earned rewards, the mean reward of as many groups is added.
+        """
         goal = self.settings.stop_at_reward
-        if goal is None or len(self.meter.recent_returns) < N_RETURNS or not self.is_learning:
+        reward, of_groups = self.mean_reward, self.mean_group_reward
+        if goal is None or reward is None or not self.is_learning:
             return
-        reward = self.mean_reward
-        if reward is not None and reward >= goal:
+        if of_groups is not None:
+            reward += of_groups
+        counted = self.meter.recent_returns, self.meter.recent_group_returns
+        is_known = all(len(returns) >= N_RETURNS for returns in counted if returns)
+        if is_known and reward >= goal:
             self.end(f"stop_at_reward: {goal:g}")
             logger.info(
                 f"{self.name} has reached a mean reward of {reward:.3f} at step {self.step} "

@@ -221,8 +221,9 @@ class BehaviorSettings(Settings):
     max_steps: Int = Field(500000, ge=1)
     """Number of training steps of all agents in all environments together."""
     stop_at_reward: Float | None = Field(None, allow_inf_nan=False)
-    """Mean reward of the last 100 episodes at which training ends, before `max_steps`. Group
-    rewards do not count. With a curriculum, training does not end before the last lessons."""
+    """Mean reward of the last 100 episodes at which training ends, before `max_steps`. MA-POCA adds
+    the mean reward of the last 100 groups. With a curriculum, training does not end before the last
+    lessons."""
     time_horizon: Int = Field(64, ge=1)
     """Number of steps of one agent after which its experience is passed to the trainer."""
     summary_freq: Int = Field(50000, ge=1)
