@@ -233,6 +233,9 @@ def test_the_plugins_of_the_page_do_as_it_says(
     install("best", plugins.STATS_WRITER, writer + "plugin = stats_writers\n")
     both = "plugin = lambda options: [stop_when_solved, SaveTheBest]\n"
     install("following", plugins.CALLBACK, callback + both)
+    (tmp_path / "my_package").mkdir()
+    (tmp_path / "my_package/reinforce.py").write_text(examples_of("tutorials/own_algorithm.md")[0])
+    monkeypatch.syspath_prepend(tmp_path)
     install("oldest", plugins.TRAINER_TYPE, trainer + "plugin = trainer_types\n")
     monkeypatch.chdir(tmp_path)
     Path("guess.yaml").write_text(
