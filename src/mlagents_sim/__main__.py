@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _print_list()
         return 0
     if options.world is None:
-        parser.error("no world is named: add one of those that --list shows")
+        parser.error("no world was named: add the name of a world; --list shows all names")
     try:
         factory = find_factory(options.world)
     except UnityEnvironmentException as error:
@@ -107,7 +107,7 @@ def _play(
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="mlagents-sim",
-        description="Play a world for a trainer in another process, as a built game would.",
+        description="Run a world for a trainer in another process, as a Unity build does.",
         allow_abbrev=False,
     )
     parser.add_argument(
@@ -125,7 +125,7 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         metavar="PORT",
         help=f"port the trainer listens on; {DEFAULT_PORT} by default, as for the Unity Editor. If "
-        "given several times, this process plays for all trainers",
+        "given several times, this process runs a world for each trainer",
     )
     parser.add_argument(
         "--timeout",
@@ -147,8 +147,8 @@ def _parser() -> argparse.ArgumentParser:
         type=int,
         default=0,
         metavar="K",
-        help="number of this player among those of the trainer, for a function that takes it; "
-        "%(default)s by default. With several ports, the first has this number",
+        help="number of this player within the run, for a function that accepts it; %(default)s by "
+        "default. With several ports, the first player has this number",
     )
     unity = parser.add_argument_group("arguments of a Unity player")
     unity.add_argument("-logFile", "-logfile", dest="log_file", metavar="FILE", help="log file")

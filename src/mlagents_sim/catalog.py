@@ -1,4 +1,4 @@
-"""The worlds by name. A world's module is imported when the world is made."""
+"""Catalog of the worlds by name. The module of a world is imported when the world is created."""
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,7 +31,7 @@ class WorldEntry(BaseRegistryEntry):
     Args:
         identifier: Name of the world.
         expected_reward: Published mean reward of a trained policy.
-        description: Task of the agents, in a sentence.
+        description: Task of the agents, in one sentence.
         factory: Class of the world, as `module:class` below `mlagents_sim.examples`.
         tags: Properties to choose worlds by.
     """
@@ -66,8 +66,8 @@ class WorldEntry(BaseRegistryEntry):
             keep_8_bit_images: Whether 8-bit images are returned as uint8, 0 to 255, instead of
                 float32, 0 to 1. They then take a quarter of the memory.
             kwargs: `seed`, `num_areas` and `parameters`, as for `mlagents_sim.world.World`.
-                Arguments of `UnityEnvironment` may be given too. Those that concern only its player
-                are ignored if there is no player.
+                Arguments of `UnityEnvironment` are accepted too. Without side channels, those for
+                its player are ignored.
 
         Raises:
             UnityEnvironmentException: The world cannot be made with these arguments.
@@ -90,7 +90,7 @@ class WorldEntry(BaseRegistryEntry):
     def _play_elsewhere(
         self, *, parameters: Mapping[str, float] | None = None, **kwargs: Any
     ) -> UnityEnvironment:
-        """Play the world in another process."""
+        """Run the world in another process."""
         command = [sys.executable, "-m", "mlagents_sim", self.identifier]
         for name, value in (parameters or {}).items():
             command += ["--parameter", f"{name}={float(value)!r}"]
@@ -118,7 +118,7 @@ CATALOG = {
         WorldEntry(
             "3DBallHard",
             expected_reward=100.0,
-            description="Balance a ball whose velocity cannot be seen.",
+            description="Balance a ball without observing its velocity.",
             factory="ball_3d_hard:Ball3DHard",
             tags=("vector", "continuous"),
         ),
@@ -146,28 +146,28 @@ CATALOG = {
         WorldEntry(
             "Match3VisualObs",
             expected_reward=39.5,
-            description="The same, from pictures.",
+            description="Match-3, observed as images.",
             factory="match3:Match3VisualObs",
             tags=("image", "discrete", "mask"),
         ),
         WorldEntry(
             "Match3SimpleHeuristic",
             expected_reward=34.2,
-            description="The same, played by rule: any valid move.",
+            description="Match-3, played by a rule: any valid move.",
             factory="match3:Match3SimpleHeuristic",
             tags=("vector", "discrete", "mask", "heuristic"),
         ),
         WorldEntry(
             "Match3SmartHeuristic",
             expected_reward=37.0,
-            description="The same, played by rule: the move worth most.",
+            description="Match-3, played by a rule: the move with the most points.",
             factory="match3:Match3SmartHeuristic",
             tags=("vector", "discrete", "mask", "heuristic"),
         ),
         WorldEntry(
             "Visual3DBall",
             expected_reward=100.0,
-            description="Balance a ball that is seen by a camera.",
+            description="Balance a ball that is observed by a camera.",
             factory="visual_3d_ball:Visual3DBall",
             tags=("image", "continuous"),
         ),
@@ -181,14 +181,14 @@ CATALOG = {
         WorldEntry(
             "Hallway",
             expected_reward=0.7,
-            description="Remember a symbol; go to the goal that bears it.",
+            description="Remember a symbol and walk to the goal with that symbol.",
             factory="hallway:Hallway",
             tags=("rays", "vector", "discrete", "memory"),
         ),
         WorldEntry(
             "Pyramids",
             expected_reward=1.75,
-            description="Press a switch, knock a pyramid over, touch the gold from its top.",
+            description="Press a switch, knock a pyramid over and touch the gold from its top.",
             factory="pyramids:Pyramids",
             tags=("rays", "vector", "discrete"),
         ),
@@ -202,7 +202,7 @@ CATALOG = {
         WorldEntry(
             "WallJump",
             expected_reward=0.8,
-            description="Get over walls, low and high, with two behaviors in one scene.",
+            description="Get over low and high walls, with two behaviors in one scene.",
             factory="wall_jump:WallJump",
             tags=("rays", "vector", "discrete", "behaviors"),
         ),
@@ -216,35 +216,35 @@ CATALOG = {
         WorldEntry(
             "BigWallJump",
             expected_reward=0.8,
-            description="Get over a high wall by way of a block.",
+            description="Get over a high wall with the help of a block.",
             factory="wall_jump:BigWallJump",
             tags=("rays", "vector", "discrete"),
         ),
         WorldEntry(
             "GridFoodCollector",
             expected_reward=10.0,
-            description="Gather good food, leave bad food, freeze the others.",
+            description="Gather good food, avoid bad food and freeze other agents.",
             factory="food_collector:GridFoodCollector",
             tags=("grid", "continuous", "discrete"),
         ),
         WorldEntry(
             "VisualFoodCollector",
             expected_reward=10.0,
-            description="Gather good food, seen by a camera.",
+            description="Gather good food that is observed by a camera.",
             factory="visual_food_collector:VisualFoodCollector",
             tags=("image", "vector", "continuous", "discrete"),
         ),
         WorldEntry(
             "FoodCollector",
             expected_reward=10.0,
-            description="Gather good food by sight along rays.",
+            description="Gather good food that is observed by rays.",
             factory="ray_food_collector:RayFoodCollector",
             tags=("rays", "vector", "discrete"),
         ),
         WorldEntry(
             "DungeonEscape",
             expected_reward=1.0,
-            description="Slay the dragon, take its key and leave, as a group.",
+            description="Slay the dragon, take its key and escape, as a group.",
             factory="dungeon_escape:DungeonEscape",
             tags=("rays", "vector", "discrete", "groups"),
         ),
@@ -258,7 +258,7 @@ CATALOG = {
         WorldEntry(
             "StrikersVsGoalie",
             expected_reward=0.0,
-            description="Score against a goalie, or keep the goal: two behaviors in one scene.",
+            description="Score against a goalie or keep the goal, with two behaviors in one scene.",
             factory="strikers_vs_goalie:StrikersVsGoalie",
             tags=("rays", "discrete", "groups", "teams", "behaviors"),
         ),

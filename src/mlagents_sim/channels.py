@@ -1,8 +1,8 @@
-"""The simulation's end of the side channels: those of Unity and an environment's own.
+"""The simulation's end of Unity's side channels and of an environment's own channels.
 
-An environment with the methods of `ParameterReceiver` receives environment parameters. One with
-the method of `StatsSource` reports statistics. Its attribute `side_channels`, if present, holds its
-own channels; a script registers the other ends of them.
+An environment with the methods of `ParameterReceiver` receives environment parameters. One with the
+method of `StatsSource` reports statistics. Its own channels are in its attribute `side_channels`,
+if it has one; the user's program registers their other ends.
 """
 
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ logger = get_logger(__name__)
 
 
 class SimulationChannels:
-    """All side channels of one environment that is served to a trainer.
+    """The side channels of an environment that is served to a trainer.
 
     Args:
         env: Environment to serve.
@@ -61,12 +61,12 @@ class SimulationChannels:
 
         Raises:
             UnityEnvironmentException: The data are malformed. No message was delivered.
-            Exception: One of the environment's own channels raised it.
+            Exception: Any exception of the environment's own channels.
         """
         self._router.deliver(data)
 
     def collect(self) -> bytes:
-        """Return the data for the next report: statistics and messages of own channels."""
+        """Return the data for the next report: statistics and messages of all channels."""
         if self._source is not None:
             self._stats.send(self._source.get_and_reset_stats())
         return self._router.collect()
@@ -120,7 +120,7 @@ class _StatsSender(SideChannel):
 
 
 def _set_parameter(receiver: ParameterReceiver, message: IncomingMessage) -> None:
-    """Set the parameter that a message holds (wire protocol, section 4.6)."""
+    """Set the environment parameter that a message contains."""
     key, kind = message.read_string(), message.read_int32()
     if kind == EnvironmentDataType.FLOAT:
         receiver.set_float_parameter(key, message.read_float32())

@@ -47,7 +47,7 @@ class RpcClient(Closing):
         self._socket: Http2Socket | None = None
 
     def connect(self, timeout_s: float) -> None:
-        """Connect to the trainer, which must be listening already.
+        """Connect to the trainer, which must already be listening.
 
         Raises:
             UnityEnvironmentException: No trainer listens there.
@@ -61,7 +61,7 @@ class RpcClient(Closing):
         except (OSError, OverflowError) as error:
             raise UnityEnvironmentException(
                 f"cannot connect to a trainer at {where}: {error}. Start the trainer first; it "
-                "says which port it listens on."
+                "prints the port it listens on."
             ) from error
         self._connection = ClientConnection(f"{self._host}:{self._port}", self._max_message_bytes)
         self._socket = Http2Socket(sock, self._connection, peer=f"the trainer at {where}")
@@ -71,11 +71,11 @@ class RpcClient(Closing):
         return self._connected().fileno()
 
     def send(self, message: bytes, timeout_s: float | None = None) -> None:
-        """Send a message; `poll` then finds the answer.
+        """Send a message; `poll` then returns the answer.
 
         Args:
             message: Message to send.
-            timeout_s: Longest time, in seconds, for the trainer to read it; None for no limit.
+            timeout_s: Longest time for the trainer to read it, in seconds; None for no limit.
 
         Raises:
             As `call`.
@@ -99,7 +99,7 @@ class RpcClient(Closing):
     def call(self, message: bytes, timeout_s: float | None = None) -> bytes:
         """Send a message and return the trainer's answer.
 
-        After an error the client is closed, because it is unknown what the trainer did.
+        After an error, the client is closed, because the state of the trainer is unknown.
 
         Args:
             message: Message to send.

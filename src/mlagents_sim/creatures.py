@@ -1,10 +1,10 @@
-"""`CreatureWorld`: creatures that turn their joints to reach a target.
+"""`CreatureWorld`: the base of worlds in which creatures turn their joints to reach a target.
 
-A subclass gives the creature's data, what it sees, and its reward. All vectors and quaternions are
-by the axes of the world unless their names say otherwise.
+A subclass defines the creature's data, its observations and its reward. All vectors and quaternions
+use the axes of the world unless their names say otherwise.
 
-A step has Unity's order: the frame and the reward are found first, then the bodies move. An
-observation is therefore taken with a frame that is one step old, as the published policies expect.
+A step has Unity's order: the frame and the reward are computed first, then the bodies move. An
+observation therefore uses a frame that is one step old, as the published policies expect.
 """
 
 from abc import abstractmethod
@@ -41,7 +41,7 @@ LOOK_DOWN_M = 10.0
 TOUCH_M = 0.02
 """Distance from the target that counts as a touch."""
 LARGEST_SPEED_M_S = 500.0
-"""Speed beyond which the bodies of a creature have diverged."""
+"""Speed above which the bodies of a creature count as diverged."""
 SQUARE_M = 5.0
 """Edge of the squares of the ground."""
 
@@ -55,25 +55,25 @@ class CreatureWorld(World):
         creatures: Bodies of all creatures.
         target: (N, 3) centres of the targets.
         goal_speed: (N,) requested speeds, in m/s.
-        frame_origin: (N, 3) place of the orientation frame, which is where the first body is.
-        frame_forward: (N, 3) level direction from there to the target.
+        frame_origin: (N, 3) origins of the orientation frames, at the first bodies.
+        frame_forward: (N, 3) level directions from there to the targets.
         given_strength: (N, J) strengths of the last decision, 0 to 1.
         n_diverged: Number of episodes that were interrupted because bodies diverged.
     """
 
     creature: ClassVar[Creature]
     targets: ClassVar[Sequence[tuple[str, int]]]
-    """Joints that actions turn, by child, with the number of axes."""
+    """Joints that actions control, as the name of the child and the number of axes."""
     strengths: ClassVar[Sequence[str]]
     """Joints whose strength is chosen by the actions that follow."""
     fatal: ClassVar[Sequence[str]] = ()
     """Bodies that must not touch the ground."""
     touching_bodies: ClassVar[Sequence[str]] = ()
-    """Bodies whose touch moves the target; all of them if empty."""
+    """Bodies whose touch moves the target; empty for all bodies."""
     target_radius_m: ClassVar[float] = 40.0
     """Distance from the centre within which targets appear."""
     target_ahead_m: ClassVar[float | None] = None
-    """Distance of a target that stays, along z from the centre; None for targets that move."""
+    """Distance of a fixed target from the centre along z; None for targets that move."""
     target_edge_m: ClassVar[float] = 1.0
     touch_reward: ClassVar[float] = 0.0
     """Reward for touching the target."""
@@ -87,7 +87,7 @@ class CreatureWorld(World):
     default_parameters: ClassVar[Mapping[str, float]] = {"gravity": GRAVITY_M_S2}
     parameter_ranges: ClassVar[Mapping[str, tuple[float, float]]] = {"gravity": (0.0, 1000.0)}
     masses: ClassVar[Mapping[str, str]] = {}
-    """Parameters that are the masses of bodies, and the names of these."""
+    """Parameters that set masses, and the names of their bodies."""
 
     def __init__(
         self, *, num_areas: int = 1, seed: int = 0, parameters: Mapping[str, float] | None = None
@@ -123,10 +123,10 @@ class CreatureWorld(World):
 
     @abstractmethod
     def judge(self) -> Array:
-        """Return the (N,) rewards of a step, found before the bodies move."""
+        """Return the (N,) rewards of a step, computed before the bodies move."""
 
     def hopeless(self) -> BoolArray:
-        """Return (N,) bool: which creatures end their episode in this step, without a penalty."""
+        """Return (N,) bool: whether creatures end their episode in this step without a penalty."""
         return np.zeros(self.n_agents, np.bool_)
 
     def begin(self, agents: Agents) -> None:
@@ -229,7 +229,7 @@ class CreatureWorld(World):
         """Draw the first creature and its target, (480, 640, 3)."""
         return draw(self.creatures, self.target[0], self.target_edge_m)
 
-    # Questions that observations and rewards ask.
+    # Queries for observations and rewards.
 
     def frame(self) -> Array:
         """Return (N, 4) rotations of the orientation frames."""
@@ -238,7 +238,7 @@ class CreatureWorld(World):
         return np.stack([zero, np.sin(half), zero, np.cos(half)], axis=-1)
 
     def in_frame(self, vectors: Array) -> Array:
-        """Return vectors, (N, 3) or (N, K, 3), as the frames see them."""
+        """Return vectors, (N, 3) or (N, K, 3), in the orientation frames."""
         sine, cosine = self.frame_forward[:, X], self.frame_forward[:, Z]
         if vectors.ndim == 3:
             sine, cosine = sine[:, None], cosine[:, None]
@@ -249,7 +249,7 @@ class CreatureWorld(World):
         return seen
 
     def turned_in_frame(self, rotations: Array) -> Array:
-        """Return rotations, (N, K, 4), as the frames see them."""
+        """Return rotations, (N, K, 4), in the orientation frames."""
         half = np.arctan2(self.frame_forward[:, X], self.frame_forward[:, Z])[:, None] / 2.0
         sine, cosine = np.sin(half), np.cos(half)
         x, y, z, w = (rotations[..., k] for k in range(4))
@@ -259,7 +259,7 @@ class CreatureWorld(World):
         return seen
 
     def forward(self, body: int) -> Array:
-        """Return (N, 3) directions in which a body looks."""
+        """Return the (N, 3) forward directions of a body."""
         x, y, z, w = self.creatures.rotation[:, body].T
         ahead = np.empty((self.n_agents, 3))
         ahead[:, 0] = 2.0 * (x * z + w * y)
@@ -289,7 +289,7 @@ class CreatureWorld(World):
         return np.where((above >= 0.0) & (above < LOOK_DOWN_M), above / LOOK_DOWN_M, 1.0)
 
     def speed_match(self, velocity: Array) -> Array:
-        """Return (N,) how well (N, 3) velocities match the requested one, 0 to 1."""
+        """Return (N,) scores, 0 to 1, of how well (N, 3) velocities match the requested ones."""
         wanted = self.goal_speed[:, None] * self.frame_forward
         missing = velocity - wanted
         part = np.minimum(np.sqrt(dot(missing, missing)) / self.goal_speed, 1.0)
@@ -310,7 +310,7 @@ class CreatureWorld(World):
         self.frame_forward[agents] = forward
 
     def _reached(self) -> BoolArray:
-        """Return (N,) bool: whose target is touched."""
+        """Return (N,) bool: whether the targets are touched."""
         half = self.target_edge_m / 2.0
         near = np.zeros(self.n_agents, np.bool_)
         way = np.abs(self.creatures.position[:, 0] - self.target)[:, [X, Z]].max(axis=1)
@@ -323,7 +323,7 @@ class CreatureWorld(World):
         return near
 
     def _move_targets(self, agents: NDArray[np.intp]) -> None:
-        """Move targets to random places: random points of a ball, put on the ground."""
+        """Move targets to random points of a ball, projected to the ground."""
         if agents.size == 0:
             return
         height = self.creature.ground_height + self.target_edge_m / 2.0
@@ -338,7 +338,7 @@ class CreatureWorld(World):
         self.target[agents] = place
 
     def _interrupt_diverged(self) -> None:
-        """Interrupt the episodes of creatures whose bodies move faster than anything can."""
+        """Interrupt the episodes of creatures whose bodies are faster than `LARGEST_SPEED_M_S`."""
         speeds = np.abs(self.creatures.state[..., 7:]).max(axis=(1, 2))
         diverged = np.flatnonzero(~(speeds < LARGEST_SPEED_M_S))
         if self.n_diverged == 0:
@@ -356,7 +356,10 @@ class CreatureWorld(World):
 
 
 def _extents(shape: Box | Capsule | Sphere) -> tuple[Array, Array]:
-    """Return the extents of a shape, (3,), and the turn of its axes, (4,): capsules lie along y."""
+    """Return the extents of a shape, (3,), and the rotation of its axes, (4,).
+
+    Capsules lie along y.
+    """
     if isinstance(shape, Box):
         return 2.0 * np.array(shape.half), IDENTITY
     width = 2.0 * shape.radius
@@ -369,5 +372,5 @@ def _extents(shape: Box | Capsule | Sphere) -> tuple[Array, Array]:
 
 
 def relative(rotation: Array, to: Array) -> Array:
-    """Return rotations as seen from others."""
+    """Return rotations relative to other rotations."""
     return multiply(conjugate(to), rotation)

@@ -1,4 +1,4 @@
-"""The last few frames of an observation joined, as Unity's stacking sensor returns them."""
+"""Stacks of the last frames of an observation, as Unity's stacking sensor returns them."""
 
 import math
 from typing import Any
@@ -14,7 +14,7 @@ from mlagents_sim.world import ALL, Agents
 
 
 def stacked(spec: ObservationSpec, n_frames: int) -> ObservationSpec:
-    """Describe `n_frames` frames of an observation, joined along its first axis."""
+    """Return the specification of `n_frames` frames, joined along the first axis."""
     size, *rest = spec.shape
     return spec._replace(
         shape=(n_frames * size, *rest), name=f"StackingSensor_size{n_frames}_{spec.name}"
@@ -27,12 +27,12 @@ class FrameStack:
     A frame is added whenever an agent reports: with each decision and at the end of an episode.
     Frames from before the episode are zero.
 
-    Earlier frames of all agents are in a ring: frames stay where they were written, and the newest
-    one replaces the oldest. So a step copies nothing but what it returns, and its own frame.
+    The earlier frames of all agents are in a ring buffer, where the newest frame replaces the
+    oldest. A step therefore copies only its own frame and its result.
 
     Args:
         frame: Description of a single frame.
-        n_frames: Number of frames that an agent sees.
+        n_frames: Number of frames in an observation.
         n_agents: Number of agents, N.
     """
 
@@ -78,7 +78,7 @@ class FrameStack:
             ring[start] = frame
             self._start = (start + 1) % n_before
         else:
-            # All agents share the slots, so the frames of a few of them move.
+            # All agents share the slots, so the frames of only some agents must be moved.
             moved = seen[:, 1:].swapaxes(0, 1)
             ring[start:, agents], ring[:start, agents] = np.split(moved, [n_before - start])
         return seen.reshape(-1, *self._shape)

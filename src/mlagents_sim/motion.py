@@ -1,12 +1,12 @@
-"""Agents that push and turn themselves, and all that moves with them, for several steps at once.
+"""Motion of agents that push and turn, and of the bodies around them, for several steps at once.
 
     motion = Motion(bodies, watched=Watched(pairs=[0]))
     motion.command(agents, forward=..., right=..., turn_rad=...)
-    n_steps = motion.run(5)               # fewer if something happened that a task judges
+    n_steps = motion.run(5)               # fewer if a watched event happened
 
-A step has two parts, between which a `World` ends episodes that took too long:
+A step has two parts, between which a `World` ends episodes that reached their time limit:
 
-    step:  steer (turn, push or jump) ─► move (bodies, contacts, what is below)
+    step:  steer (turn, push or jump) ─► move (bodies, contacts, supports below agents)
 
 Arrays and letters are those of `planar`. The agent of an area is its first body.
 """
@@ -27,12 +27,12 @@ AGENT = 0
 
 
 class Watched(NamedTuple):
-    """Events after which `Motion.run` stops, besides an agent over a zone of its `Standing`.
+    """Events after which `Motion.run` stops, in addition to an agent over a zone of its `Standing`.
 
     Attributes:
-        pairs: Indices of pairs that touch.
-        walls: Walls that bodies touch: index of the side, of the axis and of the body.
-        bodies: Bodies that leave the bounds.
+        pairs: Indices of pairs, whose contact is an event.
+        walls: Indices of the side, the axis and the body, whose contact with the wall is an event.
+        bodies: Indices of bodies, whose departure from the bounds is an event.
         centre: Middle of the bounds, in x and z.
         half: Half lengths of the bounds.
     """
@@ -50,8 +50,8 @@ NOTHING = Watched()
 class Ring(FixedArrays):
     """A round room with objects in slots along its wall.
 
-    A piece of the wall, and the object of the nearest slot, are two bodies, which are placed beside
-    the agent before each motion.
+    Two bodies stand for a piece of the wall and for the object of the nearest slot. They are placed
+    beside the agent before each motion.
 
     Args:
         bodies: Bodies of all areas.
@@ -62,8 +62,8 @@ class Ring(FixedArrays):
         slots: (2, S) unit vectors from the middle to the slots.
 
     Attributes:
-        items: (S, N) number of the object in each slot; below 0 for none.
-        near: (N,) number of the object beside each agent; below 0 for none.
+        items: (S, N) numbers of the objects in the slots; below 0 for an empty slot.
+        near: (N,) numbers of the objects beside the agents; below 0 for none.
     """
 
     FAR_M = 1e3
@@ -119,8 +119,8 @@ class Ring(FixedArrays):
 class Motion(FixedArrays):
     """Motion of N areas.
 
-    Agents turn and then push; with `pushes_first`, the other way round. With a `Standing`, they
-    push, jump and turn as it says, and `forward` and `right` are parts of a full push.
+    Agents turn and then push; with `pushes_first`, they push first. With a `Standing`, its rules
+    apply to pushes, jumps and turns, and `forward` and `right` are fractions of a full push.
 
     Args:
         bodies: Bodies of all areas.
@@ -134,8 +134,8 @@ class Motion(FixedArrays):
     Attributes:
         bodies: Bodies of all areas.
         standing: Vertical motion of the agents, or None.
-        forward: (N,) pushes ahead, in m/s a step.
-        right: (N,) pushes to the right, in m/s a step.
+        forward: (N,) pushes ahead, in m/s per step.
+        right: (N,) pushes to the right, in m/s per step.
         sine: (N,) sines of the turns to the right in a step.
         cosine: (N,) cosines of these turns.
     """
@@ -197,7 +197,7 @@ class Motion(FixedArrays):
         sine: ArrayLike,
         cosine: ArrayLike,
     ) -> None:
-        """Set what n agents do in each of the coming steps.
+        """Set the pushes and turns of n agents in each of the coming steps.
 
         Args:
             agents: Indices of the agents, n of them.
@@ -245,7 +245,7 @@ class Motion(FixedArrays):
             most_steps: Largest number of steps.
 
         Returns:
-            The number of steps; 0 if a watched body is outside its bounds already.
+            The number of steps; 0 if a watched body is already outside its bounds.
         """
         if (functions := self.bodies.functions) is not None:
             return self.bodies.call(functions.planar_run, self.shared, most_steps)
@@ -273,7 +273,7 @@ class Motion(FixedArrays):
         return bool((np.abs(place - self._middle) > self._extent).any())
 
     def _has_happened(self) -> bool:
-        """Return whether something happened in the last step that the task judges."""
+        """Return whether a watched event happened in the last step."""
         bodies, watched = self.bodies, self._watched
         return bool(
             bodies.touching[list(watched.pairs)].any()

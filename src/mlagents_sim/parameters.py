@@ -1,7 +1,7 @@
 """A world's environment parameters: numbers that are fixed or drawn at every read.
 
-The distributions are those of Unity (wire protocol, section 4.6). Unity draws with a generator of
-.NET, so the same seed gives other values here.
+The distributions are those of Unity. Unity uses a .NET generator, so the same seed gives different
+values here.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,11 +18,11 @@ from mlagents_envs.side_channel.environment_parameters_channel import (
 
 
 class Sampler(Protocol):
-    """Source of the values of a parameter."""
+    """A random source of values of a parameter."""
 
     @property
     def bounds(self) -> tuple[float, float] | None:
-        """Lowest and highest value that may be drawn; None if there are none."""
+        """Lowest and highest value that may be drawn; None if values are unbounded."""
 
     def draw(self, n: int) -> NDArray[np.float64]:
         """Return the next (n,) values."""
@@ -31,7 +31,7 @@ class Sampler(Protocol):
 class Uniform:
     """The uniform distribution over a union of intervals.
 
-    If all intervals have length 0, each is equally likely.
+    If all intervals have length 0, they are equally likely.
 
     Args:
         intervals: Pairs (lower, upper).
@@ -84,7 +84,7 @@ class Gaussian:
 class Parameters(Mapping[str, float]):
     """Parameters by name. Reading a sampled parameter draws its next value.
 
-    Values that a normal distribution draws beyond the range of a parameter are moved to its bounds.
+    Values from a normal distribution are clipped to the range of the parameter.
 
     Args:
         defaults: Default values of all parameters.

@@ -1,8 +1,9 @@
-"""Boxes on a floor, which move and touch, in many areas at once.
+"""Boxes that move and collide on a floor, in many areas at once.
 
-Seen from above. An array of vectors starts with an axis of two, x to the right and z ahead, and
-ends with an axis of N areas, so that one operation serves all of them. A body's heading is the
-unit vector it faces, (sin yaw, cos yaw); what is to its right is (cos yaw, -sin yaw).
+The plane is seen from above. An array of vectors starts with an axis of two, x to the right and z
+ahead, and ends with an axis of N areas, so that one operation serves all of them. A body's heading
+is the unit vector that it faces, (sin yaw, cos yaw). Its right is
+(cos yaw, -sin yaw).
 
     bodies = Bodies(n_areas, [Body(half=(0.5, 0.5), mass=10.0)], low=..., high=...)
     bodies.velocity[:, 0] += pushes
@@ -10,8 +11,8 @@ unit vector it faces, (sin yaw, cos yaw); what is to its right is (cos yaw, -sin
 
 Letters in shapes: N areas, B bodies of an area, P pairs of them.
 
-Contacts are settled pair by pair; the areas of a pair are settled together. What is here is the
-reference: where the native library is available, it computes the same, to the last bit.
+Contacts are solved pair by pair, for all areas of a pair together. This module is the reference:
+the native library, if available, computes bit-identical results.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,18 +36,19 @@ LOW, HIGH = 0, 1
 
 STEP_S = 0.02
 FRICTION = 0.6
-"""Friction of a surface, unless a world says otherwise; two surfaces rub by their mean."""
+"""Default friction of a surface. The friction between two surfaces is the mean of both."""
 ANCHORS = 2.0
 """Friction anchors of a box that stands on a face; see `Bodies`."""
 
 CONTACT_OFFSET_M = 0.02
 """Gap between two surfaces at which they begin to touch."""
 CORRECTION = 0.8
-"""Part of a gap or of an overlap that one step closes."""
+"""Fraction of a gap or an overlap that one step closes."""
 MAX_PUSH_OUT_M_S = 10.0
-"""Fastest way out of an overlap."""
+"""Largest speed out of an overlap."""
 ITERATIONS = 3
-"""Passes over all contacts of a step, since settling one contact may upset another."""
+"""Passes over all contacts in a step, because solving one contact may violate
+another."""
 
 
 def number(value: ArrayLike) -> Array:
@@ -55,7 +57,7 @@ def number(value: ArrayLike) -> Array:
 
 
 _TINY = 1e-30
-"""Keeps a quotient finite where the divisor may be 0."""
+"""Smallest divisor, which keeps quotients finite."""
 _LANDED_M = 1e-7
 """Gap to the floor, plus the fall in a step, below which a body counts as at rest on the floor."""
 
@@ -87,7 +89,7 @@ def dot(one: Array, other: Array) -> Array:
 
 
 def kept(drag: ArrayLike) -> Array:
-    """Return the part of a velocity that remains after a step with this drag per second."""
+    """Return the fraction of a velocity that remains after a step with this drag per second."""
     return np.maximum(1.0 - np.multiply(drag, STEP_S), 0.0)
 
 
@@ -97,7 +99,7 @@ class Body(NamedTuple):
     Attributes:
         half: Half lengths in x and in z, in m.
         mass: Mass in kg; infinite for a body that never moves.
-        drag: Part of the velocity that is lost in a second.
+        drag: Fraction of the velocity that is lost per second.
         gravity: Acceleration that presses the body to the floor, in m/s2; 0 for no floor friction.
     """
 
@@ -110,20 +112,21 @@ class Body(NamedTuple):
 class Bodies(FixedArrays):
     """The boxes of N areas, which slide over the floor, push each other and stop at walls.
 
-    Contact is that of Unity's physics engine. Surfaces touch within a small gap; two velocities
-    are found for each body. One moves it in this step, and closes most of a gap or overlap
-    besides; the other remains, so that being pushed out of an overlap gives no speed. Nothing
-    bounces. Friction between two moving bodies is Coulomb's: it takes at most `friction` times the
-    speed that the contact stops.
+    Contacts are those of Unity's physics engine. Surfaces touch within a small gap, and each body
+    has two velocities. The first moves it in this step and also closes most of a gap or overlap.
+    The second remains after the step, so that being pushed out of an overlap adds no speed.
+    Nothing bounces. Friction between two moving bodies is Coulomb friction: it takes at most
+    `friction` times the speed that the contact stops.
 
-    Friction with the floor, walls and bodies that never move is twice that. The engine gives a face
-    of a box two friction anchors, and limits each by the whole normal force. So the floor takes
+    Friction with the floor, walls and bodies that never move is twice as large. The engine gives a
+    face of a box two friction anchors, and limits each by the whole normal force. The floor
+    therefore takes
 
         2 * friction * (downward speed that it stops)
 
-    of a body's speed in a step. For a body at rest on the floor that downward speed is gravity's,
-    less drag; for a landing body it is the whole fall; in the air it is 0. The speed at which the
-    floor pushes an overlapping body out does not count.
+    of a body's speed in a step. For a body at rest on the floor, that downward speed is the speed
+    that gravity adds, less drag. For a landing body, it is the whole speed of the fall. In the air,
+    it is 0. The speed at which the floor pushes an overlapping body out does not count.
 
     Args:
         n_areas: Number of areas, N.
@@ -131,27 +134,27 @@ class Bodies(FixedArrays):
         low: Faces of the walls on the low sides, (x, z), or (2, B, 1) if they differ by body.
         high: Faces of the walls on the high sides, as `low`.
         pairs: Indices of bodies that may touch, P pairs of them.
-        friction: Coulomb's coefficient between bodies, and between bodies and walls.
+        friction: Coulomb coefficient between bodies, and between bodies and walls.
         pair_friction: P coefficients of the pairs, if they differ from `friction`.
-        is_native: Whether the native library computes, if it is available.
+        is_native: Whether to use the native library, if it is available.
 
     Attributes:
         functions: Functions of the native library, or None if NumPy computes. The library knows
             the arrays below, so an assignment to one of these attributes copies into its array.
-        position: (2, B, N) of the centres, in m.
-        velocity: (2, B, N) in m/s.
+        position: (2, B, N) positions of the centres, in m.
+        velocity: (2, B, N) velocities, in m/s.
         heading: (2, B, N) unit vectors.
         half: (2, B, N) half lengths to the right and ahead, in m.
         reach: (2, B, N) extents from the centres in x and z, in the last step.
-        kept: (B, N) part of the velocity that drag leaves in a step.
+        kept: (B, N) fractions of the velocities that drag leaves in a step.
         above_m: (B, N) heights above the floor, in m; below 0 for a body that overlaps it.
         climb: (B, N) upward speeds, in m/s.
         is_falling: Whether any body may be above the floor; if not, falls are not computed.
         grip: (B, N) twice the friction with the floor.
-        pressed: (B, N) downward speed that the floor stopped in the last step, in m/s.
-        is_solid: (P, N) which pairs can touch; False if one body is above the other.
-        touching: (P, N) which pairs touched in the last step.
-        touching_walls: (2, 2, B, N) which bodies touched the walls at `low` and at `high`, in x
+        pressed: (B, N) downward speeds that the floor stopped in the last step, in m/s.
+        is_solid: (P, N) whether the bodies of a pair can touch; False if one is above the other.
+        touching: (P, N) whether the bodies of a pair touched in the last step.
+        touching_walls: (2, 2, B, N) whether a body touched the walls at `low` and at `high`, in x
             and in z.
     """
 
@@ -203,7 +206,7 @@ class Bodies(FixedArrays):
                 f"no body of the pairs {self._pairs[is_fixed].tolist()} can move. Give one body of "
                 "each pair a finite mass."
             )
-        # Parts of a push that either body takes, and friction of each pair.
+        # Share of a push that each body takes, and friction of each pair.
         self._shares = lightness / lightness.sum(axis=1, keepdims=True)
         anchors = np.where(lightness.all(axis=1), 1.0, ANCHORS)
         self._friction = anchors * (friction if pair_friction is None else np.array(pair_friction))
@@ -261,7 +264,7 @@ class Bodies(FixedArrays):
     def put_down(
         self, where: tuple[Any, Any], *, gravity: ArrayLike, above_m: ArrayLike = 0.0
     ) -> None:
-        """Put bodies on the floor, or above it, so that they fall.
+        """Put bodies on the floor, or above it to fall.
 
         Args:
             where: Index of these bodies into (B, N) arrays.
@@ -299,7 +302,7 @@ class Bodies(FixedArrays):
         limits = self._limits() if self._has_walls else None
         n_touched = self.touching.sum(axis=0) + self.touching_walls.any(axis=(0, 1, 2))
         for iteration in range(ITERATIONS):
-            # What touches a single thing is settled at once.
+            # A body with a single contact is solved in one pass.
             is_unsettled = n_touched > min(iteration, 1)
             if not is_unsettled.any():
                 break
@@ -357,8 +360,8 @@ class Bodies(FixedArrays):
     def _across(self, pair: int, areas: Indices, apart: Array) -> "_Contact":
         """Find the areas, among n, in which a pair touches.
 
-        Two boxes touch in one of the four directions that their faces look in: the direction with
-        the widest gap or the least overlap.
+        Two boxes touch along one of the four normals of their faces: the one with the widest gap or
+        the least overlap.
 
         Args:
             pair: Index of the pair.
@@ -424,7 +427,7 @@ class _Contact(NamedTuple):
         pair: Index of the pair.
         areas: (n,) indices of the areas.
         normal: (2, n) unit vectors from the first body to the second.
-        least: (2, n) least speeds of parting, in this step and after it.
+        least: (2, n) least separation speeds, in this step and after it.
     """
 
     pair: int
@@ -439,7 +442,7 @@ class _Contact(NamedTuple):
 
 
 def least_speeds(gap: Array) -> Array:
-    """Return (2, ...) least speeds at which surfaces must part: in this step, and after it."""
+    """Return (2, ...) least separation speeds of surfaces: in this step, and after it."""
     in_step = np.minimum(gap * (-CORRECTION / STEP_S), MAX_PUSH_OUT_M_S)
     speeds: Array = np.array([in_step, np.minimum(in_step, 0.0)])
     return speeds
@@ -495,7 +498,7 @@ def gap_between_boxes(
     other_heading: Array,
     other_half: Array,
 ) -> Array:
-    """Return widest gaps between two boxes each, along their faces; below 0 if they overlap.
+    """Return the widest gaps between pairs of boxes along their faces; below 0 if they overlap.
 
     All arguments are (2, ...) and broadcast: centres, unit vectors and half lengths of one box,
     then those of the other.

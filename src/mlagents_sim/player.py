@@ -153,7 +153,7 @@ class _Session:
 
 
 def _talk(make: EnvironmentFactory) -> Generator[bytes, bytes, None]:
-    """Make the environment and obey the trainer to the end (wire protocol, section 3.6).
+    """Make the environment and follow the trainer's commands until the session ends.
 
     Yields:
         Message for the trainer. Its answer is to be sent into the generator.
@@ -168,7 +168,7 @@ def _talk(make: EnvironmentFactory) -> Generator[bytes, bytes, None]:
     made = make(seed=hello.seed, num_areas=max(hello.num_areas, 1))
     with contextlib.closing(checked(made)) as env:
         channels = SimulationChannels(made)
-        # The simulation begins with a reset, whatever the first command is.
+        # The simulation begins with a reset, whatever the first command says.
         channels.deliver(first.side_channel)
         env.reset()
         announced: dict[BehaviorName, BehaviorSpec] = {}

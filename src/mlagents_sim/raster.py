@@ -1,13 +1,13 @@
-"""Pictures of many scenes at once: convex shapes, painted from the farthest to the nearest.
+"""Images of many scenes at once: convex shapes, painted from the farthest to the nearest.
 
-A convex shape covers one run of pixels in each row of a picture. Only the starts and ends of the
-runs are computed, by rows instead of by pixels:
+A convex shape covers one run of pixels in each row of an image. Only the starts and ends of the
+runs are computed, by row instead of by pixel:
 
     places ──Camera──► outline ──► Runs ──paint──► images
 
 Letters in shapes: N scenes, F shapes in each, K corners, H W rows and columns of a picture, row 0
-at the top. A pixel belongs to a shape if its centre does. Points of a picture are homogeneous:
-(column, row, 1) times a depth, so nothing needs to be cut off where it reaches behind the eye.
+at the top. A pixel belongs to a shape if its centre does. Points of an image are homogeneous:
+(column, row, 1) times a depth, so shapes that reach behind the eye need no clipping.
 """
 
 import math
@@ -23,7 +23,7 @@ Array = NDArray[np.float64]
 Pixels = NDArray[np.uint8]
 
 PIXELS_AT_ONCE = 2**15
-"""Pixels painted together. The indices of more would not fit the processor's cache."""
+"""Number of pixels painted together, whose indices fit the processor's cache."""
 
 
 class Camera(NamedTuple):
@@ -82,9 +82,9 @@ class Camera(NamedTuple):
         return turned + shift.reshape(3, *[1] * (places.ndim - 2), -1)
 
     def rays(self) -> Array:
-        """Return the unit vectors, (3, H, W), along which a perspective camera sees its pixels.
+        """Return the unit vectors, (3, H, W), from the eye of a perspective camera to its pixels.
 
-        Of several scenes, the first one counts.
+        If there are several scenes, the camera of the first is used.
         """
         column, row = np.arange(self.width), np.arange(self.height)[:, None]
         point = np.stack(np.broadcast_arrays(column, row, 1.0))
@@ -112,13 +112,13 @@ class Runs(NamedTuple):
     end: NDArray[np.int16]
 
     def mask(self, width: int) -> NDArray[np.bool_]:
-        """Return which pixels of pictures so wide are covered, (F, N, H, W)."""
+        """Return whether each pixel of images of this width is covered, (F, N, H, W)."""
         column = np.arange(width)
         return (column >= self.first[..., None]) & (column < self.end[..., None])
 
 
 def polygon(camera: Camera, corners: Array) -> Runs:
-    """Find the pixels of flat convex polygons, each seen where its corners are clockwise.
+    """Find the pixels of flat convex polygons, visible from the side with clockwise corners.
 
     Args:
         camera: Camera that sees the shapes.
@@ -135,14 +135,14 @@ def polygon(camera: Camera, corners: Array) -> Runs:
     (u, v, w), (next_u, next_v, next_w) = point, point[:, [*range(1, point.shape[1]), 0]]
     edge = np.array([v * next_w - w * next_v, w * next_u - u * next_w, u * next_v - v * next_u])
     is_seen = (edge[:, 0] * point[:, 2]).sum(axis=0) > 0.0
-    # Not where all corners are more than a pixel beyond the same side of the picture.
+    # Skip shapes whose corners are all more than a pixel beyond the same side of the image.
     within = np.array([u + w, camera.width * w - u, v + w, camera.height * w - v])
     is_seen &= ~(within.max(axis=1) < 0.0).any(axis=0)
     v, w = v[:, is_seen], w[:, is_seen]
     with np.errstate(divide="ignore", invalid="ignore"):
         height = v / w
         top, bottom = height.min(axis=0), height.max(axis=0)
-        # What reaches behind the eye may be in all rows.
+        # Shapes that reach behind the eye may be in all rows.
         is_before = (w > 0.0).all(axis=0)
         shape, row = _rows(
             camera, np.where(is_before, top, -np.inf), np.where(is_before, bottom, np.inf)
@@ -160,7 +160,7 @@ def polygon(camera: Camera, corners: Array) -> Runs:
 
 
 def sphere(camera: Camera, centre: Array, radius: Array) -> Runs:
-    """Find the pixels of spheres; none of one that reaches behind the eye.
+    """Find the pixels of spheres. A sphere that reaches behind the eye has none.
 
     Args:
         camera: Camera that sees the shapes.
@@ -187,7 +187,7 @@ def sphere(camera: Camera, centre: Array, radius: Array) -> Runs:
     is_seen = (point[2] > 0.0) & (point[2] ** 2 > spread[2, 2])  # before the eye
     dual = (point[:, None] * point - spread)[:, :, is_seen]
     (p, q, r), (_, s, t), (_, _, u) = dual  # each (S,)
-    # The level lines among them.
+    # The horizontal lines among them.
     middle, reach = t / u, np.sqrt(np.maximum(t * t - s * u, 0.0)) / u
     shape, row = _rows(camera, middle - reach, middle + reach)
     # The adjugate of the symmetric matrix, which is its inverse but for a factor.
@@ -203,12 +203,12 @@ def sphere(camera: Camera, centre: Array, radius: Array) -> Runs:
 
 
 def _rows(camera: Camera, top: Array, bottom: Array) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return (L,) the shapes, of S, and the rows in which they may be, which is few of all rows.
+    """Return (L,) indices of shapes and (L,) rows in which these shapes may have pixels.
 
     Args:
         camera: Camera that sees the shapes.
-        top: (S,) row, not rounded, above which they are not; one more is looked at.
-        bottom: (S,) likewise below.
+        top: (S,) uppermost rows of the shapes, not rounded; one more row is included.
+        bottom: (S,) lowest rows of the shapes, not rounded; one more row is included.
     """
     first = np.minimum(np.maximum(np.ceil(top) - 1.0, 0.0), camera.height)
     end = np.maximum(np.minimum(np.floor(bottom) + 2.0, camera.height), first)
@@ -217,7 +217,7 @@ def _rows(camera: Camera, top: Array, bottom: Array) -> tuple[NDArray[np.intp], 
 
 
 def _ranges(start: NDArray[np.intp], length: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Return the numbers from each start on, so many of each, in a row."""
+    """Return the concatenation of ranges with these starts and lengths."""
     end = length.cumsum()
     numbers: NDArray[np.intp] = (start - end + length).repeat(length)
     numbers += np.arange(len(numbers))
@@ -232,7 +232,7 @@ def _runs(
     first: Array,
     last: Array,
 ) -> Runs:
-    """Round and cut to the picture what lies between two columns in rows of the (F, N) seen.
+    """Return the runs between two columns, rounded and clipped to the image.
 
     Args:
         camera: Camera that sees the shapes.
@@ -270,7 +270,7 @@ def box_faces(centre: Array, axes: Array, half_edges: Array) -> tuple[Array, Arr
 
 
 def _face_corners() -> Array:
-    """Return on which side of the centre, 1 or -1 along each axis, the corners are: (4, 6, 3)."""
+    """Return the side of the centre, 1 or -1 along each axis, of each corner: (4, 6, 3)."""
     corners = np.zeros((4, 6, 3))
     for face in range(6):
         axis, side = face % 3, 1 - face // 3 * 2
@@ -287,7 +287,7 @@ _FACE_CORNERS = _face_corners()
 
 
 class Covered(NamedTuple):
-    """The pixels that shapes cover, one after the other.
+    """The pixels that shapes cover, in order.
 
     Attributes:
         shape: (P,) index of the shape, of F by N, flat.
@@ -299,7 +299,7 @@ class Covered(NamedTuple):
 
 
 def pixels(runs: Runs, width: int) -> Covered:
-    """List the pixels that shapes cover in pictures so wide, for shapes of more than one colour."""
+    """Return the pixels that shapes cover in images of this width."""
     length = (runs.end - runs.first).reshape(-1)
     (run,) = length.nonzero()
     n_rows = runs.first.shape[2]
@@ -321,8 +321,9 @@ def paint(
         images: (N, 3, H, W) pictures, contiguous; changed in place.
         runs: Pixels of each shape.
         colours: Colours, which can be broadcast to (F, N, 3).
-        scene: (S,) of which image each shape is, for runs of (1, S, H); else each has its column.
-        order: (S,) indices of the shapes of such runs, in the order in which to paint them.
+        scene: (S,) indices of the shapes' images, for runs of shape (1, S, H). By default, the
+            second axis of the runs is the image.
+        order: (S,) indices of the shapes of such runs, in painting order.
     """
     n_rows, width = images.shape[2:]
     if (functions := PLANAR.load()) is not None:
@@ -356,7 +357,7 @@ def paint(
     start = (image * (3 * n_rows) + row) * width + first[run]
     length = (end[run] - first[run]).astype(np.intp)
     colours = np.broadcast_to(colours, (*runs.first.shape[:2], 3)).reshape(-1, 3)
-    # The pixels of many runs in a row; of several colours of a pixel, the last one stays.
+    # The concatenated pixels of many runs. If a pixel gets several colours, the last one remains.
     n_pixels = length.cumsum()
     pieces = n_pixels.searchsorted(np.arange(0, n_pixels[-1], PIXELS_AT_ONCE)).tolist()
     for begin, stop in zip(pieces, [*pieces[1:], len(run)], strict=True):

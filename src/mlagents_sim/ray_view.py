@@ -1,4 +1,4 @@
-"""What rays see of a scene: walls, boxes and discs, declared once and observed at every decision.
+"""Ray observations of a scene of walls, boxes and discs, which is declared once.
 
     view = RayView(
         RAYS, bodies, radius_m=0.5, room=Room(WALL, low, high), boxes=[Box(BLOCK_TAG, body=BLOCK)]
@@ -26,7 +26,8 @@ from mlagents_sim.sensors import RaySensor
 Tags = NDArray[np.int8]
 
 GRAZE_M = 1e-6
-"""Heights so close count as equal: those of a sphere's lowest point and of a wall's upper edge."""
+"""Largest difference at which the heights of a sphere's lowest point and of a wall's upper edge
+count as equal."""
 
 
 class Room(NamedTuple):
@@ -36,8 +37,8 @@ class Room(NamedTuple):
         tag: Tag of the walls.
         low: Faces of the walls on the low sides, in x and z.
         high: Faces of the walls on the high sides.
-        edge_m: Height of the rays above the upper edges while the agent is on the floor; None if
-            the walls are higher than any ray.
+        edge_m: Height of the rays above the upper edges of the walls while the agent is on the
+            floor; None if the walls are higher than any ray.
     """
 
     tag: int
@@ -51,12 +52,12 @@ class Box(NamedTuple):
 
     Attributes:
         tag: Tag of the box, or (N,) tags by area.
-        body: Index of the body that it is, or None.
-        centre: Centre in x and z, if it is not a body.
-        half: Half lengths, if it is not a body.
-        radius_m: Radius of the rays at this box, if it differs from that of the others.
-        is_turned: Whether the body's heading counts; else the box is aligned with the axes.
-        edges_m: (N,) heights of the lower edges and of the upper ones, for rays of a flight.
+        body: Index of the body that the box stands for, or None.
+        centre: Centre in x and z, if the box is not a body.
+        half: Half lengths, if the box is not a body.
+        radius_m: Radius of the rays at this box, if it differs from that at the others.
+        is_turned: Whether the box has the body's heading; otherwise it is aligned with the axes.
+        edges_m: (N,) heights of the lower and of the upper edges, for rays with a `Flight`.
     """
 
     tag: int | Tags
@@ -73,7 +74,7 @@ class Discs(NamedTuple):
 
     Attributes:
         centre: (2, D, N) centres in x and z.
-        hidden: (D, N) numbers, 0 for a ball that can be seen.
+        hidden: (D, N) numbers, 0 for a visible ball.
         tags: (D,) tags.
         radius_m: Radius of the balls.
         height_m: Height of their centres above the floor.
@@ -101,19 +102,19 @@ class Flight(NamedTuple):
 
 
 class RayView:
-    """A ray sensor in a scene. Of equally distant things, the first in this order is seen.
+    """A ray sensor in a scene. Of equally distant objects, the first in declared order is observed.
 
     Args:
         sensor: Rays and their encoding.
         bodies: Bodies of all areas, the agents among them.
         radius_m: Radius of the rays.
-        room: Walls, if rays meet any.
+        room: Walls, if there are any.
         discs: Balls, if there are any.
-        boxes: Boxes; a ray passes through the agent that sends it.
+        boxes: Boxes. A ray passes through the agent that casts it.
         flight: Heights of the rays, if boxes have edges.
         n_members: Number of agents in an area, M.
-        unit_half_m: Half length of an agent whose rays are as long and wide as `sensor` says. The
-            rays of others are scaled by their size. None if all rays are alike.
+        unit_half_m: Half length of an agent whose rays have the length and radius of `sensor`. The
+            rays of other agents are scaled with their size. None if all rays are alike.
     """
 
     def __init__(
@@ -224,7 +225,7 @@ class RayView:
         return self._sensor.observe(travels, tags)
 
     def _to_room(self, rays: Rays, scale: float | Array, above_m: Array) -> Array:
-        """Return (R, n) distances to the walls, for n agents so high above the floor."""
+        """Return (R, n) distances to the walls, for n agents at these heights above the floor."""
         assert self._room is not None
         _, low, high, edge_m = self._room
         low_m, high_m = (np.reshape(bound, (2, 1)) / scale for bound in (low, high))

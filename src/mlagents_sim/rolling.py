@@ -1,7 +1,7 @@
-"""Balls that fly, slide and roll on cubes, and cubes that are turned by hand.
+"""Balls that fly, slide and roll on cubes, whose rotation is set by the task.
 
-Letters in shapes: N areas, each of one cube and one ball. Vectors are (3, N) by the axes of the
-world: x, y (up), z. Quaternions are (4, N): x, y, z, w. A ball's place is relative to its cube's
+Letters in shapes: N areas, each with one cube and one ball. Vectors are (3, N) in the axes of the
+world: x, y (up), z. Quaternions are (4, N): x, y, z, w. A ball's position is relative to its cube's
 centre, which never moves.
 
     bodies = BallsOnCubes(n_areas, half_edge_m=2.5, turn_limit=0.25)
@@ -35,8 +35,8 @@ POSITION, VELOCITY, SPIN = range(3)
 ASIDE = slice(X, Z + 1, 2)
 
 ANGULAR_DRAG = 0.05
-"""Part of the spin lost in a second. With the documented 0.01, balls miss recordings by 13 mm
-instead of 1 mm."""
+"""Fraction of the spin lost per second. With the documented 0.01, positions differ from recordings
+by 13 mm instead of 1 mm."""
 MAX_SPIN_RAD_S = 7.0
 
 _ZERO, _ONE, _MINUS_ONE, _STEP = number(0.0), number(1.0), number(-1.0), number(STEP_S)
@@ -44,7 +44,7 @@ _TOUCH, _PUSH_OUT = number(CONTACT_OFFSET_M), number(MAX_PUSH_OUT_M_S)
 _CLOSING_PER_S, _FRICTION = number(-CORRECTION / STEP_S), number(FRICTION)
 _SPIN_KEPT, _MAX_SPIN = number(1.0 - ANGULAR_DRAG * STEP_S), number(MAX_SPIN_RAD_S)
 _TINY = number(1e-12)
-"""Keeps a quotient finite where the divisor may be 0."""
+"""Smallest divisor, which keeps quotients finite."""
 _SOLID = number(0.4)
 """Moment of inertia of a solid ball of radius 1 and mass 1."""
 _NO_TURN = np.reshape([1.0, 0.0], (2, 1, 1, 1))
@@ -66,10 +66,10 @@ class _Rolling(Shared):
 
 
 class BallsOnCubes(FixedArrays):
-    """Cubes and balls of N areas. Without the native library, NumPy computes the same bits.
+    """Cubes and balls of N areas. NumPy and the native library give bit-identical results.
 
-    Bodies move as in Unity's physics engine, tuned to recorded steps of it. A cube is moved by
-    hand, so its surface has no velocity of its own and only pushes the ball out.
+    Bodies move as in Unity's physics engine, tuned to recorded steps of it. The task sets a cube's
+    rotation, so its surface has no velocity of its own and only pushes the ball out.
 
     Args:
         n_areas: Number of areas, N.
@@ -241,11 +241,11 @@ class BallsOnCubes(FixedArrays):
     def _touch(self, local: Array, gap: Array, touching: Mask) -> None:
         """Push and brake the balls that touch their cubes.
 
-        Two impulses are found for each contact. One moves the ball in this step, and closes most
-        of a gap or an overlap besides. The other remains in the velocity, so that a push out of an
-        overlap gives no speed. Friction is limited by either, and by what makes the ball
+        Each contact has two impulses. The first moves the ball in this step and also closes most of
+        a gap or an overlap. The second remains in the velocity, so that a push out of an overlap
+        adds no speed. Friction is limited by each impulse, and by the impulse that makes the ball
         roll: a ball of mass m and inertia I touched at distance L from its centre resists a
-        sideways impulse with 1 / (1/m + L^2/I). All is per unit of mass.
+        sideways impulse with 1 / (1/m + L^2/I). All values are per unit of mass.
 
         Args:
             local: (3, 3, N) position, velocity and spin by the axes of the contact, the second
@@ -297,8 +297,8 @@ body by an angle a makes q to q cos(a/2) + (q times unit) sin(a/2)."""
 
 _TURNED_FROM = np.array([np.abs(_TIMES_UNIT[axis]).argmax(axis=1) for axis in (Z, X)])
 _TURNED_SIGNS = np.array([_TIMES_UNIT[axis].sum(axis=1) for axis in (Z, X)])[..., None]
-"""Cheaper form of that product: `q.take(_TURNED_FROM[k], axis=0) * _TURNED_SIGNS[k]` is q times
-the unit quaternion of z (k = 0) or of x (k = 1)."""
+"""Cheaper form of that product: `q.take(_TURNED_FROM[k], axis=0) * _TURNED_SIGNS[k]` is q times the
+unit quaternion of z (k = 0) or x (k = 1)."""
 
 
 def _product(a: Array, b: Array) -> Array:
@@ -334,7 +334,7 @@ def rotation_matrix(quaternion: Array) -> Array:
 def frame_along(normal: Array) -> Array:
     """Return (3, 3, n) rotation matrices whose second column is `normal`, (3, n).
 
-    The matrices turn the y axis to the normal the shortest way. The normal must not be -y.
+    The matrices rotate the y axis to the normal along the shortest path. The normal must not be -y.
     """
     x, y, z = normal
     bend = _MINUS_ONE / (_ONE + y)
@@ -378,7 +378,7 @@ def _check(functions: CDLL) -> None:
         np.array_equal(ours.ball, reference.ball) and np.array_equal(ours.cube, reference.cube)
     ):
         raise NativeError(
-            "balls on cubes do not move as NumPy moves them. Please report this with the name of "
+            "it moves balls on cubes differently than NumPy. Please report this with the name of "
             "your processor and compiler."
         )
 

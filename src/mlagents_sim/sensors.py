@@ -1,7 +1,4 @@
-"""Ray and grid sensors, which encode observations as Unity's sensors do.
-
-Source: example environments, sections 1.4 and 1.5.
-"""
+"""Ray and grid sensors, which encode observations as Unity's sensors do."""
 
 from collections.abc import Sequence
 from functools import reduce
@@ -18,13 +15,13 @@ from mlagents_sim.planar import Array, Indices, Mask, X, Z
 
 
 class RaySensor:
-    """Rays on either side of an agent's heading, and the first thing that each of them meets.
+    """A fan of rays around an agent's heading. Each ray reports the first object that it hits.
 
-    A ray has T + 2 numbers: a 1 for the tag that it hit, a 1 if it hit nothing, and the distance
-    as a fraction of the length, which is 1 for nothing.
+    A ray has T + 2 numbers: a one-hot tag of the object that it hit, a 1 if it hit nothing, and the
+    distance as a fraction of the length, which is 1 if it hit nothing.
 
     Args:
-        per_side: Rays to the left, and as many to the right; there is one more straight ahead.
+        per_side: Number of rays on each side; there is one more straight ahead.
         max_degrees: Angle between the outermost ray and the one ahead.
         length: Length of each ray, in m.
         n_tags: Number of tags, T.
@@ -32,7 +29,7 @@ class RaySensor:
     Attributes:
         directions: (2, R) unit vectors to the right of the agent and ahead, in the order of the
             observation: ahead, then right and left by turns, ever farther out.
-        size: Numbers in an observation.
+        size: Size of an observation.
         length: Length of each ray, in m.
         n_tags: Number of tags, T.
     """
@@ -56,15 +53,15 @@ class RaySensor:
     def observe(
         self, travels: Sequence[Array], tags: Sequence[int | NDArray[np.int8]]
     ) -> FloatArray:
-        """Return the (N, size) observation of things with these tags.
+        """Return the (N, size) observation of objects with these tags.
 
-        The rays may be those of several such sensors in a row. Their observations then follow each
-        other in the result.
+        The rays may be those of several such sensors, concatenated. So are their observations in
+        the result.
 
         Args:
-            travels: (R, N) distances along each ray to each kind of thing. Of equally distant
-                things, the first is seen.
-            tags: Tags of these kinds, or (N,) tags of what each agent sees.
+            travels: (R, N) distances along each ray, one array for each kind of object. If
+                distances are equal, the first kind is observed.
+            tags: Tags of these kinds: one for all agents, or (N,) tags by agent.
         """
         nearest = reduce(np.minimum, travels)
         n_rays, n = nearest.shape
@@ -81,12 +78,12 @@ class RaySensor:
 
 
 class Marks(NamedTuple):
-    """Cells of grids that things cover. Several things may cover the same cell.
+    """Grid cells that objects cover. Several objects may cover the same cell.
 
     Attributes:
-        cell: (n,) indices into (agents, columns, rows), flat, in the order of the observation.
-        tag: (n,) tags of the things.
-        distance: (n,) distances from the agent to the nearest points of the things, in m.
+        cell: (n,) flat indices into (agents, columns, rows), in the order of the observation.
+        tag: (n,) tags of the objects.
+        distance: (n,) distances from the agent to the nearest points of the objects, in m.
     """
 
     cell: Indices
@@ -95,14 +92,14 @@ class Marks(NamedTuple):
 
 
 class GridSensor:
-    """A square grid that an agent carries around, and the tag of the nearest thing in each cell.
+    """A square grid that moves with an agent and shows the tag of the nearest object in each cell.
 
-    Things are seen from the agent: `place` is the distance to its right and the distance ahead.
+    Positions are relative to the agent: `place` is the distance to its right and ahead.
 
     Args:
-        n_cells: Number of cells along either side.
+        n_cells: Number of cells along each side.
         cell_m: Length of a cell, in m.
-        n_tags: Number of tags, of one channel each.
+        n_tags: Number of tags, with one channel each.
 
     Attributes:
         reach_m: Extent of the grid to the right and ahead, in m.
@@ -122,7 +119,7 @@ class GridSensor:
     def discs(
         self, agent: Indices, place: Array, radius: Array, tag: Indices, distance: Array
     ) -> Marks:
-        """Mark the cells that n discs cover: place is (2, n), the other arguments are (n,)."""
+        """Mark the cells that n discs cover; `place` is (2, n), the other arguments are (n,)."""
         cells, offset = self._around(place, radius)
         aside = np.maximum(np.abs(offset) - self.cell_m / 2, 0.0)
         across, ahead = aside * aside
@@ -138,7 +135,7 @@ class GridSensor:
         tag: Indices,
         distance: Array,
     ) -> Marks:
-        """Mark the cells that n squares cover: half edges are (n,), headings as seen (2, n)."""
+        """Mark the cells that n squares cover; headings are (2, n), relative to the agent."""
         # Extent of a turned square, divided by half its edge.
         spread = np.abs(heading[X]) + np.abs(heading[Z])
         cells, offset = self._around(place, half * spread)
@@ -152,7 +149,7 @@ class GridSensor:
         return self._marks(agent, cells, is_covered, tag, distance)
 
     def walls(self, normal: Array, distance: Array, thickness: float, tag: int) -> Marks:
-        """Mark the cells that endless walls cover.
+        """Mark the cells that infinitely long walls cover.
 
         Args:
             normal: (2, walls, agents) unit vectors.
@@ -181,7 +178,7 @@ class GridSensor:
         """
         cell = np.concatenate([m.cell for m in marks])
         tag = np.concatenate([m.tag for m in marks])
-        # The nearest is written last, and stays.
+        # The nearest object is written last.
         order = np.argsort(-np.concatenate([m.distance for m in marks]), kind="stable")
         n_cells = self._n_cells**2
         nearest = np.empty(n_agents * n_cells, np.int8)  # only read where it is written
@@ -192,9 +189,9 @@ class GridSensor:
         return seen
 
     def _around(self, place: Array, reach: Array) -> tuple[Indices, Array]:
-        """Return (2, n, W) columns and rows that n things could cover, and their offsets.
+        """Return (2, n, W) columns and rows that n objects could cover, and their offsets.
 
-        The offsets are (2, n, W) vectors from the things to the middles of the cells.
+        The offsets are (2, n, W) vectors from the objects to the middles of the cells.
         """
         lowest = np.floor((place - reach + self.reach_m) / self.cell_m)
         width = int(np.ceil(2 * reach.max(initial=0.0) / self.cell_m)) + 1
@@ -205,7 +202,7 @@ class GridSensor:
     def _marks(
         self, agent: Indices, cells: Indices, is_covered: Mask, tag: Indices, distance: Array
     ) -> Marks:
-        """Mark the cells, of (n, W, W) candidates, that n things cover inside the grid."""
+        """Mark the cells, of (n, W, W) candidates, that n objects cover inside the grid."""
         column_is_inside, row_is_inside = (cells >= 0) & (cells < self._n_cells)
         is_covered = is_covered & column_is_inside[:, :, None] & row_is_inside[:, None]
         thing = is_covered.nonzero()[0]

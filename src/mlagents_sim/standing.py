@@ -1,4 +1,4 @@
-"""Agents that jump, fall and stand on things, beside the motion of `Bodies` in the plane.
+"""Agents that jump, fall and stand on objects, while `Bodies` move in the plane.
 
     standing = Standing(bodies, supports, gait=Gait(...))
     standing.begin_step()                 # before the agents are pushed
@@ -8,8 +8,8 @@
 
 The agent is the first body. `Motion` carries out these parts of a step.
 
-Arrays and letters are those of `planar`; S is the number of supports. A support is known by its
-row. Heights are those of the axis up, which the world's source chose.
+Arrays and letters are those of `planar`; S is the number of supports. A support is identified by
+its row. Heights are values of the vertical axis, whose origin the world chooses.
 """
 
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ from mlagents_sim.planar import (
 )
 
 AGENT = 0
-"""The body that stands."""
+"""Index of the body that stands."""
 NO_PAIR = -1
 
 _TINY = 1e-30
@@ -45,12 +45,13 @@ _GRIP = ANCHORS * FRICTION
 _PROBE_START_M, _PROBE_END_M = 0.05, 1.05
 """Start and end of the line that probes for ground, below the agent's centre."""
 _SUPPORT_GAP_M = 0.05
-"""Gap between feet and support from which on the support no longer carries the agent."""
+"""Gap between feet and support above which the support no longer carries the
+agent."""
 _NARROWER_M = 0.025
-"""Part of a foot's edge, on each side, that does not find support."""
+"""Width of the rim of the feet that cannot be supported."""
 _STEP_UP_M = 0.05
-"""Height of an edge that does not stop an agent that goes over it: a standing agent counts as
-supported up to this penetration."""
+"""Largest penetration at which a standing agent still counts as supported. An
+edge of this height does not stop an agent."""
 
 
 class Support(NamedTuple):
@@ -62,7 +63,7 @@ class Support(NamedTuple):
         top_m: Height of the top, in m.
         body: Index of the body that the support is, or None for one that never moves.
         mass_ratio: Mass of the agent divided by that of the body.
-        pair: Index of the pair of agent and support, which touch only if the agent is not above.
+        pair: Index of the pair of agent and support. They touch only if the agent is not above.
     """
 
     half: tuple[float, float]
@@ -74,17 +75,18 @@ class Support(NamedTuple):
 
 
 class Gait(NamedTuple):
-    """Means by which agents move themselves.
+    """Speeds and accelerations with which agents move themselves.
 
     Attributes:
         push_m_s: Speed that a full push adds in a step.
-        air_push: Part of a push that is left in the air.
+        air_push: Fraction of a push that remains in the air.
         jump_height_m: Height of a jump's target above its start.
         jump_steps: Number of steps that a jump lasts.
         jump_speed_per_m: Speed at which a jump aims, per metre to its target. A full push puts the
             target 1 m aside.
         jump_change_m_s: Largest change of the velocity by a jump in a step.
-        fall_m_s2: Downward acceleration, besides gravity, of an agent in the air after its jump.
+        fall_m_s2: Downward acceleration, in addition to gravity, of an agent in the air after its
+            jump.
     """
 
     push_m_s: float
@@ -99,23 +101,23 @@ class Gait(NamedTuple):
 class Standing(FixedArrays):
     """Vertical motion of one body in each area: ground, jumps, landings and friction below it.
 
-    An agent stands on any support below its edges. Its weight rubs while it stands, and the whole
-    fall rubs when it lands. Friction on the support that moves drags that body along.
+    An agent stands on any support below its edges. While it stands, its weight causes friction.
+    When it lands, the speed of its fall does. Friction drags a movable support along.
 
     Args:
         bodies: Bodies of all areas. The first of an area stands, and is a cube.
         supports: Supports of each area, S of them, of which one has a body.
-        gait: Means by which the agents move themselves.
-        zones: Boxes that carry no agent, for `is_over_zone`.
+        gait: Speeds and accelerations of the agents' own motion.
+        zones: Boxes that do not carry agents, for `is_over_zone`.
 
     Attributes:
-        wants_to_jump: (N,) which agents jump as soon as there is ground, for a task to set.
+        wants_to_jump: (N,) whether agents jump as soon as they are on ground, for a task to set.
         height_m: (N,) heights of the agents' centres.
         climb: (N,) upward speeds, in m/s.
         tops: (S, N) heights of the supports' tops, in m, for a task to set.
-        is_cleared: (S, N) whether feet were no lower than tops when the step began. Such a support
-            can be stood on, and does not stop an agent that goes over it.
-        is_over_zone: (zones, N) whether the agents reach over zones, found by the last move.
+        is_cleared: (S, N) whether feet were no lower than tops at the beginning of the step. An
+            agent can stand on such a support, which does not stop it horizontally.
+        is_over_zone: (zones, N) whether the agents reached over zones in the last move.
     """
 
     def __init__(
@@ -226,7 +228,7 @@ class Standing(FixedArrays):
         self.is_cleared[:, agents] = height_m - self._half - self.tops[:, agents] > -_STEP_UP_M
 
     def begin_step(self) -> None:
-        """Find what agents stand on, and begin the jumps of those that want to."""
+        """Find the supports of all agents, and begin requested jumps."""
         above = self._above()
         self.is_cleared = above > -_STEP_UP_M
         self._on = self.is_cleared & (above < _SUPPORT_GAP_M) & self._feet_are_over
@@ -240,8 +242,8 @@ class Standing(FixedArrays):
         """Change the agents' velocities by pushes and jumps.
 
         Args:
-            forward: (N,) pushes ahead, as parts of a full one.
-            right: (N,) pushes to the right, as parts of a full one.
+            forward: (N,) pushes ahead, as fractions of a full push.
+            right: (N,) pushes to the right, as fractions of a full push.
         """
         gait, velocity = self._gait, self._bodies.velocity[:, AGENT]
         push = along(self._bodies.heading[:, AGENT], forward, right)
@@ -258,7 +260,7 @@ class Standing(FixedArrays):
         self._jump_steps -= 1.0
 
     def rub(self) -> None:
-        """Press standing agents to what never moves, and drag along what moves below them."""
+        """Apply the friction of standing agents, which drags movable supports along."""
         bodies, carrier = self._bodies, self._carrier
         bodies.pressed[AGENT] = self._fall * self._kept * self._is_braked
         agents = np.flatnonzero(self._on[self._loose] & ~self._is_braked)
@@ -266,7 +268,7 @@ class Standing(FixedArrays):
             return
         velocity = bodies.velocity
         kept, carrier_kept = self._kept[agents], self._carrier_kept[agents]
-        # Friction comes after drag, which is yet to come.
+        # Friction acts on velocities after drag, which is applied later.
         slip = velocity[:, AGENT, agents] * kept - velocity[:, carrier, agents] * carrier_kept
         lost = _rubbed_off(slip, self._fall[agents] * kept, self._gain)
         velocity[:, AGENT, agents] -= lost / kept
@@ -291,14 +293,14 @@ class Standing(FixedArrays):
         arriving = np.flatnonzero(lands & (before < 0.0))
         if arriving.size == 0:
             return
-        # The weight of an agent that stood has rubbed already.
+        # The friction of an agent that stood is already applied.
         fall = np.where(self._stood[arriving], 0.0, self._fall[arriving])
         stopped = (fall - before[arriving]) * self._kept[arriving]
         is_on = is_below[:, arriving] & (self.tops[:, arriving] == ground[arriving])
         self._rub_landing(arriving, stopped, is_on)
 
     def look_down(self) -> None:
-        """Find what is below the agents, after they were moved in the plane."""
+        """Find the supports below the agents, after they have moved in the plane."""
         bodies, n_supports = self._bodies, len(self.tops)
         reach = bodies.reach[X, AGENT]
         self._boxes_at[:, self._loose] = bodies.position[:, self._carrier]
@@ -314,7 +316,7 @@ class Standing(FixedArrays):
         return above
 
     def _rub_landing(self, agents: Indices, stopped: Array, is_on: Mask) -> None:
-        """Rub n agents on what they land on.
+        """Apply the friction of n agents that land.
 
         Args:
             agents: (n,) indices of the agents.

@@ -21,7 +21,7 @@ and may override
 Agents with the same number in `group` share a group reward. `reward_group` pays all members that
 are present, `leave` removes members before the end, and `end_group` ends the episode of the group.
 
-`World` runs a step in the order of a Unity scene (example environments, section 1.2):
+`World` runs a step in the order of a Unity scene:
 
     step:  requests ─► report ─► act ─► time limit ─► physics ─► next step
 """
@@ -87,7 +87,7 @@ class World(LocalEnv):
             A world of groups sets them in its constructor.
         is_present: (N,) which agents take part; False for an agent that has left its group.
         reward: (N,) float32 rewards for the agents' next reports. Add to them, or set them to
-            overwrite what accrued since the last report.
+            overwrite those that have accrued since the last report.
         group_reward: (N,) float32 rewards of the agents' groups, as `reward`.
         step_count: Steps since the last reset.
 
@@ -116,7 +116,7 @@ class World(LocalEnv):
     step_s: ClassVar[float] = 0.02
     """Simulated seconds of a step."""
     controls: ClassVar[Sequence[Control]] = ()
-    """Keys that a person plays an agent by; empty for keys made from the action specification."""
+    """Keys to play an agent with; if empty, keys are derived from the action specification."""
 
     def __init__(
         self, *, num_areas: int = 1, seed: int = 0, parameters: Mapping[str, float] | None = None
@@ -149,7 +149,7 @@ class World(LocalEnv):
         self._next_id = self.n_agents
         self._begun_at = np.zeros(self.n_agents, np.int64)
         # No episode reaches its time limit before this step. An episode that the task ends only
-        # makes that later, so the limits need no check until then.
+        # makes that later, so no limit needs a check until then.
         self._next_clock = self.max_steps
 
         specs = dict(self.specs_by_name)
@@ -196,14 +196,14 @@ class World(LocalEnv):
     def run(self, most_steps: int) -> int:
         """Run several steps of `act` and `physics`, and count them in `step_count`.
 
-        No step may follow one in which an episode ended. In none of these steps does an agent
-        request a decision, except after the last, or reach the time limit.
+        Stop after a step in which an episode ended. `World` calls this only if no agent requests a
+        decision before the end of these steps or reaches the time limit in them.
 
         Args:
             most_steps: Largest number of steps.
 
         Returns:
-            The number of steps; 0 to have the next one run by `act` and `physics`.
+            The number of steps that were run; 0 to run the next one with `act` and `physics`.
         """
         return 0
 
@@ -216,9 +216,9 @@ class World(LocalEnv):
         """Return a picture of the current state: (H, W, 3) uint8, red, green, blue."""
 
     def requests(self) -> Agents | None:
-        """Return the agents that request a decision in this step; None for no agent.
+        """Return the agents that request a decision in this step, or None.
 
-        By default all agents request one at the end of every decision period.
+        By default, all agents request one at the end of every decision period.
         """
         return ALL if self.step_count % self.decision_period_steps == 0 else None
 
@@ -246,7 +246,7 @@ class World(LocalEnv):
         self._begin(agents)
 
     def leave(self, agents: NDArray[np.intp]) -> None:
-        """End the episodes of agents that leave; each returns as a new agent when it is ended.
+        """End the episodes of agents that leave, until `end` brings them back as new agents.
 
         An agent that has left requests no decisions. It still has a row in all arrays, so the world
         must keep it from touching anything.
@@ -338,7 +338,7 @@ class World(LocalEnv):
     def set_uniform_sampler_parameters(
         self, key: str, min_value: float, max_value: float, seed: int
     ) -> None:
-        """Draw the parameter `key` evenly between two bounds.
+        """Draw the parameter `key` uniformly between two bounds.
 
         Raises:
             UnityEnvironmentException: The bounds are not finite or do not ascend, or are beyond
@@ -359,7 +359,7 @@ class World(LocalEnv):
     def set_multirangeuniform_sampler_parameters(
         self, key: str, intervals: Sequence[tuple[float, float]], seed: int
     ) -> None:
-        """Draw the parameter `key` evenly from the union of (min, max) intervals.
+        """Draw the parameter `key` uniformly from the union of (min, max) intervals.
 
         Raises:
             UnityEnvironmentException: There is no interval, or one is not finite or does not
@@ -368,7 +368,7 @@ class World(LocalEnv):
         self._set_parameter(key, Uniform(intervals, seed))
 
     def get_and_reset_stats(self) -> EnvironmentStats:
-        """Return the statistics added since the last call; only the latest of very many values."""
+        """Return the statistics added since the last call, at most the latest 10,000 of each."""
         stats = {key: list(values) for key, values in self._stats.items()}
         self._stats.clear()
         return stats
@@ -393,7 +393,7 @@ class World(LocalEnv):
         values, choices = action.continuous, action.discrete
         if values.size and np.count_nonzero(np.isfinite(values)) < values.size:
             raise UnityActionException(
-                f"behavior {behavior_name!r}: continuous actions hold NaN or infinity: {values}"
+                f"behavior {behavior_name!r}: continuous actions contain NaN or infinity: {values}"
             )
         # As unsigned numbers, negative choices are huge.
         limits = self._n_choices[behavior_name]
@@ -408,7 +408,7 @@ class World(LocalEnv):
     def _next_reports(
         self, reports: dict[BehaviorName, Report] | None
     ) -> dict[BehaviorName, Report]:
-        """Return the reports, or if there are none, run steps until there are."""
+        """Return the reports. If there are none, run steps until there are."""
         while reports is None:
             n_free = self._free_steps()
             if n_free < 1 or not self.run(n_free):
@@ -433,7 +433,7 @@ class World(LocalEnv):
     def _seen_by_behavior(
         self, agents: Agents
     ) -> Iterable[tuple[BehaviorName, Agents, list[NDArray[Any]]]]:
-        """Return the observations of agents by behavior, without behaviors of no agent."""
+        """Return the observations of agents by behavior. Behaviors without agents are left out."""
         if self.specs_by_name:
             return [
                 (name, its_agents, self.observe(its_agents))
@@ -446,7 +446,7 @@ class World(LocalEnv):
         ]
 
     def _by_behavior(self, agents: Agents) -> list[tuple[BehaviorName, Agents, Agents]]:
-        """Return the agents of each behavior and their rows, without behaviors of no agent."""
+        """Return the agents of each behavior and their rows, without behaviors that have none."""
         if len(self._names) == 1:
             return [(self._names[0], agents, ALL)]
         behavior = self.behavior[agents]
@@ -482,7 +482,7 @@ class World(LocalEnv):
         self.rest(agents)
 
     def _free_steps(self) -> int:
-        """Return the number of coming steps that `run` may run."""
+        """Return the largest number of steps that `run` may run now."""
         if type(self).requests is not World.requests:
             return 0  # any step may be one in which an agent asks
         period = self.decision_period_steps

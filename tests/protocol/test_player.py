@@ -407,7 +407,7 @@ def test_the_command_lists_the_worlds(capsys):
         (["gess_environment:make"], "No module named 'gess_environment'"),
         (["3DBall", "--parameter", "scale"], "'scale' is not NAME=NUMBER"),
         (["3DBall", "--parameter", "=3"], "'=3' is not NAME=NUMBER"),
-        ([], "no world is named"),
+        ([], "no world was named"),
         (["3DBall", "--mlagents-port", "70000"], "'70000' is not a port: expected 1 to 65535"),
         (["3DBall", "--mlagents-port", "five"], "'five' is not a port"),
         (["3DBall", "--timeout", "soon"], "'soon' is not a positive number or 0"),

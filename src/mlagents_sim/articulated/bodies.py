@@ -1,4 +1,4 @@
-"""`Creatures`: N copies of a creature that move, by the native library or by the reference."""
+"""`Creatures`: the motion of N copies of a creature, by the native library or the reference."""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,25 +21,26 @@ logger = get_logger(__name__)
 
 STEP_S = 0.01333
 CREATURES_PER_THREAD = 32
-"""Fewer creatures are computed sooner than a thread is started."""
+"""Number of creatures whose computation takes longer than starting a thread."""
 
 
 class Creatures:
-    """N copies of a creature, each alone on its own ground.
+    """N copies of a creature, each on its own ground.
 
     Args:
         creature: Data of the creature.
         n: Number of copies, N.
-        threads: Number of threads of the native library; by default one for every 32 copies, and
-            not more than there are processors. The results do not depend on it.
-        use_native: Whether to use the native library if it is there.
+        threads: Number of threads of the native library; by default one for every 32 copies, at
+            most one per processor. It does not affect the results.
+        use_native: Whether to use the native library, if it is available.
 
     Attributes:
         model: The creature as arrays.
-        state: (N, B, 13) position of each body's origin, quaternion, velocity of the centre of
-            mass, and angular velocity. `position`, `rotation`, `velocity` and `spin` are its parts.
+        state: (N, B, 13) positions of the bodies' origins, quaternions, velocities of the centres
+            of mass, and angular velocities. `position`, `rotation`, `velocity` and `spin` are
+            views.
         touching: (N, B) whether each body touches the ground.
-        target: (N, J, 4) rotations that the drives pull to, in the order of the solver; see `aim`.
+        target: (N, J, 4) target rotations of the drives, in the order of the solver; see `aim`.
         max_force: (N, J) largest forces of the drives, in the order of the solver; see
             `strengthen`.
         gravity: (N,) downward accelerations.
@@ -67,7 +68,7 @@ class Creatures:
 
     @property
     def is_native(self) -> bool:
-        """Whether the native library computes the steps."""
+        """Whether the steps are computed by the native library."""
         return self._native is not None
 
     @property
@@ -91,13 +92,13 @@ class Creatures:
         return self.state[..., SPIN]
 
     def put(self, which: NDArray[np.intp] | slice, yaw_degrees: ArrayLike) -> None:
-        """Put creatures into their start pose, at rest, turned about the vertical.
+        """Put creatures into their start pose, at rest, rotated about the vertical axis.
 
         Targets and strengths stay, as in Unity.
 
         Args:
             which: Indices of n creatures.
-            yaw_degrees: (n,) turns.
+            yaw_degrees: (n,) yaw angles, in degrees.
         """
         yaw = np.asarray(yaw_degrees, np.float64)
         turn = from_euler(np.stack([np.zeros_like(yaw), yaw, np.zeros_like(yaw)], axis=-1))
@@ -122,10 +123,10 @@ class Creatures:
         self.target[:] = from_euler(degrees.take(self.model.order, axis=1))
 
     def strengthen(self, strength: Array) -> None:
-        """Set the part of the largest force that each drive may use.
+        """Set the fraction of the largest force that each drive may use.
 
         Args:
-            strength: (N, J) parts, 0 to 1, by joint of the creature.
+            strength: (N, J) fractions, 0 to 1, by joint of the creature.
         """
         strong = strength.take(self.model.order, axis=1)
         np.multiply(strong, self.model.creature.max_force, out=self.max_force)
@@ -158,7 +159,7 @@ class Creatures:
         )
 
     def feelers(self, which: NDArray[np.intp], bodies: NDArray[np.intp]) -> tuple[Array, Array]:
-        """Return points inside bodies, by which to measure distances from them.
+        """Return points inside bodies, from which to measure distances to their surfaces.
 
         Args:
             which: Indices of n creatures.

@@ -18,9 +18,9 @@ CONTACT_DISTANCE_M = 0.02
 """Distance below which two shapes are in contact: twice Unity's contact offset of 0.01 m."""
 FRICTION = 0.6
 PUSH_OUT = 0.8
-"""Part of a penetration that is corrected in a step."""
+"""Fraction of a penetration that is corrected in a step."""
 SLOW_M_S = 0.01
-"""Speed of sliding below which friction takes any direction."""
+"""Sliding speed below which the direction of friction is arbitrary."""
 UP = np.array([0.0, 1.0, 0.0])
 
 
@@ -28,7 +28,7 @@ class Contact(NamedTuple):
     """Rows of one contact.
 
     Attributes:
-        presses: One row for each point.
+        presses: Normal rows, one for each point.
         rubs: Friction rows.
     """
 
@@ -36,7 +36,7 @@ class Contact(NamedTuple):
     rubs: list[Row]
 
     def solve(self, bodies: Bodies, *, is_steady: bool, has_friction: bool) -> None:
-        """Solve the rows one after the other."""
+        """Solve the rows in order."""
         for press in self.presses:
             press.solve(bodies, press.steady_bias if is_steady else press.bias)
         if has_friction:
@@ -52,7 +52,7 @@ def ground_points(model: Model, body: int, centre: Array, rotation: Array) -> tu
     Args:
         model: Creature.
         body: Index of the body.
-        centre: (N, 3) centres of mass. Shapes are even, so it is the centre of the shape too.
+        centre: (N, 3) centres of mass, which are also the centres of the shapes.
         rotation: (N, 4) rotations.
 
     Returns:
@@ -134,7 +134,7 @@ def pair_contact(
 
 
 def nearest_points(offset: Array, axis_a: Array, axis_b: Array) -> tuple[Array, Array]:
-    """Return where two segments are nearest to each other, from -1 to 1 along each.
+    """Return the nearest points of two segments, as positions from -1 to 1 along each.
 
     Args:
         offset: (N, 3) from the middle of b to the middle of a.
@@ -187,11 +187,11 @@ def _rub(
 
 
 def _anchors(points: Array, acts: BoolArray) -> list[tuple[Array, BoolArray]]:
-    """Return the points where friction acts, and whether it does: the two farthest apart.
+    """Return the anchors of friction, the two points farthest apart, and whether each acts.
 
     Args:
-        points: (K, N, 3) points of a contact, 1, 2, or 4 in a circle.
-        acts: (K, N) which of them touch.
+        points: (K, N, 3) points of a contact: 1, 2, or 4 in circular order.
+        acts: (K, N) whether each point touches.
     """
     if len(points) < 4:
         return list(zip(points, acts, strict=True))

@@ -26,9 +26,9 @@ Vector = tuple[float, float, float]
 
 ZERO: Vector = (0.0, 0.0, 0.0)
 LOCKED, LIMITED, FREE = range(3)
-"""What a joint allows of the rotation about one of its axes."""
+"""Kinds of rotation of a joint about one of its axes."""
 LIMIT_PAD_RAD = 0.1
-"""Distance from a limit within which the limit acts on the speed."""
+"""Angle from a limit within which the limit acts on the speed."""
 
 
 class Sphere(NamedTuple):
@@ -55,7 +55,7 @@ class Box(NamedTuple):
 
 
 class Intangible(NamedTuple):
-    """A solid of any shape that touches nothing.
+    """A solid of any shape without collisions.
 
     Attributes:
         moments: Moments of inertia about the centre of mass, along the axes of the body.
@@ -75,11 +75,11 @@ class Body(NamedTuple):
     Attributes:
         name: Name, unique within the creature.
         mass: Mass in kg.
-        shape: Shape that touches things and that gives the inertia.
-        position: Place of the body's origin in the start pose, relative to the first body.
+        shape: Shape for collisions and inertia.
+        position: Position of the body's origin in the start pose, relative to the first body.
         euler: Unity's Euler angles in the start pose, in degrees.
-        drag: Part of the velocity lost in a second.
-        angular_drag: Part of the angular velocity lost in a second.
+        drag: Fraction of the velocity lost per second.
+        angular_drag: Fraction of the angular velocity lost per second.
     """
 
     name: str
@@ -92,22 +92,22 @@ class Body(NamedTuple):
 
 
 class Joint(NamedTuple):
-    """A joint that ties a child to its parent, as Unity's configurable joint does.
+    """A joint between a child and its parent, as Unity's configurable joint.
 
     The joint's frame has the axes X, Y (as near to `secondary` as possible) and Z. A positive angle
-    turns the child against the axis, as in Unity.
+    rotates the child against the axis, as in Unity.
 
     Attributes:
         child: Name of the body that has the joint.
-        parent: Name of the body that it is tied to; "" for the world.
-        anchor: Place of the joint in the child.
+        parent: Name of the parent body; "" for the world.
+        anchor: Position of the joint in the child.
         axis: Direction of X in the child.
         secondary: Direction of Y in the child.
         x: Lowest and highest angle about X, in degrees; None if locked.
-        y: Largest angle about Y either way; 0 if locked.
-        z: Largest angle about Z either way; 0 if locked. If both Y and Z are limited, the limit is
-            a cone with an elliptic base.
-        is_driven: Whether a drive turns the joint to a target.
+        y: Largest angle about Y in either direction; 0 if locked.
+        z: Largest angle about Z in either direction; 0 if locked. If both Y and Z are limited, the
+            limit is a cone with an elliptic base.
+        is_driven: Whether a drive rotates the joint to a target.
     """
 
     child: str
@@ -136,14 +136,14 @@ class Creature(NamedTuple):
 
     Attributes:
         bodies: Bodies; the first one is the root of the start pose.
-        joints: Joints, in the order in which Unity creates them. The order decides which joints
-            give way, because the solver does not converge.
+        joints: Joints, in the order in which Unity creates them. The order affects the motion,
+            because the solver does not converge.
         spring: Stiffness of every drive.
         damper: Damping of every drive.
         max_force: Largest force of every drive at full strength.
         start_height: Height of the first body in the start pose.
         ground_height: Height of the ground.
-        no_contact: Pairs of bodies that pass through each other, besides those tied by a joint.
+        no_contact: Pairs of bodies that pass through each other, in addition to jointed bodies.
     """
 
     bodies: Sequence[Body]
@@ -164,7 +164,7 @@ class Creature(NamedTuple):
 class Model:
     """A creature as arrays, in the order in which the solver takes its joints.
 
-    Letters in shapes: B bodies, J joints. The world counts as body B: it has no inverse mass.
+    Letters in shapes: B bodies, J joints. The world counts as body B, with an inverse mass of 0.
 
     Args:
         creature: Creature.
@@ -174,16 +174,14 @@ class Model:
         inverse_mass: (B + 1,) inverse masses.
         inverse_inertia: (B + 1, 3) inverse moments of inertia about the bodies' own axes.
         centre_of_mass: (B + 1, 3) centres of mass in the bodies.
-        drag, angular_drag: (B + 1,) parts of the velocities that are lost in a second.
-        start: (B, 7) positions, relative to the first body, and quaternions of the start pose.
-        order: (J,) indices into the creature's joints, in the order of the solver.
-        child, parent: (J,) bodies of the joints, in this order.
-        motions: (J, 3) motions about X, Y and Z.
-        child_anchor, parent_anchor: (J, 3) places of the joints in their bodies.
-        child_frame, parent_frame: (J, 4) frames of the joints in their bodies.
-        limits: (J, 4) lowest and highest angle about X, largest about Y and Z, in rad.
-        is_driven: (J,) whether a drive acts.
-        pairs: (P, 2) pairs of bodies that can touch each other.
+        drag, angular_drag: (B + 1,) fractions of the velocities that are lost per second. start:
+        (B, 7) positions, relative to the first body, and quaternions of the start pose. order: (J,)
+        indices into the creature's joints, in the order of the solver. child, parent: (J,) bodies
+        of the joints, in this order. motions: (J, 3) motions about X, Y and Z.
+        child_anchor, parent_anchor: (J, 3) positions of the joints in their bodies. child_frame,
+        parent_frame: (J, 4) frames of the joints in their bodies. limits: (J, 4) lowest and highest
+        angle about X, largest about Y and Z, in rad. is_driven: (J,) whether a drive acts. pairs:
+        (P, 2) pairs of bodies that can touch each other.
 
     Raises:
         UnityEnvironmentException: A joint names a body that does not exist.
@@ -281,8 +279,8 @@ def moments_of_inertia(shape: Shape, mass: float) -> Vector:
 def solving_order(joints: Sequence[tuple[int, int]], world: int) -> list[int]:
     """Return the indices of joints in the order in which Unity's engine solves them.
 
-    The engine takes the joints from the last created to the first and puts each into the first
-    batch in which neither of its bodies occurs. It then solves one batch after the other.
+    The engine takes the joints from the last created to the first and puts each into the     first
+    batch in which neither of its bodies occurs. It then solves the batches in order.
 
     Args:
         joints: Bodies of every joint, in the order of creation.
@@ -302,5 +300,5 @@ def solving_order(joints: Sequence[tuple[int, int]], world: int) -> list[int]:
 
 
 def quarter_tangent(angle: float) -> float:
-    """Return the tangent of a quarter of an angle, by which limits are measured."""
+    """Return the tangent of a quarter of an angle, the measure of limits."""
     return math.tan(angle / 4.0)

@@ -75,8 +75,8 @@ def joint_rows(
             row.drive(step_s, spring=spring, damper=damper, max_force=max_force)
             drives.append(row)
 
-    # Locked axes and the anchor: each row is made independent of those before it, so that solving
-    # one after the other solves them all.
+    # Locked axes and the anchor: each row is made independent of the previous rows, so that solving
+    # them in order solves all of them.
     locks = [
         angular(*lock) for lock in _locks(model.motions[joint], child_frame, parent_frame, relative)
     ]
@@ -120,7 +120,7 @@ def rate_directions(child_frame: Array, relative: Array) -> Array:
 
 
 def _near(reference: Array, rotation: Array) -> Array:
-    """Return rotations by those of their two quaternions that are nearer to a reference."""
+    """Return each rotation as the one of its two quaternions that is nearer to a reference."""
     is_far = dot(reference, rotation) < 0.0
     return np.where(is_far[:, None], -rotation, rotation)
 
@@ -152,7 +152,7 @@ def _locks(
 def _limits(
     model: Model, joint: int, child_frame: Array, parent_frame: Array, relative: Array
 ) -> list[tuple[Array, Array, BoolArray]]:
-    """Return the direction, the room that is left, and whether it acts, of each limit."""
+    """Return the direction, the remaining room and the activity mask of each limit."""
     _, about_y, about_z = model.motions[joint]
     low, high, largest_y, largest_z = model.limits[joint]
     swing, twist = split(relative)
@@ -186,7 +186,7 @@ def split(relative: Array) -> tuple[Array, Array]:
 def _angle_limits(
     sine: Array, cosine: Array, low: float, high: float, direction: Array
 ) -> list[tuple[Array, Array, BoolArray]]:
-    """Return both limits of an angle, of whose half the sine and cosine are given.
+    """Return both limits of an angle, given the sine and cosine of its half.
 
     Angles are measured by the tangent of their quarter, times 4.
     """
@@ -202,9 +202,9 @@ def _angle_limits(
 def cone_limit(swing: Array, largest_y: float, largest_z: float) -> tuple[Array, Array, BoolArray]:
     """Return the limit of a cone: direction in the child's frame, room, and whether it acts.
 
-    A swing is a point: the tangents of a quarter of its angle, split between the directions in
+    A swing is represented by a point: the tangent of a quarter of its angle, in the direction in
     which it tilts the X axis. The base of the cone is an ellipse of such points. The limit acts
-    along the steepest way out of the cone at the ellipse's nearest point.
+    along the outward normal of the cone at the nearest point of the ellipse.
     """
     # A turn about Z tilts the X axis to Y; a turn about Y tilts it against Z.
     radius_y, radius_z = quarter_tangent(largest_z), quarter_tangent(largest_y)
@@ -214,7 +214,7 @@ def cone_limit(swing: Array, largest_y: float, largest_z: float) -> tuple[Array,
     far_y, far_z = np.abs(tilt_y), np.abs(tilt_z)
     padded_y, padded_z = ((far + pad) / (1.0 - far * pad) for far in (far_y, far_z))
     acts = (padded_y / radius_y) ** 2 + (padded_z / radius_z) ** 2 > 1.0
-    # Elsewhere, any point outside will do.
+    # If the limit does not act, any point outside will do.
     tilt_y, tilt_z = np.where(acts, tilt_y, radius_y), np.where(acts, tilt_z, 0.0)
     far_y, far_z = np.abs(tilt_y), np.abs(tilt_z)
 
@@ -231,8 +231,8 @@ def cone_limit(swing: Array, largest_y: float, largest_z: float) -> tuple[Array,
     y = np.copysign(square_y * far_y / (t + square_y), tilt_y)
     z = np.copysign(square_z * far_z / (t + square_z), tilt_z)
 
-    # Normal of the ellipse there, and the ways that the X axis takes: to this point of the cone,
-    # and out of the cone.
+    # Normal of the ellipse there, and two directions of the X axis: to this point of the cone, and
+    # out of the cone.
     normal = normalized(np.stack([y / square_y, z / square_z], axis=1))
     square = y * y + z * z
     scale = 1.0 / (1.0 + square)

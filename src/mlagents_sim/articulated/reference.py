@@ -1,8 +1,8 @@
 """One step of N creatures in NumPy: the readable form of the solver.
 
-The solver follows Unity's engine iteration by iteration. The drives are so stiff, and the
-iterations so few, that joints come apart and drives yield. This is how the creatures feel in Unity,
-so the number of iterations and the order of the rows belong to the model.
+The solver follows Unity's engine iteration by iteration. With its stiff drives and few iterations,
+joints come apart and drives yield, and creatures in Unity behave accordingly. The number of
+iterations and the order of the rows are therefore part of the model.
 
     forces ─► rows of joints and contacts ─► 12 iterations with corrections ─► new positions
                                           └► 12 iterations without them ─► new velocities
@@ -25,9 +25,9 @@ from mlagents_sim.articulated.rotations import (
 from mlagents_sim.articulated.rows import Bodies
 
 ITERATIONS = 12
-"""Iterations of either phase."""
+"""Iterations of each phase."""
 FRICTION_ITERATIONS = 3
-"""Iterations with friction, the last ones, in the first phase."""
+"""Number of iterations with friction, at the end of the first phase."""
 MAX_SPIN_RAD_S = 50.0
 
 POSITION, ROTATION, VELOCITY, SPIN = slice(0, 3), slice(3, 7), slice(7, 10), slice(10, 13)
@@ -48,9 +48,9 @@ def step(
 
     Args:
         model: Creature.
-        state: (N, B, 13) of each body: position of its origin, quaternion, velocity of the centre
-            of mass, angular velocity.
-        target: (N, J, 4) rotations that the drives pull to, in the order of the solver.
+        state: (N, B, 13) states of the bodies: position of the origin, quaternion, velocity of the
+            centre of mass, angular velocity.
+        target: (N, J, 4) target rotations of the drives, in the order of the solver.
         max_force: (N, J) largest forces of the drives, in the order of the solver.
         gravity: (N,) downward accelerations.
         heaviness: (N, B) masses, as multiples of those of the model.

@@ -1,7 +1,7 @@
 """Algebra of quaternions and vectors, for arrays of any shape whose last axis is the value.
 
-Quaternions are x, y, z, w. Formulas act on the raw numbers of Unity's left-handed frame, as Unity's
-own do, so nothing is ever mirrored.
+Quaternions are x, y, z, w. Formulas use the raw numbers of Unity's left-handed frame, like Unity's
+own formulas, so no conversion mirrors axes.
 """
 
 import numpy as np
@@ -31,7 +31,7 @@ def cross(a: Array, b: Array) -> Array:
 
 
 def multiply(a: Array, b: Array) -> Array:
-    """Return the quaternions that turn as `b` does and then as `a` does."""
+    """Return the quaternions that rotate by `b` and then by `a`."""
     ax, ay, az, aw = a[..., 0], a[..., 1], a[..., 2], a[..., 3]
     bx, by, bz, bw = b[..., 0], b[..., 1], b[..., 2], b[..., 3]
     x = aw * bx + bw * ax + (ay * bz - az * by)
@@ -44,13 +44,13 @@ def multiply(a: Array, b: Array) -> Array:
 
 
 def conjugate(q: Array) -> Array:
-    """Return the opposite rotations."""
+    """Return the inverse rotations."""
     opposite: Array = q * np.array([-1.0, -1.0, -1.0, 1.0])
     return opposite
 
 
 def rotate(q: Array, v: Array) -> Array:
-    """Return vectors turned by quaternions."""
+    """Return vectors rotated by quaternions."""
     across = 2.0 * cross(q[..., :3], v)
     turned: Array = v + q[..., 3:] * across + cross(q[..., :3], across)
     return turned

@@ -1,11 +1,11 @@
 """Rows: scalar constraints on the velocities of two bodies, for N creatures at once.
 
-A row sees the two bodies' velocities as one number, its rate:
+A row maps the velocities of two bodies to one number, its rate:
 
     rate = linear · (v_child - v_parent) + angular_child · w_child - angular_parent · w_parent
 
-and acts on them with an impulse along the same directions. A row is solved by itself, as Unity's
-engine does: one sweep over all rows is one iteration of Gauss and Seidel's method.
+and changes them by an impulse along the same directions. As in Unity's engine, rows are solved one
+at a time: one sweep over all rows is one Gauss-Seidel iteration.
 """
 
 from typing import NamedTuple
@@ -17,7 +17,7 @@ from mlagents_sim.articulated.rotations import Array, dot
 
 
 class Bodies(NamedTuple):
-    """The moving state of N creatures during one step. Index B stands for the world.
+    """The velocities and inertias of N creatures during one step. Index B stands for the world.
 
     Attributes:
         velocity: (B + 1, N, 3) velocities of the centres of mass.
@@ -41,15 +41,15 @@ class Row:
         linear: (N, 3) direction of the velocities.
         angular_child: (N, 3) direction of the child's spin.
         angular_parent: (N, 3) direction of the parent's spin.
-        error: (N,) value that the constraint wants to be 0, or not below 0; its change in a second
-            is the rate.
+        error: (N,) value that the constraint keeps at 0, or at least 0. The rate is its change per
+            second.
 
     Attributes:
         impulse: (N,) impulse so far.
-        gain: (N,) impulse for each unit of rate.
-        kept: (N,) part of the impulse so far that stays.
+        gain: (N,) impulse per unit of rate.
+        kept: (N,) fraction of the impulse so far that is kept.
         bias: (N,) impulse towards a smaller error.
-        steady_bias: (N,) the same in the second phase, which corrects no errors.
+        steady_bias: (N,) bias in the second phase, which corrects no errors.
         lowest, highest: Limits of the impulse, (N,) or a number.
     """
 
@@ -72,7 +72,7 @@ class Row:
         self.highest: Array | float = np.inf
 
     def respond(self, bodies: Bodies) -> None:
-        """Compute the velocities that a unit impulse adds, and the rate that they make."""
+        """Compute the velocities that a unit impulse adds, and their rate."""
         child, parent = self.child, self.parent
         self.added_child = self.linear * bodies.inverse_mass[child]
         self.added_parent = self.linear * bodies.inverse_mass[parent]
@@ -82,7 +82,7 @@ class Row:
         self.response = self.answer_to(self)
 
     def answer_to(self, other: "Row") -> Array:
-        """Return the (N,) rates that a unit impulse of another row adds. It has the same bodies."""
+        """Return the (N,) rates that a unit impulse of another row with the same bodies adds."""
         return (
             dot(self.linear, other.added_child + other.added_parent)
             + dot(self.angular_child, other.added_child_spin)
@@ -90,7 +90,7 @@ class Row:
         )
 
     def make_independent_of(self, other: "Row", bodies: Bodies) -> None:
-        """Subtract so much of another row that neither impulse changes the other's rate."""
+        """Subtract a multiple of another row so that neither impulse changes the other's rate."""
         share = _divided(self.answer_to(other), other.response)
         along = share[:, None]
         self.linear = self.linear - along * other.linear
@@ -100,7 +100,7 @@ class Row:
         self.respond(bodies)
 
     def solve(self, bodies: Bodies, bias: Array) -> None:
-        """Change the impulse as the rate demands, within its limits, and the velocities with it."""
+        """Update the impulse within its limits, and the velocities accordingly."""
         child, parent = self.child, self.parent
         velocity, spin = bodies.velocity, bodies.spin
         rate = (
@@ -118,16 +118,16 @@ class Row:
         self.impulse = impulse
 
     def demand(self, step_s: float) -> None:
-        """Demand that the error vanish within a step."""
+        """Require the error to be 0 after a step."""
         self.gain = -_divided(np.ones_like(self.error), self.response)
         self.kept = np.ones_like(self.error)
         self.bias = self.gain * self.error / step_s
         self.steady_bias = np.zeros_like(self.error)
 
     def demand_at_least_zero(self, step_s: float, acts: BoolArray) -> None:
-        """Demand that the error be at least 0 after a step, where the constraint acts.
+        """Require the error to be at least 0 after a step, where the constraint acts.
 
-        An error above 0 is room to move: that demand stays in the second phase.
+        An error above 0 is room to move, which remains in the second phase.
         """
         self.demand(step_s)
         self.steady_bias = np.where(self.error > 0.0, self.bias, 0.0)
@@ -136,7 +136,7 @@ class Row:
             setattr(self, name, np.where(acts, getattr(self, name), 0.0))
 
     def drive(self, step_s: float, *, spring: float, damper: float, max_force: Array) -> None:
-        """Pull the error towards 0 by a spring with a damper, both implicit in the step."""
+        """Pull the error towards 0 with an implicit spring and damper."""
         yielding = step_s * step_s * spring + step_s * damper
         share = 1.0 / (1.0 + yielding * self.response)
         self.gain = -share * yielding
@@ -147,5 +147,5 @@ class Row:
 
 
 def _divided(a: Array, b: Array) -> Array:
-    """Return a / b, or 0 where b is too small: nothing can move there."""
+    """Return a / b, or 0 where b is too small for any motion."""
     return np.where(b > 1e-12, a / np.where(b > 1e-12, b, 1.0), 0.0)

@@ -65,27 +65,26 @@ class Ball3D(World):
     """Twelve balls, each on a cube of 5 m that its agent turns.
 
     Observation: 8 numbers: z and x of the cube's quaternion; position of the ball relative to the
-        cube, in metres (x, y, z); its velocity in m/s (x, y, z). All by the axes of the world.
-    Actions: 2 continuous, clipped to -1..1: turn about the cube's own z and x axis; an action of 1
-        turns by 2 degrees per step. The cube stops at about 29 degrees either way.
+        cube, in metres (x, y, z); its velocity in m/s (x, y, z). Axes are those of the world.
+    Actions: 2 continuous, clipped to -1..1: rotation about the cube's own z and x axes; an action
+        of 1 rotates by 2 degrees per step. The cube stops at about 29 degrees in each direction.
     Decisions: every 5 steps of 0.02 s.
     Reward: 0.1 per decision while the ball is on the cube; -1 when it has fallen.
-    Ends: when the ball is more than 3 m aside in x or z or more than 2 m below the cube's centre.
+    Ends: when the ball is more than 3 m away in x or z, or more than 2 m below the cube's centre.
     Interrupts: after 5000 steps, that is 1000 decisions.
-    Parameters, each ball's own from one start to the next: `scale` 1 of its size, at least 0.2 and
-        at most 5; `gravity` 9.81 m/s2 (4 to 105); `mass` 1 kg (0.1 to 20), which changes no motion.
+    Parameters, drawn for each ball at the start of an episode: `scale` 1, the size of the ball (0.2
+        to 5); `gravity` 9.81 m/s2 (4 to 105); `mass` 1 kg (0.1 to 20), which has no effect.
     A good policy reaches 100, the highest possible reward.
 
-    Source: example environments, section 2, task 2. Bodies move as in Unity's physics engine,
-    tuned to recorded steps of it. A cube is moved by hand, so its surface has no velocity of its
-    own and only pushes the ball out. A ball flies, slides, rolls and tips over edges, and keeps its
-    spin when a new episode begins.
+    Bodies move as in Unity's physics engine, tuned to recorded steps of it. The task sets a cube's
+    rotation, so its surface has no velocity of its own and only pushes the ball out. A ball flies,
+    slides, rolls and tips over edges, and keeps its spin when a new episode begins.
 
     Attributes:
         rolling: Cubes and balls.
         cube: (4, N) quaternions of the cubes: x, y, z, w.
-        ball: (3, 3, N) position relative to the cube, velocity and spin of every ball, each by
-            axis of the world.
+        ball: (3, 3, N) positions relative to the cubes, velocities and spins of the balls, by axis
+            of the world.
     """
 
     behavior_name = "3DBall?team=0"

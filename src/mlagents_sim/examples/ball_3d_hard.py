@@ -1,4 +1,4 @@
-"""3DBallHard: 3DBall for agents that see no velocities, but remember where the ball was."""
+"""3DBallHard: 3DBall with stacked observations instead of velocities."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -17,15 +17,15 @@ TILT = ObservationSpec.vector(2, "ObservableAttribute:Ball3DHardAgent.Rotation")
 
 
 class Ball3DHard(Ball3D):
-    """Twelve balls, each on a cube of 5 m that its agent turns; velocities cannot be seen.
+    """Twelve balls, each on a cube of 5 m that its agent turns, without observed velocities.
 
-    Observations, of the last 9 decisions, the oldest first, zeros for those before the episode:
+    Observations, of the last 9 decisions, oldest first; zeros for those before the episode:
         27 numbers: position of the ball relative to the cube, in metres (x, y, z);
         18 numbers: z and x of the cube's quaternion.
     Parameters: as 3DBall, but `scale` and `mass` are read once, before the first episode.
 
     Actions, decisions, reward, ends, interruptions and the reward of a good policy are those of
-    3DBall. Source: example environments, section 2, task 2.
+    3DBall.
     """
 
     behavior_name = "3DBallHard?team=0"
@@ -42,7 +42,7 @@ class Ball3DHard(Ball3D):
         self._is_sized = False
 
     def begin(self, agents: Agents) -> None:
-        """Begin as in 3DBall, with nothing seen."""
+        """Begin as in 3DBall, with cleared frames."""
         super().begin(agents)
         self._offsets.clear(agents)
         self._tilts.clear(agents)

@@ -29,18 +29,19 @@ AGENT_COLOUR = (37, 99, 195)
 
 
 class Basic(World):
-    """One agent on a line of cells, with a small reward near by and a large one farther off.
+    """One agent on a line of cells, with a small reward nearby and a large one farther away.
 
     Observation: 20 numbers, 1 for the agent's cell and 0 elsewhere.
     Action: one branch of 3: stay, left, right.
     Decisions: every step.
-    Reward: -0.01 per step; besides +0.1 on reaching cell 7, +1 on reaching cell 17.
-    Ends: at either of these cells. Nothing interrupts.
+    Reward: -0.01 per step; in addition, +0.1 for reaching cell 7 and +1 for reaching cell 17.
+    Ends: at either of these cells.
+    Interrupts: never.
     Start: cell 10. There are no random choices and no parameters.
     A good policy reaches 0.93: 1 for seven steps to the right.
 
     As in Unity, where the scene is loaded again after an episode, the agent is absent for a step
-    and returns with a new id. Source: example environments, section 2, task 1.
+    and returns with a new id.
 
     Attributes:
         cell: (N,) cells of the agents.

@@ -41,27 +41,27 @@ FRAME = ObservationSpec.vector(6, "VectorSensor_size6")
 
 
 class Bouncer(World):
-    """Cubes that bounce to catch a floating target, each in an arena of its own.
+    """Cubes that bounce to catch a floating target, each in its own arena.
 
-    An agent decides only when it touches down. It stops there, and its action throws it up again.
+    An agent decides only when it touches down. It stops there, and its action lets it jump again.
 
     Observation: 6 numbers in three frames, oldest first: position of the agent (x, y, z) and of the
         target, relative to the arena, in m. A frame is a touchdown.
-    Actions: 3 continuous, clipped to -1..1: x, y, z. The agent jumps off with 10 m/s times x and z
-        sideways, and with 10 to 20 m/s upward, as y is -1 to 1.
-    Decisions: on demand, when the ground is at most 0.51 m below the middle of the agent, and 0.1 s
-        have passed since the last decision. Steps take 0.02 s.
+    Actions: 3 continuous, clipped to -1..1: x, y, z. The agent jumps with 10 m/s times x and z
+        sideways, and upward with 10 (y = -1) to 20 m/s (y = 1).
+    Decisions: on demand, when the ground is at most 0.51 m below the centre of the agent, and 0.1 s
+        have passed since the last decision. A step takes 0.02 s.
     Reward: at each decision -0.05 times the mean of the squares of the actions; +1 for a catch; -1
         on leaving the arena.
     Ends: when the agent leaves the arena, which is 19 m wide to each side, or at its 20th
         touchdown, so after 19 jumps.
     Interrupts: never.
-    Start: the agent 2 m up, within 5 m of the middle in x and z; the target within 5 m too, 2 to 7
-        m up. A target that is caught appears elsewhere.
+    Start: the agent at a height of 2 m, within 5 m of the middle in x and z; the target within 5 m
+        of the middle too, at a height of 2 to 7 m. A target that is caught appears elsewhere.
     Parameters: `target_scale` 1 (0.33 to 1.67), for an edge of 2 m; `gravity` 19.62 m/s2.
     A good policy reaches 10.
 
-    Source: example environments, section 2, task 12. Agents stay upright and fly without drag.
+    Agents stay upright and fly without drag.
 
     Attributes:
         place: (N, 3) positions of the agents.

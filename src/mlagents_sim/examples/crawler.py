@@ -74,7 +74,7 @@ STRENGTH_OF = np.array([0, 4, 1, 5, 2, 6, 3, 7])
 
 
 class Crawler(CreatureWorld):
-    """Ten creatures with four legs of two parts each, every one on a ground of its own.
+    """Ten creatures with four legs of two parts each, each on its own ground.
 
     Observations: 126 numbers: of body, leg 0, foreleg 0, leg 1 and so on, position (3) and
         quaternion (4) in the orientation frame; then their velocities (3 each) in the frame; then
@@ -98,8 +98,7 @@ class Crawler(CreatureWorld):
     Parameters: `gravity` 14.715 m/s2.
     A good policy reaches 3000.
 
-    Source: example environments, section 2, task 8. Bodies move as in Unity's physics engine, whose
-    recorded steps the solver repeats.
+    Bodies move as in Unity's physics engine; the solver reproduces recorded steps of it.
     """
 
     behavior_name = "Crawler?team=0"

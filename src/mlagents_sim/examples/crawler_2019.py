@@ -44,8 +44,8 @@ class CrawlerDynamicTarget(Crawler):
     Parameters: `gravity` 14.715 m/s2.
     A good policy reaches 400.
 
-    Source: example environments, section 2, task 8, older variants. The frame looks at the target
-    up or down, too. Targets about axes that are locked are 0.
+    The frame looks at the target in all directions, up and down included. Targets about locked axes
+    are 0.
     """
 
     behavior_name = "CrawlerDynamicTarget?team=0"
@@ -122,8 +122,7 @@ class CrawlerStaticTarget(CrawlerDynamicTarget):
     A good policy reaches 2000.
 
     Observations, actions, decisions, reward, ends, interruptions and parameters are those of
-    CrawlerDynamicTarget. Source: example environments, section 2, task 8, older variants. The
-    target is as far as in CrawlerStatic.
+    CrawlerDynamicTarget. The target is as far away as in CrawlerStatic.
     """
 
     behavior_name = "CrawlerStaticTarget?team=0"

@@ -1,6 +1,6 @@
-"""Scenes of 2020 with Crawler, Worm and Walker: targets that stay or move, speeds that do not vary.
+"""Variants of Crawler, Worm and Walker from 2020, with fixed or moving targets and fixed speeds.
 
-Only start and parameters differ from today's scenes, so policies can be exchanged with them.
+They differ from today's scenes only in start and parameters, so both can use the same policies.
 """
 
 from mlagents_sim.examples.crawler import Crawler
@@ -8,9 +8,9 @@ from mlagents_sim.examples.walker import Walker
 from mlagents_sim.examples.worm import Worm
 
 FAR_AHEAD_M = 1000.0
-"""Distance of a target that stays."""
+"""Distance of a fixed target."""
 CRAWLER_M_S, WALKER_M_S = 15.0, 10.0
-"""Requested speeds that do not vary."""
+"""Fixed requested speeds."""
 
 
 class CrawlerStatic(Crawler):
@@ -21,7 +21,7 @@ class CrawlerStatic(Crawler):
     A good policy reaches 4000.
 
     Observations, actions, decisions, reward, ends, interruptions and parameters are those of
-    Crawler. Source: example environments, section 2, task 8.
+    Crawler.
     """
 
     behavior_name = "CrawlerStatic?team=0"
@@ -37,7 +37,7 @@ class CrawlerStaticVariableSpeed(Crawler):
     A good policy reaches 4000.
 
     Observations, actions, decisions, reward, ends, interruptions and parameters are those of
-    Crawler. Source: example environments, section 2, task 8.
+    Crawler.
     """
 
     behavior_name = "CrawlerStaticVariableSpeed?team=0"
@@ -52,7 +52,7 @@ class CrawlerDynamic(Crawler):
     A good policy reaches 2000.
 
     Observations, actions, decisions, reward, ends, interruptions and parameters are those of
-    Crawler. Source: example environments, section 2, task 8.
+    Crawler.
     """
 
     behavior_name = "CrawlerDynamic?team=0"
@@ -64,7 +64,7 @@ class CrawlerDynamicVariableSpeed(Crawler):
 
     A good policy reaches 3000.
 
-    All is as in Crawler. Source: example environments, section 2, task 8.
+    All is as in Crawler.
     """
 
     behavior_name = "CrawlerDynamicVariableSpeed?team=0"
@@ -78,7 +78,6 @@ class WormStatic(Worm):
     A good policy reaches 1200.
 
     Observations, actions, decisions, reward, ends, interruptions and parameters are those of Worm.
-    Source: example environments, section 2, task 9.
     """
 
     behavior_name = "WormStatic?team=0"
@@ -90,7 +89,7 @@ class WormDynamic(Worm):
 
     A good policy reaches 800.
 
-    All is as in Worm. Source: example environments, section 2, task 9.
+    All is as in Worm.
     """
 
     behavior_name = "WormDynamic?team=0"
@@ -104,7 +103,7 @@ class WalkerStatic(Walker):
     A good policy reaches 3500.
 
     Observations, actions, decisions, reward, ends, interruptions and parameters are those of
-    Walker. Source: example environments, section 2, task 15. The speed is the highest of the
+    Walker. The speed is the highest of the
     variable ones, as for Crawler.
     """
 
@@ -121,7 +120,7 @@ class WalkerStaticVariableSpeed(Walker):
     A good policy reaches 3500.
 
     Observations, actions, decisions, reward, ends, interruptions and parameters are those of
-    Walker. Source: example environments, section 2, task 15.
+    Walker.
     """
 
     behavior_name = "WalkerStaticVariableSpeed?team=0"
@@ -136,7 +135,7 @@ class WalkerDynamic(Walker):
     A good policy reaches 2500.
 
     Observations, actions, decisions, reward, ends, interruptions and parameters are those of
-    Walker. Source: example environments, section 2, task 15. The speed is the highest of the
+    Walker. The speed is the highest of the
     variable ones, as for Crawler.
     """
 
@@ -149,7 +148,7 @@ class WalkerDynamicVariableSpeed(Walker):
 
     A good policy reaches 2500.
 
-    All is as in Walker. Source: example environments, section 2, task 15.
+    All is as in Walker.
     """
 
     behavior_name = "WalkerDynamicVariableSpeed?team=0"

@@ -1,4 +1,4 @@
-"""Dungeon Escape: slay the dragon, take its key and leave, as a group."""
+"""Dungeon Escape: slay the dragon, take its key and escape, as a group."""
 
 from collections.abc import Mapping
 from itertools import combinations, product
@@ -57,7 +57,7 @@ DRAGON_START = np.array([0.0, 8.0])
 DRAGON_HALF = (0.75, 0.75)
 DRAGON_SPEEDS_M_S = 1.0, 7.0
 PORTAL = np.array([11.58, -11.59])
-"""Where the dragon walks to."""
+"""Position of the portal, to which the dragon walks."""
 PORTAL_HALF = np.array([1.5, 0.75])
 PORTAL_HEADING = np.array([-np.sqrt(0.5), np.sqrt(0.5)])
 DRAGON_HEADING = (PORTAL - DRAGON_START) / np.hypot(*(PORTAL - DRAGON_START))
@@ -82,7 +82,7 @@ STACKED = 3
 
 _MATES = np.array([[1, 2, 0], [2, 0, 1]])
 _OTHERS = np.array([DRAGON, TOMBSTONE, DOOR, DOOR, *range(COLUMNS.start, COLUMNS.stop)])
-"""What rays meet besides mates. The second door stands for the portal."""
+"""Bodies that rays meet, except mates. The second door stands for the portal."""
 _RADII_M = np.reshape([*[RAY_RADIUS_M] * 6, *[BASE_RADIUS_M] * 4], (-1, 1))
 
 
@@ -90,37 +90,36 @@ _PORTAL = tuple(value[:, None] for value in (PORTAL, PORTAL_HEADING, PORTAL_HALF
 _NEAR_PORTAL_M = float(PORTAL[X] - PORTAL[Z] - 2.0 * (PORTAL_HALF[Z] + 1.2))
 """Least x - z at which an agent or a dragon may touch the portal."""
 _OUTSIDE = np.where(np.arange(COLUMNS.stop) < MEMBERS, 0.0, np.inf)
-"""Walls are for agents only: what stands or walks beyond has none."""
+"""Positions of the walls by body: only agents stop at walls."""
 
 
 class DungeonEscape(World):
     """Groups of three agents, each in a dungeon with a dragon that has the key to the door.
 
     Observations: three sensors.
-        1. 10 numbers: the agent's velocity in m/s, to its right, up and ahead; three 0; the
+        1. 10 numbers: the agent's velocity in m/s, to its right, up and ahead; three zeros; the
            quaternion 0, 0, 0, 1.
-        2. 15 rays of 40 m, up to 60 degrees to either side, in three frames, oldest first: (360,).
-           A ray has 8 numbers: a 1 for wall, agent, dragon, key, lock or portal; a 1 for nothing;
-           the distance by 40 m.
-        3. 1 number: whether the agent has the key.
-    Action: one branch of 7: nothing, forward, back, turn right, turn left, left, right. A push is
-        3 m/s each step (2.25 m/s to a side), a turn 4 degrees.
+        2. 15 rays of 40 m, up to 60 degrees to each side, in three frames, oldest first: (360,). A
+           ray has 8 numbers: one-hot wall, agent, dragon, key, lock or portal; 1 for nothing; the
+           distance divided by 40 m.
+        3. 1 number: 1 if the agent has the key, else 0.
+    Action: one branch of 7: nothing, forward, back, turn right, turn left, left, right. A push adds
+        3 m/s per step (2.25 m/s sideways), and a turn is 4 degrees per step.
     Decisions: every 5 steps of 0.02 s.
     Reward: +1 for the group when an agent that has the key touches the door.
-    Ends: the group when the door opens, the dragon is in the portal, or the agent with the key or
-        the last agent is in the portal; an agent alone when it is slain, or is in the portal.
+    Ends: for the group, when the door opens, or when the dragon, the agent with the key or the last
+        agent is in the portal; for a single agent, when it is slain or is in the portal.
     Interrupts: the group after 15000 steps, that is 3000 decisions.
     Parameters: `gravity` 14.715 m/s2, which presses agents to the floor, where friction slows them.
-    Start: the agents anywhere near the middle with room around them, looking anywhere, 0.5 m above
-        the floor; the dragon at the far wall, from where it walks to the portal in the corner, at 1
-        to 7 m/s.
+    Start: the agents at random free places near the middle, with random headings, 0.5 m above the
+        floor; the dragon at the far wall, from where it walks to the portal in the corner, at 1 to
+        7 m/s.
     A good policy reaches a group reward of 1.
 
     An agent that touches the dragon slays it and dies. A tombstone takes its place, and the dragon
-    drops the key. The agent that touches the key has it. Agents that have left are not paid when
-    the others escape. If the last agent dies at the dragon, nothing happens until the time is up.
-
-    Source: example environments, section 2, task 20.
+    drops the key. An agent that touches the key takes it. Agents that have left get no reward when
+    the others escape. If the last agent dies at the dragon, the episode continues until the time
+    limit.
 
     Attributes:
         bodies: Agents, dragon, tombstone, door and columns of every area.
@@ -261,7 +260,7 @@ class DungeonEscape(World):
         turn(heading, TURN_SINE[action], TURN_COSINE[action])
 
     def physics(self) -> None:
-        """Move agents and dragons; see who touches what."""
+        """Move agents and dragons, and handle what they touch."""
         bodies = self.bodies
         walk = np.where(self.is_slain, 0.0, self.dragon_m_s) * STEP_S
         bodies.position[:, DRAGON] += DRAGON_HEADING[:, None] * walk
@@ -339,7 +338,7 @@ class DungeonEscape(World):
         return found[:MEMBERS], found[DRAGON]
 
     def _place(self, member: int, areas: Indices) -> None:
-        """Put one member of each area where there is room beside those put before."""
+        """Put one member of each area at a random place free of bodies placed before."""
         bodies = self.bodies
         extent = bodies.extent()
         is_not_put = np.isin(np.arange(DRAGON + 1), np.arange(member, DRAGON))[:, None]

@@ -1,4 +1,4 @@
-"""Food Collector: gather good food, leave bad food, freeze the others."""
+"""Food Collector: gather good food, avoid bad food and freeze other agents."""
 
 from collections.abc import Mapping
 from typing import ClassVar
@@ -124,29 +124,29 @@ class FoodCollector(World):
 
 
 class GridFoodCollector(FoodCollector):
-    """Agents that share areas with food, good and bad, and with each other.
+    """Agents that gather food in shared areas, and freeze each other with lasers.
 
     Observation: a grid of 40 x 40 cells of 1 m around the agent, which turns with it: (5, 40, 40),
-        1 for the nearest thing in a cell, by channel: good food, agent, wall, bad food, frozen
-        agent. Rows run from right to left, columns from back to ahead.
-    Actions: 3 continuous, clipped to -1..1: push ahead, push to the right, by 2 m/s each step; turn
-        left, by 6 degrees. One branch of 2: nothing, shoot.
+        1 for the nearest object in a cell, by channel: good food, agent, wall, bad food, frozen
+        agent. Rows run from right to left, columns from back to front.
+    Actions: 3 continuous, clipped to -1..1: push ahead and push to the right, by up to 2 m/s per
+        step; turn left, by up to 6 degrees per step. One branch of 2: nothing, shoot.
     Decisions: every 5 steps of 0.02 s.
     Reward: +1 for good food touched, -1 for bad.
     Ends: never.
     Interrupts: after 5000 steps, that is 1000 decisions. The food stays as it is.
-    Parameters: `agent_scale` 1, size of the agents, at least 0.5 and at most 5; `laser_length` 1
-        (0.2 to 7), by which the laser is drawn longer, but reaches no farther.
-    Start: anywhere but near the walls, looking anywhere, to a whole degree, 1.5 m above the floor.
-        An agent falls for half a second, and slides on the floor from then on.
-    A good policy reaches 10 and more.
+    Parameters: `agent_scale` 1, the size of the agents (0.5 to 5); `laser_length` 1 (0.2 to 7), the
+        length of the drawn laser, which does not change its range.
+    Start: a random place away from the walls, 1.5 m above the floor, with a random heading in whole
+        degrees. An agent falls for half a second, and then slides on the floor.
+    A good policy reaches 10 or more.
 
-    A laser of 25 m freezes the agent that it hits first, for 4 s. A frozen agent neither pushes
-    nor turns nor shoots, but slides and eats. A shooting agent pushes half as much and is slower.
-    An agent that runs into food loses a third of its speed to it. The food comes back somewhere
-    else, at rest, after a fall of 0.7 s.
+    A laser with a range of 25 m freezes the first agent that it hits for 4 s. A frozen agent does
+    not push, turn or shoot, but it slides and eats. A shooting agent pushes half as much and is
+    slower. An agent that runs into food loses a third of its speed to it. The food comes back
+    elsewhere, at rest, after a fall of 0.7 s.
 
-    Source: example environments, section 2, task 10, and `ExpertFood.demo`, recorded in Unity.
+    Source: `ExpertFood.demo`, recorded in Unity.
     """
 
     behavior_name = "GridFoodCollector?team=0"

@@ -45,19 +45,19 @@ START_HEIGHT_M = 1.5
 FOOD_RADIUS_M = 0.75
 TOUCH_M = 0.02
 BUMP = FOOD_KG / (AGENT_KG + FOOD_KG)
-"""Part of the speed towards food that an agent loses to it."""
+"""Fraction of the speed towards food that an agent loses to it."""
 FALL_STEPS = 34
-"""Steps that food takes to drop from 3 m. No agent sees or eats it meanwhile."""
+"""Steps that food takes to drop from 3 m. Agents cannot observe or eat falling food."""
 
 TURN_RAD = np.radians(6.0)
 PUSH_M_S = np.array([2.0, 1.0])
 """Full push in a step, without and with shooting."""
 SPEED_BY_SHOOTING = np.array([1.0, 0.75])
-"""Part of the speed that a step keeps, without and with shooting."""
+"""Fraction of the speed that remains after a step, without and with shooting."""
 FAST_M2_S2 = 5.0**2
-"""Squared speed, the fall's included, above which an agent loses speed."""
+"""Squared speed, falls included, above which an agent loses speed."""
 SPEED_BY_FAST = np.array([1.0, 0.95])
-"""Part of the speed that a step keeps, below and above `FAST_M2_S2`."""
+"""Fraction of the speed that remains after a step, below and above `FAST_M2_S2`."""
 LASER_M, LASER_RADIUS_M = 25.0, 2.0
 FROZEN_STEPS = 201
 """Steps from the hit to the step in which an agent pushes again, after 4 s."""
@@ -150,7 +150,7 @@ class Floors(FixedArrays):
         )
 
     def _eaten_now(self) -> Eaten:
-        """Return what the native library found to be eaten."""
+        """Return the food that was eaten, as the native library found it."""
         area, member, food = self._eaten[: self.shared.n_eaten].T.copy()
         return area, member, food
 
@@ -201,14 +201,14 @@ class Floors(FixedArrays):
         left_turn: Array,
         shoots: Mask,
     ) -> None:
-        """Set what n agents do in each of the coming steps.
+        """Set the actions of n agents in each of the coming steps.
 
         Args:
             area: (n,) areas of the agents.
             member: (n,) rows of the agents.
-            ahead: (n,) pushes ahead, as parts of a full one.
-            right: (n,) pushes to the right, as parts of a full one.
-            left_turn: (n,) turns to the left, as parts of a full one.
+            ahead: (n,) pushes ahead, as fractions of a full push.
+            right: (n,) pushes to the right, as fractions of a full push.
+            left_turn: (n,) turns to the left, as fractions of a full turn of 6 degrees.
             shoots: (n,) whether they shoot.
         """
         self._right[member, area] = right
@@ -252,7 +252,7 @@ class Floors(FixedArrays):
             most_steps: Largest number of steps.
 
         Returns:
-            The number of steps, and what was eaten in the last.
+            The number of steps, and the food that was eaten in the last step.
         """
         eaten: Eaten = _NONE, _NONE, _NONE
         if (functions := self.bodies.functions) is not None:

@@ -28,14 +28,14 @@ MOVES = np.array([[0, 0], [0, 1], [0, -1], [-1, 0], [1, 0]])
 """By action, in cells to the right and up: stay, up, down, left, right."""
 STEP_REWARD = -0.01
 MAX_GRID_SIZE = 32
-"""The cells of larger grids would be smaller than two pixels by two."""
+"""Largest grid whose cells have at least two by two pixels."""
 
 PLUS, CROSS = range(2)
 NOWHERE = -1
 
 HEIGHT, WIDTH = 64, 84
 BAR = 0.2
-"""Width of the bars that everything consists of; an edge of a cell is 1."""
+"""Width of the bars from which all objects are drawn; an edge of a cell is 1."""
 # The colours that a Unity camera sees, lit as in the scene.
 WALL_COLOUR, FLOOR_COLOUR = (137, 139, 143), (70, 73, 78)
 AGENT_COLOUR = np.array([62, 195, 255], np.uint8)
@@ -50,9 +50,9 @@ class Shadow(NamedTuple):
     with u to the right and v up, in cells, from the middle of the shadow.
 
     Attributes:
-        depth: Levels, of 255, by which it darkens every channel at most.
-        right: Place of its middle, in cells to the right of the object's.
-        up: Place of its middle, in cells above the object's.
+        depth: Largest darkening of every channel, in levels of 255.
+        right: Distance from the object's centre to the shadow's centre to the right, in cells.
+        up: Distance from the object's centre to the shadow's centre upward, in cells.
         shape: (l, m, n) above, per cell.
     """
 
@@ -73,9 +73,9 @@ to its right edge and from its lower to its upper one."""
 PER_LEVEL = 8
 """Units of shade in a level of colour. The shadows of a grid full of objects still fit 8 bits."""
 LIGHTEST = 2
-"""Levels that no floor is lighter than its colour by more than."""
+"""Largest difference, in levels, by which any floor is lighter than its colour."""
 MOST_SHADED = 12
-"""Cells along an edge of the largest grid with shadows of objects, whose tables take memory."""
+"""Cells along an edge of the largest grid with shadows of objects, whose tables use memory."""
 AT_ONCE = 32
 """Pictures that are shaded at once; they stay in the processor's cache."""
 
@@ -84,13 +84,13 @@ FROM_ABOVE = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, -1.0], [0.0, 1.0, 0.0]])[:, :
 
 
 class GridWorld(World):
-    """Nine agents, each on a grid of its own with goals of two kinds, one of which is requested.
+    """Nine agents, each on its own grid with goals of two kinds, one of which is requested.
 
     Observations:
-        a picture, (3, 64, 84), of 8 bit: the grid from above, as high as the picture, walls left
-            and right of it. The floor is dark gray with soft shadows. The agent is a blue frame,
-            goals are green pluses and red crosses.
-        2 numbers, the goal signal: 1 for the kind requested, plus or cross, 0 for the other.
+        an image, (3, 64, 84), 8-bit: the grid from above, as high as the image, with walls left and
+            right of it. The floor is dark gray with soft shadows. The agent is a blue frame. Goals
+            are green pluses and red crosses.
+        2 numbers, the goal signal: 1 for the requested kind, plus or cross, and 0 for the other.
     Action: one branch of 5: stay, up, down, left, right. A move out of the grid is masked and
         does nothing.
     Decisions: every step.
@@ -98,13 +98,11 @@ class GridWorld(World):
         the other kind.
     Ends: at any goal.
     Interrupts: after 100 steps.
-    Parameters: `gridSize` 5, in cells; `numPlusGoals` 1; `numExGoals` 1. Of fractions, the whole
-        part counts. Episodes that begin from now on obey them.
-    Start: goals and agent in random cells, no two in one; either kind is requested equally often,
-        even where there is none.
+    Parameters: `gridSize` 5, in cells; `numPlusGoals` 1; `numExGoals` 1. Values are rounded down
+        and apply to episodes that begin later.
+    Start: goals and agent in different random cells. Both kinds are requested equally often, even
+        if the grid has no such goal.
     A good policy reaches 0.8.
-
-    Source: example environments, section 2, task 3.
 
     Attributes:
         size: (N,) cells along an edge of each grid.
@@ -182,7 +180,7 @@ class GridWorld(World):
 
     @classmethod
     def _check(cls, size: Array, n_plus: Array, n_cross: Array) -> None:
-        """Raise unless there is a cell for everything on each grid."""
+        """Raise unless each grid has a cell for every goal and the agent."""
         is_bad = (
             (size < 1)
             | (size > MAX_GRID_SIZE)

@@ -1,4 +1,4 @@
-"""GridWorldPits: walk to a goal past pits, seen from above; the older GridWorld."""
+"""GridWorldPits: walk to a goal past pits, seen from above; an older version of GridWorld."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -11,9 +11,9 @@ from mlagents_sim.world import Agents
 
 
 class GridWorldPits(GridWorld):
-    """Nine agents, each on a grid of its own with a goal and a pit.
+    """Nine agents, each on its own grid with a goal and a pit.
 
-    Observation: a picture, (3, 64, 84), of 8 bit, as in GridWorld. Goals are green pluses, pits are
+    Observation: an image, (3, 64, 84), 8-bit, as in GridWorld. Goals are green pluses, and pits are
         red crosses.
     Action: one branch of 5: stay, up, down, left, right. A move out of the grid is masked and
         does nothing.
@@ -21,12 +21,12 @@ class GridWorldPits(GridWorld):
     Reward: -0.01 per step; instead +1 for walking into a goal, -1 for a pit.
     Ends: at any goal or pit.
     Interrupts: after 100 steps.
-    Parameters: `gridSize` 5, in cells; `numGoals` 1; `numObstacles` 1. Of fractions, the whole part
-        counts. Episodes that begin from now on obey them.
-    Start: goals, pits and agent in random cells, no two in one.
+    Parameters: `gridSize` 5, in cells; `numGoals` 1; `numObstacles` 1. Values are rounded down and
+        apply to episodes that begin later.
+    Start: goals, pits and agent in different random cells.
     A good policy reaches 0.8.
 
-    Source: example environments, section 2, task 3, older variant. Its picture is that of today.
+    The image looks like that of the current GridWorld.
     """
 
     behavior_name = "GridWorldPits?team=0"

@@ -1,4 +1,4 @@
-"""Hallway: remember the symbol, go to the goal that bears it."""
+"""Hallway: remember a symbol and walk to the goal with that symbol."""
 
 from collections.abc import Mapping
 from typing import ClassVar
@@ -33,7 +33,7 @@ from mlagents_sim.world import Agents
 
 AGENT, SYMBOL, O_GOAL, X_GOAL = range(4)
 _, AT_O, AT_X = range(3)
-"""Pairs of the agent with one of these."""
+"""Indices of the pairs of the agent with the symbol and with each goal."""
 
 # By action: nothing, forward, back, turn right, turn left.
 FORWARD_M_S = np.array([0.0, 1.5, -1.5, 0.0, 0.0])
@@ -59,28 +59,28 @@ STACKED = 3
 
 
 class Hallway(PlanarWorld):
-    """Agents that see a symbol, O or X, and must go to the goal of this symbol at the far end.
+    """Agents that observe a symbol, O or X, and must walk to the goal with this symbol.
 
-    The rays reach neither goal from the symbol, so an agent must remember what it saw.
+    From the symbol, the rays do not reach the goals, so an agent must remember what it observed.
 
     Observations: two sensors, three frames each, oldest first.
-        1. 105 numbers: a frame has 5 rays 0.5 m above the floor, straight ahead, 35 and 70 degrees
-           to the right and left, by turns. A ray is 12 m long and has 7 numbers: O goal, X goal,
-           O symbol, X symbol, wall, nothing, distance by length.
-        2. 3 numbers: a frame is the number of the step, from 1, by 3000.
-    Actions: one branch of 5: nothing, forward, back, turn right, turn left. A push is 1.5 m/s each
-        step, a turn 3 degrees.
+        1. 105 numbers: a frame has 5 rays 0.5 m above the floor: ahead, then 35 and 70 degrees to
+           the right and left, alternating. A ray is 12 m long and has 7 numbers: O goal, X goal,
+           O symbol, X symbol, wall, nothing, distance divided by length.
+        2. 3 numbers: a frame is the number of the step, from 1, divided by 3000.
+    Actions: one branch of 5: nothing, forward, back, turn right, turn left. A push adds 1.5 m/s per
+        step, and a turn is 3 degrees per step.
     Decisions: every 6 steps of 0.02 s.
-    Reward: -1/3000 per step; on touching a goal, in place of what has accrued since the last
-        decision, +1 if it bears the symbol and -0.1 if not.
+    Reward: -1/3000 per step. For touching a goal: +1 if it has the symbol, else -0.1; this replaces
+        the reward since the last decision.
     Ends: when the agent touches either goal.
     Interrupts: after 3000 steps, that is 500 decisions.
     Parameters: `gravity` 19.62 m/s2, which presses the agent to the floor, where friction slows it.
-    Start: the agent in the rear of the hall, half a metre above the floor, looking anywhere; the
-        symbol in the middle; the goals on either side of the far end.
-    A good policy with a memory reaches 0.7 and more.
+    Start: the agent in the rear of the hall, half a metre above the floor, with a random heading;
+        the symbol in the middle; the goals on the two sides of the far end.
+    A good policy with a memory reaches 0.7 or more.
 
-    Source: example environments, section 2, task 11, and `ExpertHallway.demo`, recorded in Unity.
+    Source: `ExpertHallway.demo`, recorded in Unity.
 
     Attributes:
         bodies: Agent, symbol and the goals of O and X of every area.
@@ -164,7 +164,8 @@ class Hallway(PlanarWorld):
         gravity = self.parameters.draw("gravity", n)
         bodies.put_down((AGENT, agents), gravity=gravity, above_m=DROP_M)
         self.is_x[agents] = is_x
-        # The first step is number 1, which those who begin within a step come to at its end.
+        # The first step is number 1. Agents that begin within a step reach it at the end of the
+        # step.
         self._age[agents] = float(self.step_count == 0)
         self._seen.clear(agents)
         self._steps.clear(agents)

@@ -1,4 +1,4 @@
-"""Match-3: swap neighbouring gems so that three or more of a colour lie in a line."""
+"""Match-3: swap neighbouring gems so that three or more of the same colour form a line."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -19,8 +19,7 @@ from mlagents_sim.floor_plan import FloorPlan, hidden
 from mlagents_sim.world import ALL, Agents, World
 
 Gems = NDArray[np.int8]
-"""One property of the gems of n boards, (9, 8, n): row 0 is the bottom, column 0 the left. The
-boards are the last axis, along which NumPy is fast."""
+"""One property of the gems of n boards, (9, 8, n): row 0 is the bottom, column 0 is on the left."""
 
 ROWS, COLUMNS = 9, 8
 SMALLEST = 6
@@ -60,17 +59,15 @@ class Match3VectorObs(World):
         is masked unless both gems are on the board and one of them completes a line. A masked swap
         does nothing.
     Decisions: every step.
-    Reward: 0.01 per point. Each gem that vanishes is worth 1, 2 or 3 points by its kind. This
-        includes chain reactions: the gems above fall down, and new gems fall from above.
-    Interrupts: after 500 moves, of which the last is not requested, so after 499. The agent is
-        absent for a step.
-    Start: a board of 6 to 9 rows and 6 to 8 columns without lines. Of ten gems, seven are of the
-        first kind, two of the second, one of the third. There are no parameters. A board without a
-        valid move is dealt again.
+    Reward: 0.01 per point. Each gem that vanishes is worth 1, 2 or 3 points, depending on its kind.
+        This includes chain reactions: the gems above fall down, and new gems fall from above.
+    Interrupts: after 499 moves. The agent is absent for one step.
+    Start: a board of 6 to 9 rows and 6 to 8 columns without lines. On average, seven of ten gems
+        are of the first kind, two of the second and one of the third. There are no parameters. A
+        board without a valid move is dealt again.
     A good policy reaches 38.5 on boards of 9 by 8. There, random valid moves reach 34.2, and the
-    moves with the most immediate points reach 37.0. On boards of varying size all are 1.8 less.
-
-    Source: example environments, section 2, task 17.
+    moves with the most immediate points reach 37.0. On boards of varying size, these values are 1.8
+    lower.
 
     Attributes:
         colour: (9, 8, N) colours of the gems, 0 to 5; `NO_GEM` outside a board.
@@ -235,12 +232,11 @@ class Match3VectorObs(World):
 
 
 class Match3VisualObs(Match3VectorObs):
-    """Match-3 for agents that see the board as pictures of 9 by 8 pixels.
+    """Match-3 for agents that observe the board as images of 9 by 8 pixels.
 
-    Observations, of 8 bit: (6, 9, 8), one plane for each colour, with the bottom row of the board
+    Observations, 8-bit: (6, 9, 8), one plane for each colour, with the bottom row of the board
     first. A pixel is 255 if the gem has the plane's colour, else 0. And (3, 9, 8), one plane for
-    each kind of gem.
-    A good policy reaches 39.5 on boards of 9 by 8.
+    each kind of gem. A good policy reaches 39.5 on boards of 9 by 8.
 
     Everything else is as in `Match3VectorObs`.
     """

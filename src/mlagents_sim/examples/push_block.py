@@ -35,7 +35,7 @@ from mlagents_sim.world import ALL, Agents
 
 AGENT, BLOCK = range(2)
 BLOCK_AT_GOAL = LOW, Z, BLOCK
-"""Index of the wall that the goal is for the block."""
+"""Index of the wall that stands for the goal."""
 
 # By action: nothing, forward, back, turn right, turn left, left, right.
 FORWARD_M_S = np.array([0.0, 3.0, -3.0, 0.0, 0.0, 0.0, 0.0])
@@ -59,48 +59,48 @@ AGENT_HALF_M = 0.5
 BLOCK_HEIGHT_M = 1.25
 START_M = 6.25
 CLEAR_M = 2.5
-"""Half the edge of the square in which nothing else may stand where a body is put."""
+"""Half the edge of the square around a new body that must be free of other bodies."""
 BLOCK_SCALES = 0.5, 4.0
-"""Smallest and largest; beside much larger blocks there would be no room."""
+"""Smallest and largest scale. Beside larger blocks, there would be no room
+for the agent."""
 DROP_M = np.array([[0.5], [0.625]])
 """Heights above the floor at which agent and block are put down."""
 AGENT_DRAG = 4.0
 
 RAY_RADIUS_M = 0.5
-"""The lowest points of raised rays are as high as the upper edges of the walls, once the agent
-stands, and touch them."""
+"""Radius of the rays. When the agent stands, the lowest points of raised rays are as high as the
+upper edges of the walls, and touch them."""
 BLOCK_TAG, GOAL_TAG, WALL_TAG = range(3)
 RAYS = RaySensor(per_side=3, max_degrees=90.0, length=12.0, n_tags=3)
 STACKED = 3
 
 
 class PushBlock(PlanarWorld):
-    """Agents that push a block, each in a room of its own, against the goal along one wall.
+    """Agents that push a block to the goal along one wall, each in its own room.
 
     Observations: two ray sensors, three frames each, oldest first: 105 numbers each. A frame has
-        7 rays, straight ahead and up to 90 degrees to the right and left, by turns. A ray is 12 m
-        long and has 5 numbers: block, goal, wall, nothing, distance by length.
+        7 rays: ahead, then up to 90 degrees to the right and left, alternating. A ray is 12 m long
+        and has 5 numbers: block, goal, wall, nothing, distance divided by length.
         1. Rays 2 m above the floor: they graze the walls and pass over everything else. At the
            beginning of an episode, while the agent drops to the floor, they pass over the walls
            as well.
         2. Rays 0.5 m above the floor.
-    Actions: one branch of 7: nothing, forward, back, turn right, turn left, left, right. A push is
-        3 m/s each step, 2.25 m/s sideways; a turn is 4 degrees a step.
+    Actions: one branch of 7: nothing, forward, back, turn right, turn left, left, right. A push
+        adds 3 m/s per step, 2.25 m/s sideways; a turn is 4 degrees per step.
     Decisions: every 5 steps of 0.02 s.
     Reward: -0.0002 per step; +5 when the block touches the goal.
     Ends: when the block touches the goal.
     Interrupts: after 5000 steps, that is 1000 decisions.
-    Parameters: `block_scale` length and width of the block 2 m, at least 0.5 and at most 4;
-        `dynamic_friction` and `static_friction` of the floor 0 (0 to 1); `block_drag` 0.5 (0 to
-        2000); `gravity` 24.525 m/s2.
-    Start: block and agent, half a metre above the floor, anywhere in the middle half of the room
-        such that 2.5 m around there is nothing else. The agent keeps its heading; its first one is
-        towards the goal.
-    A good policy reaches 4.5 and more; the highest possible reward is 5.
+    Parameters: `block_scale` 2 m, the length and width of the block (0.5 to 4); `dynamic_friction`
+        and `static_friction` of the floor 0 (0 to 1); `block_drag` 0.5 (0 to 2000); `gravity`
+        24.525 m/s2.
+    Start: block and agent, half a metre above the floor, at random places in the middle half of the
+        room that are free within 2.5 m. The agent keeps its heading; at first, it faces the goal.
+    A good policy reaches 4.5 or more; the highest possible reward is 5.
 
-    Source: example environments, section 2, task 5, and `ExpertPushBlock.demo`, recorded in Unity.
-    In Unity, an episode begins with a turn of the whole room, which no agent in it can see. Here
-    the room stays as it is.
+    Source: `ExpertPushBlock.demo`, recorded in Unity.
+    In Unity, each episode begins with a rotation of the whole room, which the agent cannot observe.
+    Here, the room does not rotate.
     """
 
     behavior_name = "PushBlock?team=0"
@@ -169,7 +169,7 @@ class PushBlock(PlanarWorld):
         bodies.velocity[:, :, agents] = 0.0
         bodies.half[:, BLOCK, agents] = np.clip(draw("block_scale", n), *BLOCK_SCALES) / 2.0
         bodies.kept[BLOCK, agents] = kept(draw("block_drag", n))
-        # Where two surfaces meet, their mean counts.
+        # The friction between two surfaces is the mean of both.
         for grip, kind in zip(self._grips, ("static", "dynamic"), strict=True):
             grip[:, agents] = ANCHORS * (FRICTION + draw(f"{kind}_friction", n)) / 2.0
         bodies.put_down((ALL, agents), gravity=draw("gravity", n), above_m=DROP_M)
@@ -201,7 +201,7 @@ class PushBlock(PlanarWorld):
         self.end(scored)
 
     def _place(self, body: int, agents: Agents) -> None:
-        """Put these agents' agent or block where there is room beside the other of the two."""
+        """Put the agent or the block of these areas at a random place free of the other one."""
         bodies, other = self.bodies, AGENT if body == BLOCK else BLOCK
         waiting = np.arange(self.n_agents)[agents]
         while waiting.size:

@@ -82,31 +82,32 @@ _BANDS = (
 
 
 class PushBlockCollab(World):
-    """Three agents in each room, who push six blocks of three sizes into the goal at one wall.
+    """Three agents in each room, which push six blocks of three sizes into the goal at one wall.
 
     Observations: two sensors.
-        1. A grid of 20 x 20 cells of 1 m before the agent, which turns with it, from 10 m to the
-           left to 10 m to the right and up to 20 m ahead: (6, 20, 20), 1 for the thing in a cell
-           that is nearest to the middle of the grid, by channel: wall, agent, goal, small block,
-           large block, very large block. Rows run from right to left, columns from back to ahead.
-        2. 10 numbers: the agent's velocity in m/s, to its right, up (0) and ahead; three 0; the
+        1. A grid of 20 x 20 cells of 1 m in front of the agent, which turns with it, from 10 m to
+           the left to 10 m to the right and up to 20 m ahead: (6, 20, 20), 1 for the object in a
+           cell that is nearest to the middle of the grid, by channel: wall, agent, goal, small
+           block, large block, very large block. Rows run from right to left, columns from back to
+           front.
+        2. 10 numbers: the agent's velocity in m/s, to its right, up (0) and ahead; three zeros; the
            quaternion 0, 0, 0, 1.
-    Action: one branch of 7: nothing, forward, back, turn right, turn left, left, right. A push is
-        3 m/s each step (2.25 m/s to a side), a turn 4 degrees.
+    Action: one branch of 7: nothing, forward, back, turn right, turn left, left, right. A push adds
+        3 m/s per step (2.25 m/s sideways), and a turn is 4 degrees per step.
     Decisions: every 5 steps of 0.02 s.
     Reward: for the group, -0.0001 per step, and 1, 2 or 3 for a small, large or very large block
         that reaches the goal.
     Ends: the group, when all six blocks have reached the goal.
     Interrupts: the group, after 5000 steps, that is 1000 decisions.
     Parameters: `gravity` 14.715 m/s2, which presses agents and blocks to the floor.
-    Start: agents and blocks anywhere near the middle with room around them, turned anyhow.
+    Start: agents and blocks at random free places near the middle, with random headings.
     A good policy reaches a group reward of 11 of 12.
 
-    Agents and small blocks have 10 kg, large blocks 100 kg and very large ones 150 kg. By friction
-    with the floor, a large block needs two agents and a very large one three. Blocks turn if they
-    are pushed beside their middle. A block in the goal vanishes.
+    Agents and small blocks have a mass of 10 kg, large blocks 100 kg and very large blocks 150 kg.
+    Because of friction with the floor, a large block needs two agents, and a very large one three.
+    Blocks turn if they are pushed off-centre. A block in the goal vanishes.
 
-    Source: example environments, section 2, task 19, and recordings of Unity's physics.
+    Source: recordings of Unity's physics.
 
     Attributes:
         boxes: Blocks and agents of every room: two large blocks, two small ones, two very large

@@ -25,39 +25,38 @@ TURN_SINE, TURN_COSINE = np.sin(TURN_RAD), np.cos(TURN_RAD)
 
 
 class Pyramids(PlanarWorld):
-    """Agents that press a switch to get a pyramid of bricks, and then the gold from its top.
+    """Agents that press a switch to build a pyramid of bricks, and then get the gold from its top.
 
-    Each agent has an arena of nine rooms of its own. In one of them is the switch, in six are
-    pyramids of stone. Touching the switch builds the pyramid of bricks in the last room. The agent
-    must knock it over, so that the gold cube from its top falls to the floor.
+    Each agent has its own arena of nine rooms. One room contains the switch, and six contain stone
+    pyramids. Touching the switch builds the brick pyramid in another room. The agent must knock it
+    over, so that the gold cube on its top falls to the floor.
 
     Observations: four sensors.
-        1. 56 numbers: 7 rays from the middle of the agent, 35 m long, straight ahead and up to 70
-           degrees to the right and left, by turns. A ray has 8 numbers: block, wall, goal, switch
-           off, switch on, stone, nothing, distance by length.
-        2. 56 numbers: the same, up to 65 degrees aside; the rays rise by 5 m.
-        3. 56 numbers: the same, up to 75 degrees aside; the rays rise by 10 m.
-        4. 4 numbers: whether the switch is on; the agent's velocity to the right, up and ahead of
-           itself.
-    Actions: one branch of 5: nothing, forward, back, turn right, turn left. A push is 2 m/s each
-        step, a turn 4 degrees.
+        1. 56 numbers: 7 rays from the centre of the agent, 35 m long: ahead, then up to 70 degrees
+           to the right and left, alternating. A ray has 8 numbers: block, wall, goal, switch off,
+           switch on, stone, nothing, distance divided by length.
+        2. 56 numbers: as 1, up to 65 degrees to each side; the rays rise by 5 m.
+        3. 56 numbers: as 1, up to 75 degrees to each side; the rays rise by 10 m.
+        4. 4 numbers: 1 if the switch is on; the agent's velocity to its right, up and ahead.
+    Actions: one branch of 5: nothing, forward, back, turn right, turn left. A push adds 2 m/s per
+        step, and a turn is 4 degrees per step.
     Decisions: every 5 steps of 0.02 s.
-    Reward: -0.0002 per step; +2 on touching the gold, in place of what has accrued since the last
+    Reward: -0.0002 per step; +2 for touching the gold, which replaces the reward since the last
         decision.
     Ends: when the agent touches the gold.
     Interrupts: after 5000 steps, that is 1000 decisions.
-    Start: agent, switch, stone pyramids and the place of the brick pyramid each in a random room,
-        the agent with a random heading. Agent and pyramids fall from 2 m.
+    Start: agent, switch, stone pyramids and the place of the brick pyramid in different random
+        rooms, the agent with a random heading. Agent and pyramids fall from 2 m.
     A good policy reaches 1.75.
 
-    Source: example environments, section 2, task 16, `ExpertPyramid.demo` and `pyramids.npz`, both
-    recorded in Unity. The floor plan and the heights of the walls are those that the recorded rays
-    meet. Bricks do not tilt or turn, nor do walls inside the arena stop them. How the bricks above
-    the lowest layer fall, and how long the gold takes to come down, is drawn from distributions
-    like those recorded.
+    Source: `ExpertPyramid.demo` and other recordings in Unity. The floor plan and the heights of
+        the
+    walls fit the recorded rays. Bricks do not tilt or turn, and inner walls do not stop them. The
+    fall of the bricks above the lowest layer, and the time that the gold takes to come down, are
+    drawn from distributions fitted to recordings.
 
     Attributes:
-        chamber: Everything in the arenas.
+        chamber: Scene of all arenas.
         bodies: Bodies of the scene.
     """
 

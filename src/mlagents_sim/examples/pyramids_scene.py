@@ -1,10 +1,10 @@
 """Scene of Pyramids: walls, a switch, pyramids of stone, and one of loose bricks.
 
-The pyramids are those that Unity's physics engine settled. Stone does not yield, so a stone pyramid
-is one box for what moves, and one box a layer for what looks. A brick pyramid is 25 bricks and a
-cube of gold. The bricks of the lowest layer slide, pushed by the agent and by each other. A brick
-above them stays while enough of it is supported from below; then it falls some way aside. A bump
-that is hard enough shakes all of them loose.
+The pyramids have the shapes to which they settle in Unity's physics engine. A stone pyramid never
+moves, so it is one box for collisions, and one box per layer for rays. A brick pyramid has 25
+bricks and a cube of gold. The bricks of the lowest layer slide when the agent or other bricks push
+them. A brick above them stays while enough of it is supported, and then falls to one side. A hard
+bump shakes all of them loose.
 """
 
 import numpy as np
@@ -27,7 +27,7 @@ WALL_HEIGHT_M, WALL_HALF_M = 5.0, 0.5
 CROSS_M, CROSS_HALF_M = 16.55, 7.55
 """Place of the four crosses in x and z, and half the length of their bars."""
 SPUR_M, SPUR_CENTRE_M, SPUR_HALF_M = 16.5, 42.25, 7.25
-"""Place of the eight walls that stand off the outer ones, to the side and outward."""
+"""Position of the eight walls that extend from the outer walls: aside, outward, and half length."""
 ROOM_M, SPREAD_M = 30.0, 11.9
 """Distance between the middles of rooms, and from there to the farthest place of an object."""
 ROOMS = ROOM_M * np.array([[x, z] for x in (-1, 0, 1) for z in (-1, 0, 1)], np.float64)
@@ -279,7 +279,7 @@ class Scene:
         self.bodies.put_down((lowest, landed), gravity=GRAVITY_M_S2)
 
     def _release(self, areas: Indices, rng: np.random.Generator) -> None:
-        """Let bricks of n areas fall that are not supported any more."""
+        """Let bricks of n areas fall that are no longer supported."""
         bodies = self.bodies
         place = bodies.position[:, LOOSE, areas]
         half = HALVES[:, None]
@@ -422,7 +422,7 @@ GOLD_COLOUR = (250, 210, 40)
 
 
 def _drop_m(steps: Array) -> Array:
-    """Return the heights above its place of a pyramid that fell for so many steps."""
+    """Return the heights above the floor of pyramids that fell for these numbers of steps."""
     seconds = steps * STEP_S
     height: Array = np.maximum(PYRAMID_DROP_M - GRAVITY_M_S2 / 2.0 * seconds**2, 0.0)
     return height

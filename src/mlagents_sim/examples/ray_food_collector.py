@@ -1,4 +1,4 @@
-"""Food Collector for agents that see by rays: gather good food, leave bad food."""
+"""Food Collector with ray observations: gather good food and avoid bad food."""
 
 from collections.abc import Mapping
 
@@ -30,18 +30,18 @@ RAY_RADIUS_M = 0.5
 
 
 class RayFoodCollector(FoodCollector):
-    """Agents as those of `GridFoodCollector`, which see by rays and choose among few actions.
+    """Agents as in `GridFoodCollector`, with ray observations and discrete actions.
 
     Observations: two sensors.
-        1. 49 numbers: 7 rays, straight ahead and up to 70 degrees to the right and left, by turns.
-           A ray is 50 m long, times `agent_scale`, and has 7 numbers: good food, agent, wall, bad
-           food, frozen agent, nothing, distance by length.
+        1. 49 numbers: 7 rays: ahead, then up to 70 degrees to the right and left, alternating. A
+           ray is 50 m long, times `agent_scale`, and has 7 numbers: good food, agent, wall, bad
+           food, frozen agent, nothing, distance divided by length.
         2. 4 numbers: velocity to the right and ahead in m/s; 1 if frozen, 1 if shooting, else 0.
     Actions: four branches: nothing, forward, back; nothing, right, left, which takes the place of
         forward and back; nothing, turn left, turn right; nothing, shoot.
     All else is as in `GridFoodCollector`.
 
-    Source: example environments, section 2, task 10. Unity's scenes no longer contain it.
+    Unity's scenes no longer contain it.
     """
 
     behavior_name = "FoodCollector?team=0"
@@ -55,7 +55,7 @@ class RayFoodCollector(FoodCollector):
     ) -> None:
         super().__init__(num_areas=num_areas, seed=seed, parameters=parameters)
         self._agent_tags = np.zeros(self.frozen.shape, np.int8)
-        # Rays are as large as the agent: by its measure, everything else is smaller.
+        # Rays scale with the agent.
         self._rays = RayView(
             RAYS,
             self.bodies,

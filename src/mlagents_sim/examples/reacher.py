@@ -104,10 +104,10 @@ ARM = Creature(
 class Reacher(World):
     """Arms of two links that keep their hand inside a goal, a ball that circles around them.
 
-    Observations: 33 numbers: of the upper link, position (3), quaternion (4), angular velocity (3)
-        and velocity (3); the same of the lower link; the position of the goal (3); the position of
-        the hand in the lower link, which is constant (3); the speed of the goal in degrees a step
-        (1). Positions are relative to the base, in m; axes are those of the world.
+    Observations: 33 numbers: position (3), quaternion (4), angular velocity (3) and velocity (3) of
+        the upper link, then of the lower link; position of the goal (3); position of the hand in
+        the lower link, which is constant (3); speed of the goal in degrees per step (1). Positions
+        are relative to the base, in m; axes are those of the world.
     Actions: 4 continuous, clipped to -1..1: torques about the world's x and z on the upper link,
         then on the lower one, by 150 N m.
     Decisions: every 4 steps of 0.02 s.
@@ -115,22 +115,21 @@ class Reacher(World):
     Ends: never.
     Interrupts: after 4000 steps, that is 1000 decisions.
     Start: both links hang straight down, at rest; the goal is anywhere on its circle of 8 m.
-    Parameters: `goal_size` diameter of the goal 5 m (1 to 10); `goal_speed` most speed of the goal
-        1 degree a step (0.2 to 4), of which an episode draws -1 to 1 parts; `deviation` of the goal
-        up and down 0 m (0 to 5) and `deviation_freq`, its waves in a turn, 0 (0 to 3); `gravity`
-        9.81 m/s2 (4 to 20).
+    Parameters: `goal_size` 5 m, the diameter of the goal (1 to 10); `goal_speed` 1 degree per step,
+        the largest speed of the goal (0.2 to 4), of which an episode draws a fraction from -1 to 1;
+        `deviation` 0 m, the vertical amplitude of the goal (0 to 5); `deviation_freq` 0, its waves
+        per turn (0 to 3); `gravity` 9.81 m/s2 (4 to 20).
     A good policy reaches 30.
 
-    Source: example environments, section 2, task 7. Joints are those of the creatures, which take
-    12 iterations of the solver; these joints need fewer. The hand is a ball of 1 m radius, as dense
-    as its link. No body spins faster than 7 rad/s, as by default in Unity. Links pass through each
-    other and through the base.
+    The solver is that of the creatures, with 12 iterations; these joints would need fewer. The hand
+    is a ball of 1 m radius, with the density of its link. The largest angular velocity is 7 rad/s,
+    Unity's default. Links pass through each other and through the base.
 
     Attributes:
         arms: Links of all agents.
         goal: (N, 3) positions of the goals.
-        goal_degrees: (N,) places of the goals on their circles.
-        goal_speed: (N,) degrees a step.
+        goal_degrees: (N,) angles of the goals on their circles.
+        goal_speed: (N,) speeds of the goals, in degrees per step.
         goal_radius: (N,) radii of the goals.
     """
 

@@ -1,4 +1,4 @@
-"""Fields of Soccer Twos and Strikers Vs Goalie: players, ball, walls, goals and what is seen.
+"""Fields of Soccer Twos and Strikers Vs Goalie: players, ball, walls, goals and rays.
 
 Arrays and letters are those of `planar`; M is the number of players of a field.
 """

@@ -32,28 +32,28 @@ class SoccerTwos(World):
     """Two teams of two agents, blue and purple, on each football field.
 
     Observations: two sensors, in three frames each, oldest first.
-        1. 11 rays of 20 m, up to 60 degrees to either side: (264,). A ray has 8 numbers: a 1 for
-           ball, own goal, opposing goal, wall, mate or opponent; a 1 for nothing; the distance by
-           20 m.
-        2. 3 rays to the rear, up to 45 degrees to either side: (72,).
-    Actions: three branches of 3: nothing, forward, back; nothing, right, left, which takes the
-        place of forward and back; nothing, turn left, turn right. A push is 2 m/s each step, or
-        0.6 m/s to a side; a turn is 2 degrees.
+        1. 11 rays of 20 m, up to 60 degrees to each side: (264,). A ray has 8 numbers: one-hot
+           ball, own goal, opposing goal, wall, mate or opponent; 1 for nothing; the distance
+           divided by 20 m.
+        2. 3 rays to the rear, up to 45 degrees to each side: (72,).
+    Actions: three branches of 3: nothing, forward, back; nothing, right, left, which override
+        forward and back; nothing, turn left, turn right. A push adds 2 m/s per step, or 0.6 m/s
+        sideways; a turn is 2 degrees per step.
     Decisions: every 5 steps of 0.02 s.
-    Reward: for the group, 1 - t / 5000 for a goal t steps after the kick-off, -1 for a goal of the
-        other team. An agent gets 0.2 `ball_touch` each time it begins to touch the ball.
+    Reward: for the group, 1 - t / 5000 for a goal t steps after the kick-off, and -1 for a goal of
+        the other team. An agent gets 0.2 times `ball_touch` each time it begins to touch the ball.
     Ends: both groups, at a goal.
     Interrupts: both groups, after 5000 steps, that is 1000 decisions.
     Parameters: `ball_touch` 0 (0 to 1); `gravity` 9.81 m/s2, which presses players and ball to the
         floor, where friction slows them.
-    Start: blue agents on the left, x from -13.2 to -3.2 m, purple ones on the right, facing each
-        other to 10 degrees; the ball near the middle, up to 2.5 m off in x and in z.
+    Start: blue agents on the left, x from -13.2 to -3.2 m, purple agents on the right, facing each
+        other within 10 degrees; the ball within 2.5 m of the middle in x and in z.
     A good policy beats others. Its rating, not its reward, shows its strength.
 
     An agent that runs forward when it begins to touch the ball kicks it with 13.3 m/s. The ball
-    bounces off walls and agents, rolls, and slides where it is fast.
+    bounces off walls and agents, rolls, and slides if it is fast.
 
-    Source: example environments, section 2, task 13, and recordings of Unity's physics.
+    Source: recordings of Unity's physics.
 
     Attributes:
         field: Players and ball of every field; the blue team first.

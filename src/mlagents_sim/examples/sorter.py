@@ -27,7 +27,7 @@ from mlagents_sim.world import Agents
 
 AGENT, WALL, TILE = range(3)
 AT_TILE = 1
-"""Pair of agent and tile."""
+"""Index of the pair of agent and tile."""
 
 # By action of each branch: ahead (nothing, forward, back), aside (nothing, right, left) and turn
 # (nothing, left, right).
@@ -55,7 +55,7 @@ TILES_AT = np.stack([np.sin(_ANGLES), np.cos(_ANGLES)])
 TILE_PLACES = TILE_AT_M * TILES_AT.T
 """(slots, 2) middles of the tiles."""
 NUMBERS = np.eye(HIGHEST + 1, HIGHEST, dtype=np.float32)
-"""What is seen of the number of a tile; nothing of `HIGHEST` and of no tile."""
+"""One-hot number of a tile by number; zeros for `HIGHEST` and for no tile."""
 NUMBERS[0] = 0.0
 
 TILES = ObservationSpec(
@@ -69,39 +69,37 @@ STACKED = 2
 
 
 class Sorter(PlanarWorld):
-    """Agents in round arenas, with numbered tiles along the wall to be touched in their order.
+    """Agents in round arenas that must touch numbered tiles along the wall in ascending order.
 
     Observations: three sensors.
-        1. Up to 20 tiles in ascending order, (20, 23): a 1 at the index of the number; at 20 and 21
-           how far the tile is from the agent in x and z, by 20 m, which leaves no 1 for the tile
-           of number 20; at 22 whether it was visited. Rows of no tile are zero.
-        2. 10 numbers: three 0, the quaternion 0, 0, 0, 1, then the agent's velocity in m/s, to its
-           right, up and ahead.
-        3. 4 numbers in two frames, oldest first: the agent's place (x, z) by 20 m, and the
-           direction it faces (x, z).
-    Actions: three branches of 3: nothing, forward, back; nothing, right, left, which takes the
-        place of forward and back; nothing, turn left, turn right. A push is 2 m/s each step, a
-        turn 4 degrees.
+        1. Up to 20 tiles in ascending order, (20, 23): one-hot number; at 20 and 21 the distance
+           from the agent to the tile in x and z, divided by 20 m; at 22 whether the tile was
+           visited. The distance overwrites the one-hot entry of number 20. Unused rows are zero.
+        2. 10 numbers: three zeros, the quaternion 0, 0, 0, 1, then the agent's velocity in m/s, to
+           its right, up and ahead.
+        3. 4 numbers in two frames, oldest first: the agent's position (x, z) divided by 20 m, and
+           its heading (x, z).
+    Actions: three branches of 3: nothing, forward, back; nothing, right, left, which override
+        forward and back; nothing, turn left, turn right. A push adds 2 m/s per step, and a turn is
+        4 degrees per step.
     Decisions: every 5 steps of 0.02 s.
-    Reward: -0.0002 per step; +1 for touching the next tile in order, -1 for touching another that
-        was not visited yet.
+    Reward: -0.0002 per step; +1 for touching the next tile in order, -1 for touching any other tile
+        that was not visited yet.
     Ends: when a wrong tile was touched, or all tiles are visited.
     Interrupts: after 5000 steps, that is 1000 decisions.
-    Parameters: `num_tiles` 20 (1 to 20), the most tiles an episode may have; `gravity` 24.525
-        m/s2, which presses the agent to the floor, where friction slows it.
-    Start: the agent in the middle, at rest, with the heading it had; from 1 to `num_tiles` tiles,
-        of different numbers, at random slots of 20 along the wall.
+    Parameters: `num_tiles` 20, the largest number of tiles in an episode (1 to 20); `gravity`
+        24.525 m/s2, which presses the agent to the floor, where friction slows it.
+    Start: the agent in the middle, at rest, with its previous heading; 1 to `num_tiles` tiles with
+        different numbers, at random slots of 20 along the wall.
     A good policy reaches nearly the number of tiles, on average (`num_tiles` + 1) / 2.
-
-    Source: example environments, section 2, task 18.
 
     Attributes:
         bodies: Agent of every area, with the piece of wall and the tile that it may touch.
-        ring: Tiles by slot, and which tile is beside an agent.
+        ring: Tiles by slot, and the tile beside each agent.
         number: (20, N) numbers of the tiles in ascending order, 0 for none.
         slot: (20, N) slots of these tiles.
-        n_tiles: (N,) numbers of tiles.
-        n_visited: (N,) numbers of visited tiles, which are the first ones.
+        n_tiles: (N,) counts of tiles.
+        n_visited: (N,) counts of visited tiles, which come first.
     """
 
     behavior_name = "Sorter?team=0"

@@ -34,14 +34,16 @@ class StrikersVsGoalie(World):
     """Two strikers on each football field try to score against a goalie.
 
     Observations: strikers have two sensors, the goalie has one, in three frames each, oldest first.
-        1. Strikers: 11 rays of 20 m, up to 60 degrees to either side: (231,). A ray has 7 numbers:
-           a 1 for ball, goal, wall, mate or goalie; a 1 for nothing; the distance by 20 m.
-        2. Strikers: 3 rays to the rear, up to 45 degrees to either side: (63,).
+        1. Strikers: 11 rays of 20 m, up to 60 degrees to each side: (231,). A ray has 7 numbers:
+           one-hot ball, goal, wall, mate or goalie; 1 for nothing; the distance divided by 20 m.
+        2. Strikers: 3 rays to the rear, up to 45 degrees to each side: (63,).
         3. Goalie: 41 rays of 20 m all around, the last two straight back: (738,). A ray has 6
-           numbers: a 1 for ball, own goal, wall or striker; a 1 for nothing; the distance by 20 m.
-    Actions: three branches of 3: nothing, forward, back; nothing, right, left, which takes the
-        place of forward and back; nothing, turn left, turn right. A push of a striker is 2.6 m/s
-        each step, or 0.6 m/s to a side, one of the goalie 2 m/s any way; a turn is 2 degrees.
+           numbers: one-hot ball, own goal, wall or striker; 1 for nothing; the distance divided by
+           20 m.
+    Actions: three branches of 3: nothing, forward, back; nothing, right, left, which override
+        forward and back; nothing, turn left, turn right. A push of a striker adds 2.6 m/s per step,
+        or 0.6 m/s sideways; a push of the goalie adds 2 m/s in any direction. A turn is 2 degrees
+        per step.
     Decisions: every 5 steps of 0.02 s.
     Reward: -0.0002 per step for a striker, 0.0002 for the goalie. For the group, at a goal t steps
         after the kick-off, 1 - t / 5000 for the strikers and -1 for the goalie.
@@ -50,13 +52,11 @@ class StrikersVsGoalie(World):
     Parameters: `gravity` 9.81 m/s2, which presses players and ball to the floor, where friction
         slows them.
     Start: strikers on the left, x from -13.2 to -3.2 m, the goalie on the right, x from 4 to 14 m,
-        facing each other to 10 degrees; the ball near the middle, up to 2.5 m off in x and in z.
+        facing each other within 10 degrees; the ball within 2.5 m of the middle in x and in z.
     A good policy beats the other behavior. Its rating, not its reward, shows its strength.
 
     A striker that runs forward when it begins to touch the ball kicks it with 13.3 m/s, and the
     goalie kicks it at every touch. The goal on the left is closed.
-
-    Source: example environments, section 2, task 14.
 
     Attributes:
         field: Players and ball of every field; the goalie after the strikers.

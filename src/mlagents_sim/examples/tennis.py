@@ -1,4 +1,4 @@
-"""Tennis: win the point, or keep up a rally, in a vertical plane."""
+"""Tennis in a vertical plane: win the point, or keep up a rally."""
 
 from collections.abc import Mapping
 from typing import ClassVar
@@ -23,7 +23,7 @@ from mlagents_sim.world import Agents, World
 X, Y = 0, 1
 A, B, NEITHER = 0, 1, 2
 SERVE = 3
-"""Last contact with the floor before there is any; the others are A, B and NEITHER."""
+"""Value of `last_floor` before the first contact; the others are A, B and NEITHER."""
 
 FLOOR_M, BACK_M = -6.9, 11.88
 """Height of the floor, and distance from the net to the face of a back wall."""
@@ -32,7 +32,7 @@ BALL_RADIUS_M, RACKET_HALF_M, RACKET_THICK_M = 0.25, 0.495, 0.065
 BALL_KG, RACKET_KG = 0.75, 4.0
 BALL_MAX_M_S = 9.0
 BOUNCE_M_S = 2.0
-"""Speed of approach up to which nothing bounces."""
+"""Largest approach speed without a bounce."""
 TOUCH_M = 0.02
 """Gap at which surfaces begin to touch."""
 RUN_M_S, JUMP_M_S, JUMP_BELOW_M = 30.0, 7.0, -1.5
@@ -52,9 +52,9 @@ class _Courts(World):
     Attributes:
         place: (2, 3, courts) places of A, B and the ball, in m.
         velocity: (2, 3, courts) in m/s.
-        tilt: (2, courts) angles in rad that the upper edges of rackets lean towards the net by.
+        tilt: (2, courts) angles, in rad, by which the upper edges of rackets lean towards the net.
         last_hit: (courts,) agent that hit the ball last, or NEITHER.
-        last_floor: (courts,) side that the ball touched last since the last hit, NEITHER or SERVE.
+        last_floor: (courts,) side of the last floor contact since the last hit; NEITHER or SERVE.
     """
 
     controls = (
@@ -120,7 +120,7 @@ class _Courts(World):
         racket[Y, can_jump] = JUMP_M_S
 
     def physics(self) -> None:
-        """Move rackets and ball; see what the ball begins to touch."""
+        """Move rackets and ball, and handle what the ball begins to touch."""
         self.velocity[Y] -= self._fall
         ball = self.velocity[:, 2]
         np.clip(ball, -BALL_MAX_M_S, BALL_MAX_M_S, out=ball)
@@ -140,7 +140,7 @@ class _Courts(World):
         self._judge(begins, before)
 
     def _bounce(self) -> NDArray[np.bool_]:
-        """Reflect the ball off what it meets; return the (7, courts) things that it touches."""
+        """Reflect the ball; return (7, courts) whether it touches each racket, floor, wall, net."""
         place, velocity = self.place[:, 2], self.velocity[:, 2]
         x, y = place
         touched = np.zeros_like(self._touched)
@@ -186,7 +186,7 @@ class _Courts(World):
         return change
 
     def _judge(self, begins: NDArray[np.bool_], before: Array) -> None:
-        """Reward and end, by what the ball begins to touch and its places before the step."""
+        """Reward agents and end episodes, given new contacts and positions before the step."""
         raise NotImplementedError
 
     def _both(self, courts: Indices) -> Indices:
@@ -260,27 +260,26 @@ class _Courts(World):
 
 
 class Tennis(_Courts):
-    """Two agents on each court, A on the left and B on the right, who play against each other.
+    """Two agents on each court, A on the left and B on the right, which play against each other.
 
     Observation: 9 numbers in three frames, oldest first, relative to the court, with x mirrored for
-        B: the agent's place (x, y) and velocity (x, y), the ball's place and velocity, and the z of
-        the agent's quaternion, which is 0 as rackets are turned half around.
-    Actions: 3 continuous, clipped to -1..1: run towards the net, with 30 m/s; jump, if above 0.5
-        and below the start height, with 7 m/s; tilt the racket towards the net, by 55 degrees.
+        B: the agent's position (x, y) and velocity (x, y), the ball's position and velocity, and
+        the z of the agent's quaternion, which is always 0.
+    Actions: 3 continuous, clipped to -1..1: run towards the net, with up to 30 m/s; jump with 7
+        m/s, if the action is above 0.5 and the agent below its start height; tilt the racket
+        towards the net, by up to 55 degrees.
     Decisions: every 5 steps of 0.02 s.
-    Reward: 1 for the winner of a point, -1 for the loser; anything else is overwritten.
+    Reward: 1 for the winner of a point, -1 for the loser.
     Ends: both agents, at every point.
     Interrupts: never.
     Parameters: `gravity` 9.81 m/s2 (6 to 20).
     Start: agents 6 to 8 m from the net, the ball at rest 6 to 8 m from it on either side.
     A good policy beats others. Its rating, not its reward, shows its strength.
 
-    An agent loses the point if it hits the ball twice in a row, or if the ball that it hit touches
-    its side, a back wall before the other's floor, or the net. It loses, too, if the ball touches
-    its side twice, or before an agent has hit it. A ball that touched the other's floor and then
-    the wall behind it is won.
-
-    Source: example environments, section 2, task 4.
+    An agent loses the point if it hits the ball twice in a row, or if its ball touches the net, its
+    own side, or a back wall before the opponent's floor. It also loses if the ball touches its side
+    twice, or touches it before any hit. It wins if its ball touches the opponent's floor and then
+    the wall behind it.
 
     Attributes:
         place: (2, 3, courts) places of A, B and the ball, in m.
@@ -348,24 +347,22 @@ class Tennis(_Courts):
 
 
 class TennisRally(_Courts):
-    """Two agents on each court, who keep the ball in play: the early version of Tennis.
+    """Two agents on each court, which keep the ball in play: the early version of Tennis.
 
     Observation: 8 numbers in three frames, oldest first, relative to the court, with x mirrored for
-        the right agent: the agent's place (x, y) and velocity (x, y), the ball's place and
+        the right agent: the agent's position (x, y) and velocity (x, y), the ball's position and
         velocity.
-    Actions: 2 continuous, clipped to -1..1: run towards the net, with 30 m/s; jump, if above 0.5
-        and below the start height, with 7 m/s.
+    Actions: 2 continuous, clipped to -1..1: run towards the net, with up to 30 m/s; jump with 7
+        m/s, if the action is above 0.5 and the agent below its start height.
     Decisions: every 5 steps of 0.02 s.
-    Reward: 0.1 for the agent that hit the ball last when it crosses the net; -0.01 for the agent on
-        whose side the ball is when the rally ends.
+    Reward: 0.1 for the agent that hit the ball last, when the ball crosses the net; -0.01 for the
+        agent on whose side the ball is when the rally ends.
     Ends: both agents, when the ball touches a floor, a back wall or the net.
     Interrupts: never.
     Parameters: `gravity` 9.81 m/s2 (6 to 20); `angle` 55 (35 to 65), the tilt of the rackets, in
         degrees above the floor.
     Start: agents 6 to 8 m from the net, the ball at rest 6 to 8 m from it on either side.
     A good policy reaches 2.5.
-
-    Source: example environments, section 2, task 4, early version.
 
     Attributes:
         place: (2, 3, courts) places of both agents and the ball, in m.

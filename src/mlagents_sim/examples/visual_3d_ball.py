@@ -1,4 +1,4 @@
-"""Visual3DBall: 3DBall for agents that see pictures."""
+"""Visual3DBall: 3DBall with images as observations."""
 
 import math
 from collections.abc import Mapping
@@ -59,7 +59,7 @@ LIGHT = np.array([0.542, 0.643, -0.542])
 AMBIENT, DIFFUSE, GLOW = 0.68, 0.61, 0.12
 CUBE_AND_BAND_ALBEDO = np.array([[33.0, 150.0, 243.0], [250.0, 166.0, 41.0]])
 BALL_ALBEDO = 200.0
-"""Gray, in place of the chequers that the ball bears in Unity."""
+"""Gray, instead of the chequered texture of the ball in Unity."""
 RAYS_TO_LIGHT = LIGHT @ RAYS  # (H * W,)
 
 # The cube with a headband around it, by the cube's own axes.
@@ -126,15 +126,15 @@ def lit(albedo: Array | float, cosine: Array) -> Array:
 
 
 class Visual3DBall(Ball3D):
-    """Eight balls, each on a cube of 5 m that its agent turns and sees from a camera.
+    """Eight balls, each on a cube of 5 m that its agent turns and observes with a camera.
 
-    Observation: (12, 84, 84), of 8 bit: red, green and blue of the last 4 decisions, the oldest
-        first, zeros for those before the episode. The camera is 7 m above and 8 m before the
-        cube's centre, looks down by 30 degrees and sees 60 degrees. The cube is blue and wears an
-        orange headband, the ball is gray, and the background is black.
+    Observation: (12, 84, 84), 8-bit: red, green and blue of the last 4 decisions, oldest first;
+        zeros for those before the episode. The camera is 7 m above and 8 m in front of the cube's
+        centre, looks down by 30 degrees and has a field of view of 60 degrees. The cube is blue
+        with an orange headband, the ball is gray, and the background is black.
 
     Actions, decisions, reward, ends, interruptions, parameters and the reward of a good policy are
-    those of 3DBall. Source: example environments, section 2, task 2.
+    those of 3DBall.
     """
 
     behavior_name = "Visual3DBall?team=0"
@@ -148,7 +148,7 @@ class Visual3DBall(Ball3D):
         self._pictures = FrameStack(PICTURE, FRAMES, self.n_agents)
 
     def begin(self, agents: Agents) -> None:
-        """Begin as in 3DBall, with nothing seen."""
+        """Begin as in 3DBall, with cleared frames."""
         super().begin(agents)
         self._pictures.clear(agents)
 

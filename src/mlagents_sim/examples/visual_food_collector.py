@@ -1,4 +1,4 @@
-"""Visual Food Collector: gather good food, seen by a camera."""
+"""Visual Food Collector: gather good food that is observed by a camera."""
 
 import math
 from collections.abc import Mapping
@@ -69,17 +69,17 @@ class Faces(NamedTuple):
 
 
 class VisualFoodCollector(FoodCollector):
-    """Two areas of four agents as those of `GridFoodCollector`, which see by a camera.
+    """Two areas of four agents as in `GridFoodCollector`, which observe with a camera.
 
     Observations: two sensors.
-        1. (3, 84, 84), of 8 bit: red, green and blue of what a camera sees that looks ahead from
-           the agent's centre and sees 60 degrees. Good food is green and bad food red, agents are
-           blue and frozen ones nearly white. Lasers are not seen.
+        1. (3, 84, 84), 8-bit: the RGB image of a camera at the agent's centre that looks ahead,
+           with a field of view of 60 degrees. Good food is green and bad food red; agents are blue
+           and frozen agents nearly white. Lasers are invisible.
         2. 1 number: 1 if frozen, else 0.
     All else is as in `GridFoodCollector`.
 
-    Source: example environments, section 2, task 10. The place of the camera, the colours and
-    the height of the walls, 4 m, are not published; those used here are our own.
+    The position of the camera, the colours and the height of the walls, 4 m, are not published.
+    This world chooses its own.
     """
 
     behavior_name = "VisualFoodCollector?team=0"

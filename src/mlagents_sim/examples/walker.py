@@ -116,7 +116,7 @@ COLUMNS = np.cumsum([0, *(15 if i in DRIVEN else 10 for i in range(len(NAMES)))]
 
 
 class Walker(CreatureWorld):
-    """Ten humanoids of 16 bodies, every one on a ground of its own.
+    """Ten humanoids of 16 bodies, each on its own ground.
 
     Observations: 243 numbers: difference between requested and mean velocity (1); mean velocity of
         all bodies and requested velocity, in the orientation frame (3, 3); turns from the forward
@@ -134,7 +134,7 @@ class Walker(CreatureWorld):
     Decisions: every 5 steps of 0.01333 s.
     Reward: per step, a product of two parts from 0 to 1: how well the mean velocity matches the
         requested one, and how well the head looks at the target; -1 for a fall.
-    Ends: when anything but a shin or a foot touches the ground.
+    Ends: when any body other than a shin or a foot touches the ground.
     Interrupts: after 5000 steps, that is 1000 decisions.
     Start: upright with arms spread, at a random turn; the requested speed is 0.1 to 10 m/s. A
         target that is touched appears elsewhere within 9 m of the centre.
@@ -142,9 +142,9 @@ class Walker(CreatureWorld):
         `spine_mass` 10 kg (3 to 20).
     A good policy reaches 2500.
 
-    Source: example environments, section 2, task 15. Bodies move as in Unity's physics engine,
-    whose recorded steps the solver repeats. Masses are by default those of Unity's scene, which
-    today reads none of the three parameters; episodes that begin here obey them.
+    Bodies move as in Unity's physics engine; the solver reproduces recorded steps of it. The
+    default masses are those of Unity's scene. The current scene ignores the three mass parameters;
+    this world applies them at the beginning of an episode.
     """
 
     behavior_name = "Walker?team=0"

@@ -1,4 +1,4 @@
-"""Wall Jump: get over a wall, by way of a block where the wall is too high to jump."""
+"""Wall Jump: get over a wall, with the help of a block if the wall is too high to jump."""
 
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -81,9 +81,9 @@ class _OverWalls(PlanarWorld):
 
     @abstractmethod
     def _choose_walls(self, agents: Agents) -> Array:
-        """Return (n,) heights of walls for new episodes, of which half is above 0.
+        """Return (n,) wall heights for new episodes, of which half is above 0.
 
-        If the wall decides on an agent's behavior, set that behavior.
+        If the behavior of an agent depends on the wall, set it.
         """
 
     def begin(self, agents: Agents) -> None:
@@ -146,32 +146,30 @@ class _OverWalls(PlanarWorld):
 
 
 class SmallWallJump(_OverWalls):
-    """Agents on platforms, each before a low wall or none, that must reach the goal behind it.
+    """Agents on platforms that must reach the goal behind a low wall or no wall.
 
     Observations: three sensors, six frames each, oldest first.
-        1. 210 numbers: a frame has 7 rays, straight ahead and up to 90 degrees to the right and
-           left, by turns. They start 2.5 m above the agent's centre and rise by 2.5 m on their
-           20 m. A ray has 5 numbers: wall, goal, block, nothing, distance by length.
-        2. 210 numbers: such rays from the agent's centre, which stay level.
-        3. 24 numbers: a frame is the agent's place relative to the platform's centre, right, up
-           and ahead, by 20 m; and 1 where ground is right below, else 0.
+        1. 210 numbers: a frame has 7 rays: ahead, then up to 90 degrees to the right and left,
+           alternating. They start 2.5 m above the agent's centre and rise by 2.5 m over 20 m. A
+           ray has 5 numbers: wall, goal, block, nothing, distance divided by length.
+        2. 210 numbers: level rays from the agent's centre, otherwise as 1.
+        3. 24 numbers: a frame is the agent's position relative to the platform's centre, right, up
+           and ahead, divided by 20 m; and 1 if ground is right below, else 0.
     Actions: four branches: nothing, forward, back; nothing, turn left, turn right; nothing, left,
-        right, which takes the place of forward and back; nothing, jump. A push is 3 m/s each step,
-        1.8 m/s sideways, and half of that in the air; a turn is 6 degrees a step. A jump lasts 11
-        steps and rises 2.62 m; it begins only on the ground.
+        right, which override forward and back; nothing, jump. A push adds 3 m/s per step, 1.8 m/s
+        sideways, and half as much in the air; a turn is 6 degrees per step. A jump lasts 11 steps
+        and rises 2.62 m; it begins only on the ground.
     Decisions: every 5 steps of 0.02 s.
-    Reward: -0.0005 per step; in place of what has accrued since the last decision, +1 in the goal
-        with ground right below, -1 when the block is off the platform, or the agent but not over
-        the block.
-    Ends: with either of these.
+    Reward: -0.0005 per step; +1 for standing in the goal; -1 if the block leaves the platform, or
+        if the agent leaves it and is not above the block. The last two replace the reward since
+        the last decision.
+    Ends: with a reward of 1 or -1.
     Interrupts: after 2000 steps, that is 400 decisions.
     Parameters: `no_wall_height` 0 m and `small_wall_height` 4 m, of which half, less 0.45 m, is
         above the ground; `gravity` 26.98 m/s2.
-    Start: a wall of either height; the agent at the near end, with the heading it had; the block
-        anywhere before the wall.
-    A good policy reaches 0.8 and more.
-
-    Source: example environments, section 2, task 6.
+    Start: a wall of either height; the agent at the near end, with its previous heading; the block
+        at a random place in front of the wall.
+    A good policy reaches 0.8 or more.
     """
 
     behavior_name = "SmallWallJump?team=0"
@@ -189,14 +187,12 @@ class SmallWallJump(_OverWalls):
 
 
 class BigWallJump(_OverWalls):
-    """Agents before walls too high to jump over, except from the block.
+    """Agents in front of walls that are too high to jump over, except from the block.
 
     Observations, actions, decisions, rewards, ends and start are those of `SmallWallJump`.
     Parameters: `big_wall_height` 8 m, of which half, less 0.45 m, is above the ground; `gravity`
         26.98 m/s2.
-    A good policy reaches 0.8 and more.
-
-    Source: example environments, section 2, task 6.
+    A good policy reaches 0.8 or more.
     """
 
     behavior_name = "BigWallJump?team=0"
@@ -208,15 +204,13 @@ class BigWallJump(_OverWalls):
 
 
 class WallJump(_OverWalls):
-    """Agents of `SmallWallJump` and of `BigWallJump` in one scene, drawn again for every episode.
+    """Agents of `SmallWallJump` and `BigWallJump` in one scene, drawn again for every episode.
 
-    Of five episodes, one has no wall and one a low wall, both of behavior `SmallWallJump`, and
-    three have a high wall, of behavior `BigWallJump`. An agent ends under the behavior it had, and
-    asks next under that of its new episode.
+    On average, one of five episodes has no wall and one has a low wall, both with the behavior
+    `SmallWallJump`. Three have a high wall, with the behavior `BigWallJump`. An episode ends under
+    its own behavior, and the agent's next request comes under that of its new episode.
 
     Everything else is as in these two; the parameters are those of both.
-
-    Source: example environments, section 2, task 6.
     """
 
     behavior_names = (SmallWallJump.behavior_name, BigWallJump.behavior_name)

@@ -1,4 +1,4 @@
-"""Scene of Wall Jump: platform, goal, wall, block and agent, and the questions that a task asks."""
+"""Scene of Wall Jump: platform, goal, wall, block and agent, and queries for the task."""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,7 +16,7 @@ from mlagents_sim.world import World
 
 AGENT, BLOCK, WALL = range(3)
 PLATFORM = 0
-"""With block and wall, the supports."""
+"""Index of the platform among the supports, which also include block and wall."""
 AGENT_ON_BLOCK, AGENT_ON_WALL, BLOCK_ON_WALL = range(3)
 """Pairs that may touch."""
 
@@ -74,10 +74,10 @@ class Platforms:
     Attributes:
         bodies: Agent, block and wall of every area.
         standing: Vertical motion of the agents.
-        motion: Motion of everything.
+        motion: Motion of all bodies.
         wall_top: (N,) heights of the walls' upper edges, in m.
-        raised_rays: What the agents see by rays that start above them and rise.
-        level_rays: What they see by rays from their centres.
+        raised_rays: View of rays that start above the agents and rise.
+        level_rays: View of level rays from the agents' centres.
     """
 
     def __init__(self, n_areas: int) -> None:

@@ -14,7 +14,7 @@ from mlagents_sim.world import Agents
 ALONG_Z: Vector = (0.0, 0.0, 1.0)
 SPEED_M_S = 10.0
 LARGEST_ANGLE_DEGREES = 30.0
-"""Angle between head and target beyond which nothing is rewarded."""
+"""Angle between head and target beyond which the reward is 0."""
 DEEPEST_FALL_M = 2.0
 
 
@@ -67,7 +67,7 @@ SEGMENTS = np.arange(4)
 
 
 class Worm(CreatureWorld):
-    """Ten worms of four segments, with eyes and a mouth, every one on a ground of its own.
+    """Ten worms of four segments, with eyes and a mouth, each on its own ground.
 
     Observations: 64 numbers: height of the head above the ground, 1 for 10 m or more (1); requested
         velocity in the orientation frame (3); angle between head and frame, 1 for 180 degrees (1);
@@ -90,8 +90,7 @@ class Worm(CreatureWorld):
     Parameters: `gravity` 14.715 m/s2.
     A good policy reaches 800.
 
-    Source: example environments, section 2, task 9. Bodies move as in Unity's physics engine, whose
-    recorded steps the solver repeats.
+    Bodies move as in Unity's physics engine; the solver reproduces recorded steps of it.
     """
 
     behavior_name = "Worm?team=0"
