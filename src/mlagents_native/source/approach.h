@@ -1,4 +1,4 @@
-// Spheres that approach boxes: `mlagents_sim/rays.py`, which explains what is computed.
+// Distances at which moving spheres touch boxes. The reference is `mlagents_sim/rays.py`.
 
 #pragma once
 
@@ -15,7 +15,7 @@ inline double radius_at_edge(double radius, double height) {
     return std::sqrt(radius * radius - above * above);
 }
 
-// Approach of a sphere to a box along one ray: all relative to the centre, by the box's axes.
+// Motion of a sphere towards a box along one ray, relative to the box's centre, in its axes.
 struct Approach {
     double offset[2], half[2], direction[2], middle[2], steepness[2];
 };

@@ -1,8 +1,8 @@
 // Creatures of bodies and joints: the fast form of mlagents_sim/articulated/reference.py, which
 // explains the method. Names and order of the computation are the same.
 //
-// Several creatures are computed side by side, one in each lane of a processor's wide registers.
-// Lanes never meet, so a creature's results depend neither on the others nor on the threads.
+// Several creatures are computed in parallel, one in each lane of a processor's wide registers.
+// Lanes are independent, so results depend neither on other creatures nor on the number of threads.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -90,7 +90,7 @@ inline bool any(Truths a) {
     for (int i = 0; i < LANES; ++i) some |= a[i];
     return some != 0;
 }
-// a / b, or 0 where b is too small: nothing can move there.
+// a / b, or 0 where b is too small for any motion.
 inline Numbers divided(Numbers a, Numbers b) {
     const Truths is_large = b > all(1e-12);
     return choose(is_large, a / choose(is_large, b, all(1.0)), all(0.0));
@@ -160,7 +160,7 @@ enum Shape { SPHERE, CAPSULE, BOX };
 
 double quarter_tangent(double angle) { return std::tan(angle / 4.0); }
 
-// A creature, as mlagents_sim/articulated/native.py lays it out.
+// A creature, in the layout of mlagents_sim/articulated/bodies.py.
 struct Creature {
     int bodies, joints, pairs;
     const int32_t *child, *parent, *motions, *is_driven;  // of each joint
@@ -179,7 +179,7 @@ struct Bodies {
     std::vector<Numbers> inverse_mass;
 };
 
-// What all rows have: see `Row` in rows.py.
+// Members of all rows: see `Row` in rows.py.
 struct Demand {
     Numbers gain, bias, steady_bias, impulse;
 };
@@ -219,7 +219,7 @@ class Solver {
         rows.reserve(9 * creature.joints + 8 * creature.bodies);
     }
 
-    // Advances up to LANES creatures by a step. The last one fills the lanes that are left.
+    // Advances up to LANES creatures by a step. Copies of the last one fill the remaining lanes.
     void advance(int lanes, double *state, const double *target, const double *max_force,
                  const double *gravity, const double *heaviness, uint8_t *touching) {
         read(lanes, state, gravity, heaviness);
@@ -336,8 +336,8 @@ class Solver {
                dot(row.angular_parent, other.added_parent_spin);
     }
 
-    // Subtracts so much of another row that neither impulse changes the other's rate. Velocities
-    // that an impulse adds are linear in its directions, so they follow.
+    // Subtracts a multiple of another row so that neither impulse changes the other's rate. The
+    // velocities that an impulse adds are linear in its directions, so they change accordingly.
     static void make_independent(Row &row, const Row &other) {
         const Numbers share = divided(answer(row, other), other.response);
         row.linear = row.linear - share * other.linear;

@@ -36,8 +36,8 @@ namespace {
 
 constexpr int64_t BLOCK = 64;  // rows that pass through a network together
 
-// Returns the distance between rows: whole cache lines, and an odd number of them, because rows at
-// a distance of a power of two would compete for few places in the cache.
+// Returns the distance between rows: an odd number of whole cache lines, because rows at a distance
+// of a power of two would compete for few cache sets.
 inline int64_t stride_for(int64_t n_columns) {
     const int64_t lines = (n_columns + 15) / 16;
     return 16 * (lines > 1 ? lines | 1 : lines);
@@ -59,7 +59,7 @@ class Matrix {
     float *row(int64_t i) { return first + i * stride; }
     const float *row(int64_t i) const { return first + i * stride; }
 
-    // Number of floats of a row in whole vectors.
+    // Width of a row in floats, rounded up to whole vectors.
     int64_t width() const { return (columns + Floats::LANES - 1) / Floats::LANES * Floats::LANES; }
 
     int64_t rows = 0, columns = 0, stride = 0;
@@ -119,7 +119,7 @@ inline void columns_of_tiles(int64_t &j, int64_t m, int64_t width, int64_t k, co
 //
 // a          Element (i, s) of A is a[i * a_row + s * a_step].
 // b          Element (s, j) of B is b[s * b_step + j]; the width is a number of whole vectors.
-// start(j)   Returns the vector that the sum of column j begins with.
+// start(j)   Returns the initial value of the sum of column j, a vector.
 // finish(i, j, sum)  Receives the vector of results that begins at row i and column j.
 template <class Start, class Finish>
 inline void multiply(int64_t m, int64_t width, int64_t k, const float *a, int64_t a_row,
@@ -418,7 +418,8 @@ class Stack {
 constexpr float HALF_LOG_TAU = 0.918938533204672742f;
 constexpr float MASKED_LOGIT = -1e8f;
 
-// Replaces the logits of a branch by chances, writes their logarithms, and returns the entropy.
+// Replaces the logits of a branch by probabilities, writes their logarithms, and returns the
+// entropy.
 inline float into_chances(float *logits, const uint8_t *mask, float *log_chances, int64_t n) {
     float largest = -std::numeric_limits<float>::infinity(), sum = 0, entropy = 0;
     for (int64_t j = 0; j < n; ++j) {

@@ -1,5 +1,4 @@
-// Agents that push, turn, shoot and eat on floors: `examples/food_floors.py`, which explains what is
-// computed and is the reference.
+// Agents that push, turn, shoot and eat on floors. The reference is `examples/food_floors.py`.
 
 #include "forage.h"
 
@@ -47,7 +46,7 @@ void push_and_turn(Forage &forage) {
     }
 }
 
-// Whether neither a wall nor food is before a target.
+// Returns whether neither a wall nor food is in front of a target.
 bool is_clear(const Forage &forage, int64_t area, int64_t shooter, double target) {
     const Bodies &bodies = *forage.bodies;
     const int64_t n = bodies.n_areas, axis = bodies.n_bodies * n;
@@ -76,7 +75,7 @@ bool is_clear(const Forage &forage, int64_t area, int64_t shooter, double target
     return true;
 }
 
-// Distance of a shot to another agent, infinite for a miss.
+// Returns the distance of a shot to another agent, infinite for a miss.
 double shot_to(const Forage &forage, int64_t shooter, int64_t other) {
     const Bodies &bodies = *forage.bodies;
     const int64_t axis = bodies.n_bodies * bodies.n_areas;

@@ -1,5 +1,6 @@
-// What `examples/food_floors.py` hands to the native library. The struct has its twin there; all
-// members are 8 bytes wide. Letters in shapes: N areas, M agents of an area, F pieces of food.
+// Data that `examples/food_floors.py` passes to the native library. The struct must match the
+// structure of the same name in `mlagents_sim/native_planar.py`; all members are 8 bytes wide.
+// Letters in shapes: N areas, M agents of an area, F pieces of food.
 
 #pragma once
 

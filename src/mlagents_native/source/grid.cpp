@@ -1,5 +1,5 @@
-// Grids that agents carry: `GridSensor` of `mlagents_sim/sensors.py`, and what Food Collector shows
-// it, which explain what is computed and are the reference.
+// Grid observations of Food Collector. The reference is `GridSensor` in `mlagents_sim/sensors.py`,
+// and `examples/food_collector.py`.
 
 #include <algorithm>
 #include <cmath>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t MOST_CELLS = 64;  // along an edge
 
-// Things in the cells of one agent's grid, of which the nearest is seen.
+// Objects in the cells of one agent's grid. The nearest object in a cell is observed.
 struct Cells {
     int64_t n, n_covered;
     double cell_m;
@@ -159,7 +159,8 @@ void mark_walls(const Grid &grid, int64_t at, Cells &cells) {
 
 }  // namespace
 
-// Writes what n agents see, (n, tags, cells, cells). `agents` are indices, or null for the first n.
+// Writes the observations of n agents, (n, tags, cells, cells). `agents` are indices, or null for
+// the first n.
 NATIVE_EXPORT void planar_grid(const Grid *grid, const int64_t *agents, int64_t n, float *seen) {
     const int64_t n_members = grid->bodies->n_bodies, n_areas = grid->bodies->n_areas;
     const int64_t n_cells = grid->n_cells * grid->n_cells;

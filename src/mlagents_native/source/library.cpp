@@ -1,4 +1,4 @@
-// What the loader asks of every library before it uses one: `mlagents_native/library.py`.
+// Functions that the loader, `mlagents_native/library.py`, calls before it uses a library.
 #include <cstdint>
 
 #include "exports.h"

@@ -1,6 +1,6 @@
-// Boxes on a floor, which move and touch, in many areas at once: `mlagents_sim/planar.py`, which
-// explains what is computed and is the reference. The same operations follow each other here, so
-// that results are equal to the last bit. This needs -ffp-contract=off.
+// Boxes that move and collide on a floor, in many areas at once. The reference is
+// `mlagents_sim/planar.py`. Operations have the same order as there, so results are bit-identical.
+// This needs -ffp-contract=off.
 //
 // Arrays end with an axis of N areas, as in Python. Areas do not affect each other.
 
@@ -30,7 +30,7 @@ constexpr double PROBE_START_M = 0.05, PROBE_END_M = 1.05;
 constexpr double NARROWER_M = 0.025;
 constexpr double INF = std::numeric_limits<double>::infinity();
 
-// Least speeds at which surfaces must part: in this step, and after it.
+// Least separation speeds of surfaces: in this step, and after it.
 inline double least_in_step(double gap) { return std::min(gap * CLOSING_PER_S, PUSH_OUT_M_S); }
 inline double least_after(double in_step) { return std::min(in_step, 0.0); }
 
@@ -39,7 +39,7 @@ inline double clipped(double value, double most) { return std::min(std::max(valu
 struct Contact {
     int64_t first, second, pair;
     double x, z;      // from the first body to the second
-    double least[2];  // speeds of parting
+    double least[2];  // separation speeds
 };
 
 struct Velocity {
@@ -304,14 +304,14 @@ void surround(const Ring &ring, Bodies &bodies) {
     }
 }
 
-// Part of a slip that friction takes, if a support stops a speed.
+// Fraction of a slip that friction takes, if a support stops a speed.
 inline double rubbed(double slip_x, double slip_z, double pressed, double gain) {
     const double most = GRIP * pressed;
     const double slip = std::sqrt(slip_x * slip_x + slip_z * slip_z);
     return most / std::max(slip, most * (1.0 + gain) + TINY);
 }
 
-// Begin a step of agents that stand: find what they stand on, begin jumps, push, turn and rub.
+// Begin a step of agents that stand: find supports, begin jumps, push, turn and apply friction.
 void step_off(const Motion &motion) {
     Standing &standing = *motion.standing;
     Bodies &bodies = *motion.bodies;
@@ -417,7 +417,7 @@ void come_down(Standing &standing, Bodies &bodies) {
         standing.height[i] = least;
         standing.climb[i] = 0.0;
         if (!(before < 0.0)) continue;
-        // The weight of an agent that stood has rubbed already.
+        // The friction of an agent that stood is already applied.
         const double stopped = ((standing.stood[i] ? 0.0 : standing.fall[i]) - before) * kept;
         bool on_loose = false, on_fixed = false;
         for (int64_t support = 0; support < standing.n_supports; ++support) {
@@ -447,7 +447,7 @@ bool any(const uint8_t *marks, int64_t n) {
     return std::any_of(marks, marks + n, [](uint8_t mark) { return mark != 0; });
 }
 
-// Whether a watched body is outside its bounds, which the task judges in the next step.
+// Return whether a watched body is outside its bounds, which the task judges in the next step.
 bool has_left(const Motion &motion) {
     const Bodies &bodies = *motion.bodies;
     const int64_t n = bodies.n_areas, axis = bodies.n_bodies * n;
@@ -464,7 +464,7 @@ bool has_left(const Motion &motion) {
     return false;
 }
 
-// Whether something happened in the last step that the task judges.
+// Return whether a watched event happened in the last step.
 bool has_happened(const Motion &motion) {
     const Bodies &bodies = *motion.bodies;
     const int64_t n = bodies.n_areas;

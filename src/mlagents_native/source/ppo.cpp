@@ -148,7 +148,7 @@ class Learner {
         for (int64_t k = 0, first = 0; k < batch.n_branches; first += batch.branches[k++]) {
             const float by_log_prob = log_ratios[n_actions + k];
             for (int64_t j = 0; j < batch.branches[k]; ++j) {
-                float &entry = logits[first + j];  // its chance
+                float &entry = logits[first + j];  // its probability
                 const float is_chosen = j == chosen(row, k) ? 1.0f : 0.0f;
                 entry = mask[first + j]
                             ? 0.0f

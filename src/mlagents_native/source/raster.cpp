@@ -1,5 +1,5 @@
-// Pictures of convex shapes: `mlagents_sim/raster.py`, which explains what is computed and is the
-// reference. Letters in shapes: N scenes, F shapes in each, K corners, H rows.
+// Images of convex shapes. The reference is `mlagents_sim/raster.py`. Letters in shapes: N scenes,
+// F shapes in each, K corners, H rows.
 
 #include <algorithm>
 #include <cmath>
@@ -23,7 +23,7 @@ void put_run(double first, double last, int64_t width, int16_t &begin, int16_t &
     end = static_cast<int16_t>(to);
 }
 
-// Returns the rows in which a shape may be; one more is looked at on either side.
+// Returns the rows in which a shape may have pixels, and one more on each side.
 void rows_between(double top, double bottom, int64_t height, int64_t &first, int64_t &end) {
     const double most = static_cast<double>(height);
     const double from = std::min(std::max(std::ceil(top) - 1.0, 0.0), most);

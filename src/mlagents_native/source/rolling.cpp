@@ -1,6 +1,6 @@
-// Balls on cubes, as `mlagents_sim/rolling.py` moves them: read that file first.
+// Motion of balls on cubes. The reference is `mlagents_sim/rolling.py`; read that file first.
 //
-// Every operation and its order are those of NumPy there, so both compute the same bits.
+// Every operation and its order are those of NumPy there, so results are bit-identical.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>

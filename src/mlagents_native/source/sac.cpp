@@ -12,7 +12,8 @@
 //     log alpha                 weight * (mean of entropy - target)
 //
 // With branches, Q of an action is the mean over branches of the outputs of its choices, or of
-// their expectation. Each network in turn processes all rows, so that its weights stay in the cache.
+// their expectation. Each network in turn processes all rows, so that its weights stay in the
+// cache.
 #include <exception>
 
 #include "dense.h"

@@ -1,6 +1,6 @@
-// Rays that agents send out, and stacks of frames: `mlagents_sim/rays.py`, `ray_view.py` and
-// `frame_stack.py`, which explain what is computed and are the reference. The same operations
-// follow each other here, so that results are equal to the last bit.
+// Ray observations and stacks of frames. The reference is `rays.py`, `ray_view.py` and
+// `frame_stack.py` in `mlagents_sim`. Operations have the same order as there, so results are
+// bit-identical.
 
 #include "sight.h"
 
@@ -16,7 +16,7 @@ namespace {
 
 constexpr double GRAZE_M = 1e-6;
 
-// Rays of an agent that are looked along together, and what each meets first.
+// Rays of an agent that are traced together, and the first object that each meets.
 constexpr int MOST_RAYS = 32;
 
 struct Fan {
@@ -75,7 +75,7 @@ double enter_solid(const Approach &box, double up, double slope, double half_hei
     return outside / (nearing + std::sqrt(std::max(square, 0.0))) + bends[last];
 }
 
-// Where the rays of an agent start.
+// Start of the rays of an agent.
 struct Eye {
     int64_t area, member;
     double x, z, heading_x, heading_z, scale, above;
@@ -191,7 +191,7 @@ void meet_box(const Rays &rays, const SeenBox &box, const Eye &eye, Fan &fan) {
     }
 }
 
-// Finds what each ray of the fan meets first.
+// Finds the first object that each ray of the fan meets.
 void look(const Rays &rays, const Eye &eye, Fan &fan) {
     for (int k = 0; k < fan.n; ++k) {
         fan.inverse_x[k] = inverse(fan.x[k]);
@@ -207,7 +207,8 @@ void look(const Rays &rays, const Eye &eye, Fan &fan) {
 
 }  // namespace
 
-// Writes what n agents see, (n, R, tags + 2). `agents` are indices, or null for the first n.
+// Writes the observations of n agents, (n, R, tags + 2). `agents` are indices, or null for the
+// first n.
 NATIVE_EXPORT void planar_see(const Rays *rays, const int64_t *agents, int64_t n, float *seen) {
     const Bodies &bodies = *rays->bodies;
     const int64_t axis = bodies.n_bodies * bodies.n_areas, size = rays->n_tags + 2;
@@ -265,7 +266,7 @@ NATIVE_EXPORT void planar_stack(Stack *stack, const int64_t *agents, int64_t n,
                         its_frames + n_before * bytes, bytes);
             continue;
         }
-        // All agents share the slots, so the frames of a few of them move.
+        // All agents share the slots, so the frames of only some agents must be moved.
         for (int64_t k = 0; k < n_before; ++k) {
             const int64_t slot = (stack->start + k) % n_before;
             std::memcpy(stack->ring + (slot * stack->n_agents + agent) * bytes,

@@ -1,4 +1,4 @@
-// What the Python side hands to the sensors. Each struct has its twin of the same name in
+// Data that Python passes to the sensors. Each struct must match the structure of the same name in
 // `mlagents_sim/native_planar.py`; all members are 8 bytes wide. Letters in shapes: N areas, M
 // agents of an area, B bodies, R rays.
 
@@ -8,7 +8,7 @@
 
 #include "planar.h"
 
-// A box in every area; members of an axis-aligned one point to a heading only if `is_turned`.
+// A box in every area. The body's heading applies only if `is_turned`.
 struct SeenBox {
     int64_t body;                       // which it is, or below 0
     int64_t is_turned;                  // whether its heading counts
@@ -40,7 +40,7 @@ struct Rays {
     double start_m, slope;   // of a flight, relative to that height
 };
 
-// The bodies are all agents.
+// Grids of agents. All bodies are agents.
 struct Grid {
     const Bodies *bodies;
     const SeenDiscs *discs;
