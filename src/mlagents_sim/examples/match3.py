@@ -236,7 +236,8 @@ class Match3VisualObs(Match3VectorObs):
 
     Observations, 8-bit: (6, 9, 8), one plane for each colour, with the bottom row of the board
     first. A pixel is 255 if the gem has the plane's colour, else 0. And (3, 9, 8), one plane for
-    each kind of gem. A good policy reaches 39.5 on boards of 9 by 8.
+    each kind of gem.
+    A good policy reaches 39.5 on boards of 9 by 8.
 
     Everything else is as in `Match3VectorObs`.
     """
