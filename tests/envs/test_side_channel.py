@@ -271,7 +271,7 @@ def test_two_channels_of_one_id_are_refused():
 
 def test_the_same_channel_twice_is_refused():
     channel = Recorder()
-    with pytest.raises(UnityEnvironmentException, match="one channel per id"):
+    with pytest.raises(UnityEnvironmentException, match="a different id for each channel"):
         SideChannelRouter([channel, channel])
 
 
@@ -525,5 +525,7 @@ def test_analytics_are_sent_once_and_say_what_the_protocol_says(monkeypatch):
 
 
 def test_analytics_of_a_simulation_are_refused():
-    with pytest.raises(UnityCommunicationException, match="only leads to it"):
+    with pytest.raises(
+        UnityCommunicationException, match="only carries messages to the simulation"
+    ):
         DefaultTrainingAnalyticsSideChannel().on_message_received(IncomingMessage(b""))

@@ -1,4 +1,4 @@
-"""Side channels: messages between a script and a simulation, beside observations and actions."""
+"""Side channels: messages between a script and a simulation besides observations and actions."""
 
 from mlagents_envs.side_channel.default_training_analytics_side_channel import (
     DefaultTrainingAnalyticsSideChannel,

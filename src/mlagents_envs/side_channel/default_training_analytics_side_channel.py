@@ -1,4 +1,4 @@
-"""Tells the simulation, for its maker's statistics, with which versions it is used."""
+"""Side channel that reports the versions of Python and this package to the simulation."""
 
 import platform
 from uuid import UUID
@@ -13,10 +13,10 @@ _TYPE_URL = b"type.googleapis.com/communicator_objects.TrainingEnvironmentInitia
 
 
 class DefaultTrainingAnalyticsSideChannel(SideChannel):
-    """Tells the simulation the versions of Python and of this package, once. Only sends.
+    """Send-only channel that reports the versions of Python and this package once.
 
-    Unity may pass them on. No environment has this channel unless it is among those it is made
-    with; its message then travels with the first reset (wire protocol, section 4.8).
+    Unity may forward them to its analytics. The channel is off unless you add it to
+    `side_channels`; its message is then sent with the first reset (wire protocol, section 4.8).
     """
 
     CHANNEL_ID = UUID("b664a4a9-d86f-5a5f-95cb-e8353a7e8356")
@@ -24,7 +24,7 @@ class DefaultTrainingAnalyticsSideChannel(SideChannel):
     def __init__(self) -> None:
         super().__init__(self.CHANNEL_ID)
         told: bytes = TrainingEnvironmentInitialized(
-            mlagents_version="Custom",  # what stands for any script but a trainer
+            mlagents_version="Custom",  # the protocol's value for scripts that are not the trainer
             mlagents_envs_version=__version__,
             python_version=platform.python_version(),
             torch_version="Unknown",
@@ -35,7 +35,8 @@ class DefaultTrainingAnalyticsSideChannel(SideChannel):
         self.queue_message_to_send(message)
 
     def on_message_received(self, msg: IncomingMessage) -> None:
-        """Refuse: simulations never answer on this channel."""
+        """Raise an error: simulations never send on this channel."""
         raise UnityCommunicationException(
-            "the simulation sent training analytics; that channel only leads to it"
+            "the simulation sent a message on the training analytics channel, which only carries "
+            "messages to the simulation"
         )

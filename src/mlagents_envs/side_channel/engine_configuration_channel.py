@@ -1,4 +1,4 @@
-"""Sets how the simulation's engine runs: window, quality, time scale, frame rates."""
+"""Side channel that configures the engine: window, quality, time scale, frame rates."""
 
 from enum import IntEnum
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from mlagents_envs.side_channel.side_channel import SideChannel
 
 
 class ConfigurationType(IntEnum):
-    """What a message of this channel sets (wire protocol, section 4.5)."""
+    """Setting that a message of this channel changes (wire protocol, section 4.5)."""
 
     SCREEN_RESOLUTION = 0
     QUALITY_LEVEL = 1
@@ -20,16 +20,16 @@ class ConfigurationType(IntEnum):
 
 
 class EngineConfig(NamedTuple):
-    """A complete setting of the engine.
+    """Complete configuration of the engine.
 
     Attributes:
         width: Width of the window, in pixels.
         height: Height of the window, in pixels.
-        quality_level: 0 is the engine's lowest.
-        time_scale: Simulated seconds per second; the engine goes as fast as it can up to this.
-        target_frame_rate: Frames per second to render at most, -1 for no limit.
-        capture_frame_rate: Frames per simulated second, so that frames advance by equal times
-            however long they take; 0 turns it off.
+        quality_level: Quality level of the engine; 0 is the lowest.
+        time_scale: Maximum number of simulated seconds per second.
+        target_frame_rate: Maximum number of rendered frames per second; -1 for no limit.
+        capture_frame_rate: Frames per simulated second, so that every frame advances the
+            simulation by the same time however long it takes; 0 turns this off.
     """
 
     width: int
@@ -41,12 +41,12 @@ class EngineConfig(NamedTuple):
 
     @staticmethod
     def default_config() -> "EngineConfig":
-        """Make a small window of medium quality at 20 times real time."""
+        """Return the default: a small window of medium quality at 20 times real time."""
         return EngineConfig(80, 80, 1, 20.0, -1, 60)
 
 
 class EngineConfigurationChannel(SideChannel):
-    """Sets how the simulation's engine runs. Only sends."""
+    """Send-only channel that configures the engine of the simulation."""
 
     ConfigurationType = ConfigurationType
     CHANNEL_ID = UUID("e951342c-4f7e-11ea-b238-784f4387d1f7")
@@ -55,9 +55,10 @@ class EngineConfigurationChannel(SideChannel):
         super().__init__(self.CHANNEL_ID)
 
     def on_message_received(self, msg: IncomingMessage) -> None:
-        """Refuse: simulations never answer on this channel."""
+        """Raise an error: simulations never send on this channel."""
         raise UnityCommunicationException(
-            "the simulation sent an engine configuration; that channel only leads to it"
+            "the simulation sent a message on the engine configuration channel, which only carries "
+            "messages to the simulation"
         )
 
     def set_configuration_parameters(
@@ -69,14 +70,14 @@ class EngineConfigurationChannel(SideChannel):
         target_frame_rate: int | None = None,
         capture_frame_rate: int | None = None,
     ) -> None:
-        """Set what is given and leave the rest; the units are those of `EngineConfig`.
+        """Change the given settings and keep the others; `EngineConfig` has their units.
 
         Raises:
-            UnitySideChannelException: Width without height, or the reverse.
+            UnitySideChannelException: Only one of width and height is given.
         """
         if (width is None) != (height is None):
             raise UnitySideChannelException(
-                f"width ({width}) and height ({height}) can only be set together"
+                f"width is {width} and height is {height}: set both or neither"
             )
         if width is not None and height is not None:
             self._send_ints(ConfigurationType.SCREEN_RESOLUTION, width, height)
@@ -93,7 +94,7 @@ class EngineConfigurationChannel(SideChannel):
             self._send_ints(ConfigurationType.CAPTURE_FRAME_RATE, capture_frame_rate)
 
     def set_configuration(self, config: EngineConfig) -> None:
-        """Set everything."""
+        """Change all settings."""
         self.set_configuration_parameters(**config._asdict())
 
     def _send_ints(self, *values: int) -> None:

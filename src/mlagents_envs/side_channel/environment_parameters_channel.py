@@ -1,4 +1,4 @@
-"""Sets named numbers of the simulation, either fixed or sampled at every read."""
+"""Side channel that sets environment parameters, either fixed or sampled at every read."""
 
 from collections.abc import Sequence
 from enum import IntEnum
@@ -10,18 +10,18 @@ from mlagents_envs.side_channel.messages import IncomingMessage, OutgoingMessage
 from mlagents_envs.side_channel.side_channel import SideChannel
 
 _LARGEST = float.fromhex("0x1.fffffep127")
-"""Largest number of 32 bits, and so the largest on the wire."""
+"""Largest finite float32, and thus the largest number that the protocol can carry."""
 
 
 class EnvironmentDataType(IntEnum):
-    """What follows the name in a message of this channel (wire protocol, section 4.6)."""
+    """Kind of value in a message of this channel (wire protocol, section 4.6)."""
 
     FLOAT = 0
     SAMPLER = 1
 
 
 class SamplerType(IntEnum):
-    """How the simulation draws a sampled parameter (wire protocol, section 4.6)."""
+    """Distribution of a sampled parameter (wire protocol, section 4.6)."""
 
     UNIFORM = 0
     GAUSSIAN = 1
@@ -30,34 +30,34 @@ class SamplerType(IntEnum):
 
 @runtime_checkable
 class ParameterReceiver(Protocol):
-    """Receiver of named numbers: this channel, or an environment in this process."""
+    """Receiver of environment parameters: this channel, or an environment in this process."""
 
     def set_float_parameter(self, key: str, value: float) -> None:
-        """Fix the parameter `key`."""
+        """Set the parameter `key` to a fixed value."""
 
     def set_uniform_sampler_parameters(
         self, key: str, min_value: float, max_value: float, seed: int
     ) -> None:
-        """Draw the parameter `key` evenly between two bounds."""
+        """Sample the parameter `key` uniformly between two bounds."""
 
     def set_gaussian_sampler_parameters(
         self, key: str, mean: float, st_dev: float, seed: int
     ) -> None:
-        """Draw the parameter `key` from a normal distribution."""
+        """Sample the parameter `key` from a normal distribution."""
 
     def set_multirangeuniform_sampler_parameters(
         self, key: str, intervals: Sequence[tuple[float, float]], seed: int
     ) -> None:
-        """Draw the parameter `key` evenly from the union of (min, max) intervals."""
+        """Sample the parameter `key` uniformly from the union of (min, max) intervals."""
 
 
 class EnvironmentParametersChannel(SideChannel):
-    """Sets named numbers that the simulation obeys, such as a mass or a wall's height. Only sends.
+    """Send-only channel that sets parameters of the simulation, such as a mass or a wall's height.
 
-    The simulation samples such a parameter at every read.
+    The simulation draws a new value of a sampled parameter at every read.
 
-    The methods raise `UnityEnvironmentException` for numbers that no simulation can use: the
-    simulation itself would report them only in its log.
+    The methods raise `UnityEnvironmentException` for values that a simulation cannot use, since
+    the simulation itself would report them only in its log.
     """
 
     EnvironmentDataType = EnvironmentDataType
@@ -68,16 +68,17 @@ class EnvironmentParametersChannel(SideChannel):
         super().__init__(self.CHANNEL_ID)
 
     def on_message_received(self, msg: IncomingMessage) -> None:
-        """Refuse: simulations never answer on this channel."""
+        """Raise an error: simulations never send on this channel."""
         raise UnityCommunicationException(
-            "the simulation sent environment parameters; that channel only leads to it"
+            "the simulation sent a message on the environment parameters channel, which only "
+            "carries messages to the simulation"
         )
 
     def set_float_parameter(self, key: str, value: float) -> None:
-        """Fix the parameter `key`."""
+        """Set the parameter `key` to a fixed value."""
         if not abs(value) <= _LARGEST:
             raise UnityEnvironmentException(
-                f"environment parameter {key!r} is {value}: expected a finite number of 32 bits"
+                f"environment parameter {key!r} is {value}: expected a finite 32-bit number"
             )
         message = OutgoingMessage()
         message.write_string(key)
@@ -88,7 +89,7 @@ class EnvironmentParametersChannel(SideChannel):
     def set_uniform_sampler_parameters(
         self, key: str, min_value: float, max_value: float, seed: int
     ) -> None:
-        """Draw the parameter `key` evenly between two bounds."""
+        """Sample the parameter `key` uniformly between two bounds."""
         check_intervals([(min_value, max_value)], key)
         message = _sampler(key, seed, SamplerType.UNIFORM)
         message.write_float32(min_value)
@@ -98,7 +99,7 @@ class EnvironmentParametersChannel(SideChannel):
     def set_gaussian_sampler_parameters(
         self, key: str, mean: float, st_dev: float, seed: int
     ) -> None:
-        """Draw the parameter `key` from a normal distribution."""
+        """Sample the parameter `key` from a normal distribution."""
         check_deviation(mean, st_dev, key)
         message = _sampler(key, seed, SamplerType.GAUSSIAN)
         message.write_float32(mean)
@@ -108,7 +109,7 @@ class EnvironmentParametersChannel(SideChannel):
     def set_multirangeuniform_sampler_parameters(
         self, key: str, intervals: Sequence[tuple[float, float]], seed: int
     ) -> None:
-        """Draw the parameter `key` evenly from the union of (min, max) intervals."""
+        """Sample the parameter `key` uniformly from the union of (min, max) intervals."""
         check_intervals(intervals, key)
         message = _sampler(key, seed, SamplerType.MULTIRANGEUNIFORM)
         message.write_float32_list([bound for interval in intervals for bound in interval])
@@ -116,39 +117,41 @@ class EnvironmentParametersChannel(SideChannel):
 
 
 def check_intervals(intervals: Sequence[tuple[float, float]], key: str = "") -> None:
-    """Raise unless a number can be drawn from the union of these intervals.
+    """Check that numbers can be drawn from the union of these intervals.
 
     Args:
         intervals: Pairs (min, max).
-        key: The parameter, to be named.
+        key: Name of the parameter, for the error message.
 
     Raises:
-        UnityEnvironmentException: There is none, or one is not finite or does not ascend.
+        UnityEnvironmentException: `intervals` is empty, a bound is not a finite 32-bit number, or
+            a minimum exceeds its maximum.
     """
     if len(intervals) == 0:
-        raise UnityEnvironmentException(f"{_of(key)}there is no interval to draw from")
+        raise UnityEnvironmentException(f"{_of(key)}expected at least one interval, got none")
     if not all(-_LARGEST <= lower <= upper <= _LARGEST for lower, upper in intervals):
         raise UnityEnvironmentException(
-            f"{_of(key)}cannot draw from {list(intervals)}: expected intervals from a number of 32 "
-            "bits up to another that is not smaller"
+            f"{_of(key)}cannot draw from {list(intervals)}: expected intervals of finite 32-bit "
+            "numbers whose minimum does not exceed their maximum"
         )
 
 
 def check_deviation(mean: float, st_dev: float, key: str = "") -> None:
-    """Raise unless a normal distribution has this mean and standard deviation.
+    """Check the mean and standard deviation of a normal distribution.
 
     Args:
-        mean: The mean.
-        st_dev: The standard deviation.
-        key: The parameter, to be named.
+        mean: Mean of the distribution.
+        st_dev: Standard deviation of the distribution.
+        key: Name of the parameter, for the error message.
 
     Raises:
-        UnityEnvironmentException: A number is not finite, or the deviation is negative.
+        UnityEnvironmentException: A number is not a finite 32-bit number, or the standard
+            deviation is negative.
     """
     if not (abs(mean) <= _LARGEST and 0.0 <= st_dev <= _LARGEST):
         raise UnityEnvironmentException(
-            f"{_of(key)}cannot draw with mean {mean} and standard deviation {st_dev}: expected two "
-            "numbers of 32 bits, the second not negative"
+            f"{_of(key)}cannot draw with mean {mean} and standard deviation {st_dev}: expected "
+            "finite 32-bit numbers, and a standard deviation of at least 0"
         )
 
 

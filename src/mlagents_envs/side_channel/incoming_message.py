@@ -1,4 +1,4 @@
-"""`IncomingMessage`, at an import path of existing programs."""
+"""`IncomingMessage` at the import path that existing programs use."""
 
 from mlagents_envs.side_channel.messages import IncomingMessage
 

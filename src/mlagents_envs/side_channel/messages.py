@@ -1,7 +1,7 @@
 """Typed reader and writer of side-channel messages (wire protocol, section 4.2).
 
-A message does not say what is in it: the reader asks for the same types in the same order as the
-writer wrote them. All numbers are little-endian.
+A message does not contain the types of its values, so the reader must read the same types in the
+same order as the writer wrote them. All numbers are little-endian.
 """
 
 import struct
@@ -12,7 +12,7 @@ from mlagents_envs.exception import UnitySideChannelException
 
 
 class OutgoingMessage:
-    """A message to fill and to hand to `SideChannel.queue_message_to_send`.
+    """Writer of a message for `SideChannel.queue_message_to_send`.
 
     Attributes:
         buffer: The bytes written so far.
@@ -29,7 +29,7 @@ class OutgoingMessage:
         """Append a 32-bit integer.
 
         Raises:
-            UnitySideChannelException: It is not an integer of 32 bits.
+            UnitySideChannelException: The value is not a signed 32-bit integer.
         """
         self._write("i", i)
 
@@ -37,7 +37,8 @@ class OutgoingMessage:
         """Append a 32-bit float.
 
         Raises:
-            UnitySideChannelException: It is not a number, or finite and beyond 32 bits.
+            UnitySideChannelException: The value is not a number, or is finite but too large for 32
+                bits.
         """
         self._write("f", f)
 
@@ -45,7 +46,8 @@ class OutgoingMessage:
         """Append the number of values, then each as a 32-bit float.
 
         Raises:
-            UnitySideChannelException: A value is not a number, or finite and beyond 32 bits.
+            UnitySideChannelException: A value is not a number, or is finite but too large for 32
+                bits.
         """
         self._write(f"i{len(float_list)}f", len(float_list), *float_list)
 
@@ -53,7 +55,7 @@ class OutgoingMessage:
         """Append the number of characters, then the ASCII characters.
 
         Raises:
-            UnitySideChannelException: A character is not ASCII; simulations read nothing else.
+            UnitySideChannelException: A character is not ASCII; simulations read only ASCII.
         """
         try:
             characters = s.encode("ascii")
@@ -65,7 +67,7 @@ class OutgoingMessage:
         self._write(f"i{len(characters)}s", len(characters), characters)
 
     def set_raw_bytes(self, buffer: bytes | bytearray) -> None:
-        """Replace the whole message by `buffer`, as it is."""
+        """Replace the whole message with the bytes of `buffer`."""
         self.buffer = bytearray(buffer)
 
     def _write(self, layout: str, *values: Any) -> None:
@@ -78,18 +80,18 @@ class OutgoingMessage:
 
 
 class IncomingMessage:
-    """A message to read from front to back.
+    """Reader of a message, from front to back.
 
-    Where the message is already at its end a read returns its default, so a newer reader
-    understands a shorter message. A value that the end cuts in two is an error.
+    A read at the end of the message returns its default value, so that a newer reader can read an
+    older, shorter message. If the message ends within a value, the read raises an error.
 
     Args:
-        buffer: The message.
-        offset: Where to start reading.
+        buffer: Bytes of the message.
+        offset: Position of the first read, in bytes.
 
     Attributes:
-        buffer: The message.
-        offset: Where the next read begins.
+        buffer: Bytes of the message.
+        offset: Position of the next read, in bytes.
     """
 
     def __init__(self, buffer: bytes, offset: int = 0) -> None:
@@ -97,10 +99,10 @@ class IncomingMessage:
         self.offset = offset
 
     def read_bool(self, default_value: bool = False) -> bool:
-        """Read one byte; all but 0 is true.
+        """Read one byte; any value except 0 is true.
 
         Args:
-            default_value: What to return at the end of the message.
+            default_value: Value to return at the end of the message.
         """
         return default_value if self._at_end() else bool(self._read("B")[0])
 
@@ -108,7 +110,7 @@ class IncomingMessage:
         """Read a 32-bit integer.
 
         Args:
-            default_value: What to return at the end of the message.
+            default_value: Value to return at the end of the message.
 
         Raises:
             UnitySideChannelException: The message ends within the number.
@@ -119,7 +121,7 @@ class IncomingMessage:
         """Read a 32-bit float.
 
         Args:
-            default_value: What to return at the end of the message.
+            default_value: Value to return at the end of the message.
 
         Raises:
             UnitySideChannelException: The message ends within the number.
@@ -130,10 +132,10 @@ class IncomingMessage:
         return value
 
     def read_float32_list(self, default_value: list[float] | None = None) -> list[float]:
-        """Read a list of 32-bit floats, preceded by their number.
+        """Read a list of 32-bit floats, preceded by its length.
 
         Args:
-            default_value: What to return at the end of the message; None means an empty list.
+            default_value: Value to return at the end of the message; None for an empty list.
 
         Raises:
             UnitySideChannelException: The message ends within the list, or its length is negative.
@@ -143,14 +145,14 @@ class IncomingMessage:
         return list(self._read(f"{self._read_length(item_bytes=4)}f"))
 
     def read_string(self, default_value: str = "") -> str:
-        """Read a text, preceded by the number of its characters.
+        """Read an ASCII string, preceded by its length.
 
         Args:
-            default_value: What to return at the end of the message.
+            default_value: Value to return at the end of the message.
 
         Raises:
-            UnitySideChannelException: The message ends within the text, its length is negative or
-                it is not ASCII.
+            UnitySideChannelException: The message ends within the string, the length is negative,
+                or a character is not ASCII.
         """
         if self._at_end():
             return default_value
@@ -159,11 +161,11 @@ class IncomingMessage:
             return characters.decode("ascii")
         except UnicodeDecodeError:
             raise UnitySideChannelException(
-                f"a side-channel message holds a text that is not ASCII: {characters!r}"
+                f"a side-channel message contains a string that is not ASCII: {characters!r}"
             ) from None
 
     def get_raw_bytes(self) -> bytes:
-        """Return the whole message as it is, whatever was read from it before."""
+        """Return the whole message, including values that were already read."""
         return self.buffer
 
     def _at_end(self) -> bool:
@@ -174,14 +176,13 @@ class IncomingMessage:
         return value
 
     def _read_length(self, *, item_bytes: int) -> int:
-        """Read how many items follow; checked first, so a wrong length cannot claim memory."""
+        """Read the number of items that follow, and check it before memory is allocated."""
         length = self._read_int32()
         left = len(self.buffer) - self.offset
         if not 0 <= length * item_bytes <= left:
             raise UnitySideChannelException(
                 f"a side-channel message announces {length} items of {item_bytes} bytes, but "
-                f"{left} bytes are left. Reader and writer must use the same types in the same "
-                "order."
+                f"{left} bytes are left. Read the types in the order in which they are written."
             )
         return length
 
@@ -191,8 +192,8 @@ class IncomingMessage:
         if self.offset + size > len(self.buffer):
             raise UnitySideChannelException(
                 f"a side-channel message of {len(self.buffer)} bytes ends within a value of "
-                f"{size} bytes at byte {self.offset}. Reader and writer must use the same types "
-                "in the same order."
+                f"{size} bytes at byte {self.offset}. Read the types in the order in which they "
+                "are written."
             )
         values = struct.unpack_from(layout, self.buffer, self.offset)
         self.offset += size

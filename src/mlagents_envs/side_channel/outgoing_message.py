@@ -1,4 +1,4 @@
-"""`OutgoingMessage`, at an import path of existing programs."""
+"""`OutgoingMessage` at the import path that existing programs use."""
 
 from mlagents_envs.side_channel.messages import OutgoingMessage
 

@@ -1,4 +1,4 @@
-"""Exchanges bytes whose meaning only the two sides know."""
+"""Side channel that exchanges bytes in a format of your own."""
 
 from uuid import UUID
 
@@ -7,14 +7,18 @@ from mlagents_envs.side_channel.side_channel import SideChannel
 
 
 class RawBytesChannel(SideChannel):
-    """Exchanges bytes whose meaning only the two sides know."""
+    """Channel that exchanges bytes in a format of your own.
+
+    Args:
+        channel_id: Id that both sides use.
+    """
 
     def __init__(self, channel_id: UUID) -> None:
         super().__init__(channel_id)
         self._received: list[bytes] = []
 
     def on_message_received(self, msg: IncomingMessage) -> None:
-        """Keep the bytes until the next `get_and_clear_received_messages`."""
+        """Store the message until the next `get_and_clear_received_messages`."""
         self._received.append(msg.get_raw_bytes())
 
     def send_raw_data(self, data: bytes | bytearray) -> None:

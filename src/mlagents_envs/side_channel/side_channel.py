@@ -1,7 +1,7 @@
-"""`SideChannel`, and the router that delivers by UUID.
+"""`SideChannel`, and the router that delivers messages by channel id.
 
-Messages of side channels ride along with resets and steps, many in one bytes field (wire
-protocol, section 4.1): per message the id of the channel, the length and the message itself.
+Each reset and step carries the messages of all side channels in one bytes field: for each message
+the channel id, the length and the message itself (wire protocol, section 4.1).
 """
 
 import struct
@@ -15,21 +15,21 @@ from mlagents_envs.side_channel.messages import IncomingMessage, OutgoingMessage
 
 logger = get_logger(__name__)
 
-# The id in the byte order of a Microsoft GUID (`UUID.bytes_le`), the length of the message.
+# Channel id in the byte order of a Microsoft GUID (`UUID.bytes_le`), and length of the message.
 _RECORD_HEAD = struct.Struct("<16si")
 
 
 class SideChannel(ABC):
-    """Messages between a script and a simulation, beside observations and actions.
+    """Base class of channels for messages besides observations and actions.
 
-    Both sides register a channel of the same id. Messages travel with `reset()` and `step()`
-    only: what is queued goes out with the next one, what arrived is delivered before it returns.
+    Both sides register a channel with the same id. Each `reset()` and `step()` sends the queued
+    messages, and delivers the received messages before it returns.
 
     Args:
         channel_id: Id that both sides use, unique among an environment's channels.
 
     Attributes:
-        message_queue: Messages that wait for the next reset or step.
+        message_queue: Messages to send with the next reset or step.
     """
 
     def __init__(self, channel_id: UUID) -> None:
@@ -38,27 +38,29 @@ class SideChannel(ABC):
 
     @property
     def channel_id(self) -> UUID:
-        """What tells this channel's messages from those of others."""
+        """Id that both sides use for this channel."""
         return self._channel_id
 
     def queue_message_to_send(self, msg: OutgoingMessage) -> None:
-        """Send `msg`, as it is now, with the next reset or step."""
+        """Queue the current content of `msg`, to be sent with the next reset or step."""
         self.message_queue.append(bytes(msg.buffer))
 
     @abstractmethod
     def on_message_received(self, msg: IncomingMessage) -> None:
-        """Handle a message from the other side; an exception ends the step and reaches the caller.
+        """Handle a message from the other side.
+
+        The caller of `reset()` or `step()` gets any exception that this method raises.
 
         Args:
-            msg: To be read with the types the other side wrote.
+            msg: Message to read. Read the types in the order in which the other side wrote them.
         """
 
 
 class SideChannelRouter:
-    """Gathers what the channels of one environment send, and delivers what they receive.
+    """Collects the messages of one environment's channels, and delivers messages to them.
 
     Args:
-        channels: In the order in which their messages are sent.
+        channels: Channels, in the order in which their messages are sent.
 
     Raises:
         UnityEnvironmentException: Two channels have the same id.
@@ -71,7 +73,7 @@ class SideChannelRouter:
             if channel.channel_id.bytes_le in self._channels:
                 raise UnityEnvironmentException(
                     f"two side channels have the id {channel.channel_id}, the second a "
-                    f"{type(channel).__name__}; an environment has one channel per id"
+                    f"{type(channel).__name__}; use a different id for each channel"
                 )
             self._channels[channel.channel_id.bytes_le] = channel
 
@@ -81,7 +83,7 @@ class SideChannelRouter:
         return tuple(self._channels.values())
 
     def collect(self) -> bytes:
-        """Empty all queues into the bytes to send."""
+        """Remove the messages from all queues, and return the bytes to send."""
         parts: list[bytes] = []
         for channel_id, channel in self._channels.items():
             for message in channel.message_queue:
@@ -90,12 +92,12 @@ class SideChannelRouter:
         return b"".join(parts)
 
     def deliver(self, data: bytes) -> None:
-        """Hand every message in `data` to its channel, in order.
+        """Deliver every message in `data` to its channel, in order.
 
-        Messages of an unknown channel are skipped; each such channel is warned about once.
+        Messages of unknown channels are skipped, with one log line for each channel.
 
         Raises:
-            UnityEnvironmentException: The data are malformed; then nothing was delivered.
+            UnityEnvironmentException: The data are malformed. No message was delivered.
         """
         for channel_id, message in list(records(data)):
             channel = self._channels.get(channel_id)
@@ -103,22 +105,22 @@ class SideChannelRouter:
                 channel.on_message_received(IncomingMessage(message))
             elif channel_id not in self._unknown_ids:
                 self._unknown_ids.add(channel_id)
-                _tell_skipped(UUID(bytes_le=channel_id))
+                _log_skipped(UUID(bytes_le=channel_id))
 
 
-def _tell_skipped(channel_id: UUID) -> None:
+def _log_skipped(channel_id: UUID) -> None:
     """Log that messages of a channel that is not registered are skipped."""
     from mlagents_envs.side_channel.stats_side_channel import StatsSideChannel  # derives from ours
 
-    if channel_id == StatsSideChannel.CHANNEL_ID:  # most Unity players record some
+    if channel_id == StatsSideChannel.CHANNEL_ID:  # most Unity players send statistics: no warning
         logger.info(
-            "The simulation's statistics are skipped. Add a StatsSideChannel to `side_channels` to "
-            "receive them."
+            "The simulation's statistics are skipped. To receive them, add a StatsSideChannel to "
+            "`side_channels`."
         )
         return
     logger.warning(
-        "Messages of side channel %s are skipped, for it is not registered at this end. Add a "
-        "channel of that id to `side_channels`.",
+        "Messages of side channel %s are skipped, because no channel with this id is registered. "
+        "To receive them, add one to `side_channels`.",
         channel_id,
     )
 

@@ -1,4 +1,4 @@
-"""`SideChannelManager`: the side-channel router under the names that existing programs know."""
+"""`SideChannelManager`: the side-channel router under the names that existing programs use."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""Receives the statistics a simulation records about itself."""
+"""Side channel that receives the statistics of a simulation."""
 
 from collections.abc import Mapping
 from enum import Enum
@@ -11,29 +11,29 @@ from mlagents_envs.side_channel.side_channel import SideChannel
 
 
 class StatsAggregationMethod(Enum):
-    """How the values of one statistic become one number (wire protocol, section 4.7)."""
+    """Method that reduces the values of a statistic to one number (wire protocol, section 4.7)."""
 
     AVERAGE = 0
     MOST_RECENT = 1
     SUM = 2
     HISTOGRAM = 3
-    """The mean, and beside it the distribution of all values."""
+    """Mean, shown together with the distribution of all values."""
 
 
 EnvironmentStats = Mapping[str, list[tuple[float, StatsAggregationMethod]]]
-"""By name, the values recorded and how to aggregate each, in order of arrival."""
+"""Pairs (value, aggregation method) of each statistic by name, in order of arrival."""
 
 
 @runtime_checkable
 class StatsSource(Protocol):
-    """Records statistics about itself: this channel, or an environment in this process."""
+    """Source of statistics: this channel, or an environment in this process."""
 
     def get_and_reset_stats(self) -> EnvironmentStats:
-        """Return what was recorded since the last call."""
+        """Return the statistics recorded since the last call."""
 
 
 class StatsSideChannel(SideChannel):
-    """Receives the statistics a simulation records about itself. Never sends."""
+    """Receive-only channel for the statistics of a simulation."""
 
     CHANNEL_ID = UUID("a1d8f7b7-cec8-50f9-b78b-d3e165a78520")
 
@@ -42,10 +42,11 @@ class StatsSideChannel(SideChannel):
         self._stats: dict[str, list[tuple[float, StatsAggregationMethod]]] = {}
 
     def on_message_received(self, msg: IncomingMessage) -> None:
-        """Keep one value until the next `get_and_reset_stats`.
+        """Store one value until the next `get_and_reset_stats`.
 
         Raises:
-            UnitySideChannelException: The message cannot be read or aggregates in an unknown way.
+            UnitySideChannelException: The message cannot be read, or its aggregation method is
+                unknown.
         """
         key = msg.read_string()
         value = msg.read_float32()
@@ -54,12 +55,12 @@ class StatsSideChannel(SideChannel):
             method = StatsAggregationMethod(number)
         except ValueError:
             raise UnitySideChannelException(
-                f"statistic {key!r}: unknown aggregation {number}; "
-                f"known are {[f'{known.value} {known.name}' for known in StatsAggregationMethod]}"
+                f"statistic {key!r}: unknown aggregation method {number}; expected one of "
+                f"{[f'{known.value} {known.name}' for known in StatsAggregationMethod]}"
             ) from None
         self._stats.setdefault(key, []).append((value, method))
 
     def get_and_reset_stats(self) -> EnvironmentStats:
-        """Return what arrived since the last call."""
+        """Return the statistics that arrived since the last call."""
         stats, self._stats = self._stats, {}
         return stats
