@@ -86,7 +86,7 @@ def test_an_unknown_name_lists_the_nearest():
         registry.register(Entry(name))
     with pytest.raises(KeyError, match=r"'3DBal'; did you mean '3DBall' or '3DBallHard'"):
         registry["3DBal"]
-    with pytest.raises(KeyError, match=r"registered are \['3DBall', '3DBallHard', 'Crawler'\]"):
+    with pytest.raises(KeyError, match=r"registered: \['3DBall', '3DBallHard', 'Crawler'\]"):
         registry["xyz"]
     assert "xyz" not in registry
 
@@ -115,7 +115,7 @@ def test_a_broken_plugin_is_reported_and_the_others_are_kept(plugins, capsys):
     registry = UnityEnvRegistry("some.group")
     assert sorted(registry) == ["Guess", "Guess2"]
     output = capsys.readouterr().out
-    assert "The environments of missing (a_plugin:missing) are left out: AttributeError" in output
+    assert "entry point missing (a_plugin:missing) are skipped: AttributeError" in output
     assert "'Guess' is not a BaseRegistryEntry" in output
 
 
@@ -214,7 +214,7 @@ def test_checksums_are_asked_for_unless_the_caller_says_otherwise(tmp_path):
     path.write_text(f"environments: [Maze: {{{urls} tmp_dir: '{tmp_path}'}}]")
     registry = UnityEnvRegistry()
     registry.register_from_yaml(str(path))
-    with pytest.raises(UnityEnvironmentException, match="is not downloaded: it has no"):
+    with pytest.raises(UnityEnvironmentException, match="was not downloaded: it has no"):
         registry["Maze"].make()
     registry.register_from_yaml(str(path), allow_unverified=True)
     with pytest.raises(UnityEnvironmentException, match="cannot be downloaded"):
@@ -246,7 +246,7 @@ def test_a_manifest_that_cannot_be_read_is_tried_again_and_can_be_forgotten(mani
         ("environments: [{a: {}, b: {}}]", r"environments\[0\]: expected one name"),
         ("environments: [a: {}, 3: {}]", r"environments\[1\]: expected one name"),
         ("environments: [a: 3]", r"environments\[0\]: expected one name"),
-        ("environments: [a: {linux_sha265: x}]", r"\(a\): unknown field 'linux_sha265'; known"),
+        ("environments: [a: {linux_sha265: x}]", r"\(a\): unknown field 'linux_sha265'; expected"),
         ("environments: [a: {allow_unverified: true}]", "unknown field 'allow_unverified'"),
         ("environments: [a: {3: x}]", "unknown field 3"),
         ("environments: [a: {expected_reward: high}]", "must be int or float, not str"),
@@ -254,7 +254,7 @@ def test_a_manifest_that_cannot_be_read_is_tried_again_and_can_be_forgotten(mani
         ("environments: [a: {win_sha256: '12'}]", "is not 64 hexadecimal digits"),
         ("environments: [a: {win_url: 'file:///x'}]", "is not an HTTP address"),
         ("environments: [a: {additional_args: --x}]", "must be list, not str"),
-        ("environments: [a: {additional_args: [--x, 3]}]", "must be str; quote numbers"),
+        ("environments: [a: {additional_args: [--x, 3]}]", "list of str; put numbers in quotes"),
         ("environments: [", "manifest"),
         ("!!python/object/apply:os.getcwd []", "manifest"),
         ("environments: &x [a: *x]", "expected one name"),

@@ -1,4 +1,4 @@
-"""Environments by name.
+"""Registry of environments by name.
 
 from mlagents_envs.registry import default_registry
 env = default_registry["3DBall"].make()
@@ -10,7 +10,7 @@ from mlagents_envs.registry.remote_registry_entry import RemoteRegistryEntry
 from mlagents_envs.registry.unity_env_registry import ENTRY_POINT_GROUP, UnityEnvRegistry
 
 default_registry = UnityEnvRegistry(ENTRY_POINT_GROUP)
-"""Environments of installed packages, and those that are registered by hand."""
+"""Registry with the environments of installed packages, and those that you register."""
 
 __all__ = [
     "BaseRegistryEntry",

@@ -1,4 +1,4 @@
-"""`BaseRegistryEntry`: an environment with a name, which is made on request."""
+"""`BaseRegistryEntry`: an environment with a name, which `make` creates."""
 
 from abc import ABC, abstractmethod
 from typing import Any
@@ -7,7 +7,7 @@ from mlagents_envs.base_env import BaseEnv
 
 
 class BaseRegistryEntry(ABC):
-    """Name and description of an environment, and a method that makes it.
+    """Name and description of an environment, and a method that creates it.
 
     Args:
         identifier: Name of the environment, unique within a registry.
@@ -16,8 +16,8 @@ class BaseRegistryEntry(ABC):
     """
 
     only_computes = False
-    """Whether the environment only computes and never waits, so that running more of them than
-    there are cores gains nothing."""
+    """Whether the environment computes all the time and never waits, so that running more of them
+    than there are cores is not faster."""
 
     def __init__(
         self,
@@ -46,8 +46,8 @@ class BaseRegistryEntry(ABC):
 
     @abstractmethod
     def make(self, **kwargs: Any) -> BaseEnv:
-        """Make the environment.
+        """Create the environment.
 
         Args:
-            kwargs: Arguments of the environment; every environment takes `seed` and `num_areas`.
+            kwargs: Arguments of the environment; every environment accepts `seed` and `num_areas`.
         """

@@ -1,12 +1,12 @@
-"""Builds from the network: downloaded once, checked, unpacked and cached.
+"""Cache of builds from the network, which are downloaded once, verified and unpacked.
 
-    <cache>/3DBall-<hash>.lock             held by the one process that looks or downloads
-    <cache>/3DBall-<hash>.part/            the download; always removed in the end
+    <cache>/3DBall-<hash>.lock             locked by the process that reads or downloads
+    <cache>/3DBall-<hash>.part/            the download; always removed at the end
     <cache>/3DBall-<hash>/build/...        the build
-    <cache>/3DBall-<hash>/contents.json    bytes of each of its files
+    <cache>/3DBall-<hash>/contents.json    size of each of its files, in bytes
 
 The hash covers the address and the checksum, so each version has its own folder. A finished folder
-appears by a rename: it is either complete or absent.
+is moved into place by a rename, so it is either complete or absent.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ _UNPACKED = "unpacked"
 
 
 def default_cache_folder(platform: str = sys.platform) -> Path:
-    """Return where the user's builds are kept on a platform, named as in `sys.platform`."""
+    """Return the folder for the user's builds on a platform, named as in `sys.platform`."""
     home = Path.home()
     if platform == "win32":
         base = os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local"
@@ -56,19 +56,19 @@ def local_build(
 ) -> Path:
     """Return the executable of a build, after downloading it if it is not in the cache.
 
-    Processes that ask for the same build at the same time download it once.
+    If several processes request the same build at the same time, only one downloads it.
 
     Args:
         identifier: Name of the environment.
         url: Address of a ZIP archive.
         sha256: SHA-256 of the archive, in hexadecimal; None accepts any archive.
-        cache: Folder in which builds are kept. It must belong to the user or to root, because its
-            contents are executed.
+        cache: Folder of the builds. It must belong to the user or to root, because its contents
+            are executed.
         platform: Platform of the build, as in `sys.platform`.
 
     Raises:
         UnityEnvironmentException: The download fails, the checksum differs, the archive cannot be
-            unpacked or holds no executable, or the cache cannot be used.
+            unpacked or contains no executable, or the cache cannot be used.
     """
     key = hashlib.sha256(f"{url}\n{sha256}".encode()).hexdigest()[:16]
     folder = cache / f"{re.sub(r'[^A-Za-z0-9_-]', '_', identifier)[:50]}-{key}"
@@ -80,7 +80,7 @@ def local_build(
             return find_build(folder / _BUILD, platform=platform)
     except OSError as error:
         raise UnityEnvironmentException(
-            f"the build of {identifier!r} cannot be kept in {cache}: {error}"
+            f"the build of {identifier!r} cannot be stored in {cache}: {error}"
         ) from error
 
 
@@ -88,12 +88,12 @@ def find_build(folder: Path, *, platform: str = sys.platform) -> Path:
     """Return the executable in an unpacked build; if there are several, the one nearest the top.
 
     Args:
-        folder: Folder to search, with all folders below it.
+        folder: Folder to search, including its subfolders.
         platform: Platform of the build, as in `sys.platform`. On "darwin", the executable is the
             folder that ends in `.app`.
 
     Raises:
-        UnityEnvironmentException: The folder holds no executable.
+        UnityEnvironmentException: The folder contains no executable.
     """
     suffix = {"darwin": ".app", "win32": ".exe"}.get(platform, ".x86_64")
     found = [
@@ -103,8 +103,8 @@ def find_build(folder: Path, *, platform: str = sys.platform) -> Path:
     ]
     if not found:
         raise UnityEnvironmentException(
-            f"the archive holds no build for this platform: nothing in it ends in {suffix}; at its "
-            f"top are {sorted(path.name for path in folder.iterdir())[:5]}"
+            f"the archive contains no build for this platform: expected a file ending in {suffix}, "
+            f"got {sorted(path.name for path in folder.iterdir())[:5]} at its top"
         )
     return min(found, key=lambda path: (len(path.parts), path))
 
@@ -114,7 +114,7 @@ def _fetch(url: str, sha256: str | None, folder: Path, platform: str) -> None:
     part = folder.with_suffix(".part")
     for leftover in (folder, part):
         if leftover.exists():
-            logger.warning("%s is not whole and is removed.", leftover)
+            logger.warning("%s is incomplete and is removed.", leftover)
             shutil.rmtree(leftover)
     part.mkdir()
     try:
@@ -126,7 +126,8 @@ def _fetch(url: str, sha256: str | None, folder: Path, platform: str) -> None:
             logger.warning("%s is not checked against a SHA-256 checksum.", url)
         elif found != sha256:
             raise UnityEnvironmentException(
-                f"{url} is not what was expected: its SHA-256 is {found}, not {sha256}"
+                f"{url} has the SHA-256 {found}, expected {sha256}. If the archive was updated, "
+                "update the checksum."
             )
         unpacked = part / _UNPACKED
         unpacked.mkdir()
@@ -178,7 +179,7 @@ if sys.platform == "win32":
     def _lock(file: BinaryIO) -> None:
         file.seek(0)
         while True:
-            with contextlib.suppress(OSError):  # after ten seconds, still held
+            with contextlib.suppress(OSError):  # still locked after ten seconds
                 msvcrt.locking(file.fileno(), msvcrt.LK_LOCK, 1)
                 return
 else:

@@ -1,4 +1,4 @@
-"""Registry entries of builds: on this machine, or to be downloaded."""
+"""Registry entries of builds, on this machine or on the network."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from mlagents_envs.registry.base_registry_entry import BaseRegistryEntry
 
 
 class BuildRegistryEntry(BaseRegistryEntry):
-    """A build, run as a `UnityEnvironment`.
+    """Registry entry of a build, which runs as a `UnityEnvironment`.
 
     Args:
         identifier: Name of the environment, unique within a registry.
@@ -35,7 +35,7 @@ class BuildRegistryEntry(BaseRegistryEntry):
         """Return the build's executable on this machine.
 
         Raises:
-            UnityEnvironmentException: There is no executable.
+            UnityEnvironmentException: The executable does not exist.
         """
 
     def make(self, **kwargs: Any) -> UnityEnvironment:
@@ -55,7 +55,7 @@ class BuildRegistryEntry(BaseRegistryEntry):
 
 
 class LocalRegistryEntry(BuildRegistryEntry):
-    """A build on this machine.
+    """Registry entry of a build on this machine.
 
         default_registry.register(LocalRegistryEntry("Maze", "builds/Maze"))
 
@@ -82,6 +82,6 @@ class LocalRegistryEntry(BuildRegistryEntry):
         """Return the build's executable.
 
         Raises:
-            UnityEnvironmentException: The executable does not exist or may not be executed.
+            UnityEnvironmentException: The executable does not exist or is not executable.
         """
         return find_executable(self._file_name)

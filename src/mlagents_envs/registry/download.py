@@ -1,4 +1,4 @@
-"""Downloads over HTTP with limits on size and time; computes the SHA-256."""
+"""Downloads over HTTP with limits on size and time, and with their SHA-256."""
 
 import hashlib
 import http.client
@@ -48,9 +48,9 @@ def download(url: str, target: BinaryIO, *, max_bytes: int) -> str:
 
 
 def _copy(response: http.client.HTTPResponse, target: BinaryIO, url: str, max_bytes: int) -> str:
-    total = response.length  # None if the server does not tell
+    total = response.length  # None if the server does not send it
     if total is not None and total > max_bytes:
-        raise OSError(f"{total} bytes are more than the {max_bytes} allowed")
+        raise OSError(f"its size is {total} bytes, more than the limit of {max_bytes}")
     size = "" if total is None else f" of {total / _MB:.0f}"
     digest = hashlib.sha256()
     received = 0
@@ -61,7 +61,7 @@ def _copy(response: http.client.HTTPResponse, target: BinaryIO, url: str, max_by
             break
         received += len(chunk)
         if received > max_bytes:
-            raise OSError(f"more than the {max_bytes} bytes allowed were received")
+            raise OSError(f"more bytes were received than the limit of {max_bytes}")
         digest.update(chunk)
         target.write(chunk)
         now_s = time.monotonic()
@@ -69,7 +69,7 @@ def _copy(response: http.client.HTTPResponse, target: BinaryIO, url: str, max_by
             raise TimeoutError(f"only {received} bytes were received in {_TOTAL_TIMEOUT_S:.0f} s")
         if now_s - reported_at_s > _REPORT_INTERVAL_S:
             reported_at_s = now_s
-            logger.info("%.0f%s MB of %s have been downloaded.", received / _MB, size, url)
+            logger.info("Downloaded %.0f%s MB of %s", received / _MB, size, url)
     if total is not None and received < total:
         raise OSError(f"the connection ended after {received} of {total} bytes")
     return digest.hexdigest()
@@ -88,5 +88,5 @@ class _OnlyToHttp(urllib.request.HTTPRedirectHandler):
         downgrade = req.type == "https" and not newurl.lower().startswith("https:")
         if downgrade or not is_http(newurl):
             fp.close()
-            raise OSError(f"a redirect to {newurl} is not followed")
+            raise OSError(f"the redirect to {newurl} is not allowed")
         return super().redirect_request(req, fp, code, msg, headers, newurl)

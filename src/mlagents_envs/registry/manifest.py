@@ -1,4 +1,4 @@
-"""Manifests: YAML files that list environments to be downloaded."""
+"""Manifests: YAML files that list environments to download."""
 
 import io
 from collections.abc import Mapping
@@ -44,7 +44,7 @@ def read_manifest(path_or_url: str, *, allow_unverified: bool = False) -> list[R
         import yaml
     except ModuleNotFoundError as error:
         raise UnityEnvironmentException(
-            f"reading a manifest takes PyYAML; install it with: {pip_install('PyYAML')}"
+            f"reading a manifest requires PyYAML. Install it: {pip_install('PyYAML')}"
         ) from error
     text = _download(path_or_url) if is_http(path_or_url) else _read(path_or_url)
     try:
@@ -95,9 +95,9 @@ def _entries(written: Any, allow_unverified: bool) -> list[RemoteRegistryEntry]:
 
 def _check(where: str, name: Any, value: Any) -> None:
     if name not in _FIELDS:
-        raise ValueError(f"{where}: unknown field {name!r}; known are {', '.join(_FIELDS)}")
+        raise ValueError(f"{where}: unknown field {name!r}; expected one of {', '.join(_FIELDS)}")
     if not isinstance(value, _FIELDS[name]):
         expected = " or ".join(kind.__name__ for kind in _FIELDS[name])
         raise ValueError(f"{where}: {name} must be {expected}, not {type(value).__name__}")
     if isinstance(value, list) and not all(isinstance(argument, str) for argument in value):
-        raise ValueError(f"{where}: every one of additional_args must be str; quote numbers")
+        raise ValueError(f"{where}: additional_args must be a list of str; put numbers in quotes")

@@ -1,4 +1,4 @@
-"""`RemoteRegistryEntry`: a build to be downloaded when it is first made."""
+"""`RemoteRegistryEntry`: a build that is downloaded when it is first used."""
 
 import re
 import sys
@@ -12,7 +12,7 @@ from mlagents_envs.registry.download import is_http
 
 
 class RemoteRegistryEntry(BuildRegistryEntry):
-    """A build on the network, downloaded once and run as a `UnityEnvironment`.
+    """Registry entry of a build on the network, which is downloaded once.
 
         entry = RemoteRegistryEntry(
             "Maze", 10.0, "Find the way out.",
@@ -21,7 +21,7 @@ class RemoteRegistryEntry(BuildRegistryEntry):
         )
         env = entry.make(seed=1, no_graphics=True)
 
-    The downloaded build is executed. The entry therefore holds the SHA-256 of the archive, which
+    Since the downloaded build is executed, the entry needs the SHA-256 of the archive, which
     `sha256sum` prints. To trust the server instead, set `allow_unverified`.
 
     Args:
@@ -32,8 +32,8 @@ class RemoteRegistryEntry(BuildRegistryEntry):
         darwin_url: Address of the archive for macOS.
         win_url: Address of the archive for Windows.
         additional_args: More arguments for the player, after those passed to `make`.
-        tmp_dir: Folder for builds, which are kept in its subfolder `ml-agents-binaries`; by
-            default that subfolder is in the user's cache.
+        tmp_dir: Folder whose subfolder `ml-agents-binaries` stores builds; by default the user's
+            cache folder.
         linux_sha256: SHA-256 of the archive for Linux, in hexadecimal.
         darwin_sha256: SHA-256 of the archive for macOS.
         win_sha256: SHA-256 of the archive for Windows.
@@ -83,19 +83,19 @@ class RemoteRegistryEntry(BuildRegistryEntry):
             FileNotFoundError: The entry has no address for this platform.
             UnityEnvironmentException: The entry has no SHA-256 for this platform and
                 `allow_unverified` is false; the download fails or its checksum differs; the
-                archive cannot be unpacked or holds no build.
+                archive cannot be unpacked or contains no build.
         """
         name = {"darwin": "darwin", "win32": "win"}.get(sys.platform, "linux")
         url, sha256 = self._archives[name]
         if url is None:
             raise FileNotFoundError(
-                f"{self.identifier!r} has no build for this platform: its {name}_url is not given"
+                f"{self.identifier!r} has no build for this platform: its {name}_url is missing"
             )
         if sha256 is None and not self._allow_unverified:
             raise UnityEnvironmentException(
-                f"{self.identifier!r} is not downloaded: it has no {name}_sha256, so nothing shows "
-                f"that {url} is what it should be. Add the checksum, or set allow_unverified=True "
-                "where the entry or its manifest is registered to run whatever the server sends."
+                f"{self.identifier!r} was not downloaded: it has no {name}_sha256 to verify {url}. "
+                "Add the checksum. To run whatever the server sends, set allow_unverified=True "
+                "when you register the entry or its manifest."
             )
         cache = default_cache_folder()
         if self._tmp_dir is not None:

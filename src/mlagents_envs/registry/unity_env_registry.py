@@ -1,4 +1,4 @@
-"""`UnityEnvRegistry`: environments by name, its own and those that installed packages offer."""
+"""`UnityEnvRegistry`: environments by name, including those of installed packages."""
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -15,14 +15,14 @@ ENTRY_POINT_GROUP = "mlagents.environments"
 
 
 class UnityEnvRegistry(Mapping[str, BaseRegistryEntry]):
-    """Entries by identifier. An environment is made only when `make()` of its entry is called.
+    """Mapping from identifiers to entries, whose method `make` creates the environment.
 
         env = default_registry["3DBall"].make(seed=1)
 
-    A package offers environments through an entry point. The entry point names a function that
-    takes no arguments and returns `BaseRegistryEntry` objects. Entry points are loaded at the
-    first lookup. An entry point that fails is logged and left out. An entry that was registered
-    by hand takes precedence over a package's entry of the same identifier.
+    A package provides environments through an entry point, which names a function that takes no
+    arguments and returns `BaseRegistryEntry` objects. Entry points are loaded at the first lookup.
+    If one fails, it is logged and skipped. An entry that you register takes precedence over a
+    package's entry with the same identifier.
 
     The network is used only if a manifest with an HTTP address is registered, and then only at
     the next lookup.
@@ -37,11 +37,11 @@ class UnityEnvRegistry(Mapping[str, BaseRegistryEntry]):
         self._to_register: list[Callable[[], Iterable[BaseRegistryEntry]]] = []
 
     def register(self, new_entry: BaseRegistryEntry) -> None:
-        """Add an entry; it replaces an existing entry of the same identifier."""
+        """Add an entry. It replaces an existing entry with the same identifier."""
         self._to_register.append(lambda: [new_entry])
 
     def register_from_yaml(self, path_to_yaml: str, *, allow_unverified: bool = False) -> None:
-        """Add the entries of a manifest, as `register` adds each.
+        """Add the entries of a manifest; see `register`.
 
         The manifest is read at the next lookup. If it cannot be read, every lookup raises
         `UnityEnvironmentException` until it can.
@@ -55,7 +55,7 @@ class UnityEnvRegistry(Mapping[str, BaseRegistryEntry]):
         )
 
     def clear(self) -> None:
-        """Remove all entries, including those that packages offer."""
+        """Remove all entries, including those of installed packages."""
         self._entry_point_group = None
         self._to_register.clear()
         self._entries.clear()
@@ -68,7 +68,7 @@ class UnityEnvRegistry(Mapping[str, BaseRegistryEntry]):
             known = sorted(self._entries)
             raise KeyError(
                 f"no environment is registered as {identifier!r}"
-                f"{did_you_mean(identifier, known, n=3, cutoff=0.4) or f'; registered are {known}'}"
+                f"{did_you_mean(identifier, known, n=3, cutoff=0.4) or f'; registered: {known}'}"
             ) from None
 
     def __len__(self) -> int:
@@ -101,7 +101,7 @@ def _load(entry_point: EntryPoint) -> list[BaseRegistryEntry]:
             raise TypeError(f"{strangers[0]!r} is not a BaseRegistryEntry")
     except Exception as error:
         logger.warning(
-            "The environments of %s (%s) are left out: %s: %s",
+            "The environments of the entry point %s (%s) are skipped: %s: %s",
             entry_point.name,
             entry_point.value,
             type(error).__name__,

@@ -1,4 +1,4 @@
-"""Unpacks an untrusted ZIP archive: only into its folder, and only up to a limit."""
+"""Unpacking of untrusted ZIP archives, limited to one folder and in size."""
 
 import io
 import lzma
@@ -13,7 +13,7 @@ from mlagents_envs.exception import UnityEnvironmentException
 
 MAX_UNPACKED_BYTES = 16 << 30
 MAX_ENTRIES = 100_000
-_MAX_READ_BYTES = 16 << 20  # of the list of contents, which is read at once
+_MAX_READ_BYTES = 16 << 20  # limit of the central directory, which is read at once
 _MAX_LINK_BYTES = 4096
 
 
@@ -21,14 +21,14 @@ def unpack(archive: Path, folder: Path) -> dict[str, int]:
     """Unpack a ZIP archive into a new folder.
 
     Only files that the archive marks as executable become executable. Symbolic links may point
-    only within the folder. After an error the folder may exist with a part of the contents.
+    only within the folder. After an error, the folder may contain a part of the files.
 
     Returns:
         Size of each file in bytes, by its path below `folder`.
 
     Raises:
-        UnityEnvironmentException: The archive is damaged or too large, or a path in it leads out
-            of the folder.
+        UnityEnvironmentException: The archive is damaged or too large, or a path in it is outside
+            the folder.
     """
     try:
         with _Archive(archive) as file, zipfile.ZipFile(file) as contents:
@@ -39,28 +39,30 @@ def unpack(archive: Path, folder: Path) -> dict[str, int]:
         lzma.LZMAError,
         EOFError,
         OSError,
-        RuntimeError,  # encrypted, or compressed in a way unknown here
+        RuntimeError,  # encrypted, or an unsupported compression method
         ValueError,
     ) as error:
         raise UnityEnvironmentException(f"the archive cannot be unpacked: {error}") from error
 
 
 class _Archive(io.FileIO):
-    """A file that limits a single read, however large the archive says its contents are."""
+    """File that limits the size of a single read, which the archive may set to any number."""
 
     def read(self, size: int | None = -1, /) -> bytes:
         if size is not None and size > _MAX_READ_BYTES:
-            raise zipfile.BadZipFile(f"its list of contents has {size} bytes")
+            raise zipfile.BadZipFile(f"its directory has {size} bytes, more than {_MAX_READ_BYTES}")
         return super().read(size) or b""
 
 
 def _unpack(contents: zipfile.ZipFile, folder: Path) -> dict[str, int]:
     entries = contents.infolist()
     if len(entries) > MAX_ENTRIES:
-        raise zipfile.BadZipFile(f"{len(entries)} entries are more than {MAX_ENTRIES}")
+        raise zipfile.BadZipFile(f"it has {len(entries)} entries, more than {MAX_ENTRIES}")
     total = sum(entry.file_size for entry in entries)
     if total > MAX_UNPACKED_BYTES:
-        raise zipfile.BadZipFile(f"unpacked, {total} bytes are more than {MAX_UNPACKED_BYTES}")
+        raise zipfile.BadZipFile(
+            f"its unpacked size is {total} bytes, more than {MAX_UNPACKED_BYTES}"
+        )
     folder.mkdir()
     sizes: dict[str, int] = {}
     links: list[tuple[Path, str]] = []
@@ -79,7 +81,7 @@ def _unpack(contents: zipfile.ZipFile, folder: Path) -> dict[str, int]:
             links.append((path, os.fsdecode(contents.read(entry))))
         elif kind in (0, stat.S_IFREG):
             with contents.open(entry) as source, open(path, "xb") as target:
-                shutil.copyfileobj(source, target)  # no more than `file_size` bytes
+                shutil.copyfileobj(source, target)  # reads at most `file_size` bytes
             path.chmod(0o755 if mode & 0o111 else 0o644)
             sizes[str(name)] = entry.file_size
         else:
@@ -96,11 +98,13 @@ def _relative_path(name: str) -> PurePosixPath:
 
 
 def _make_links(links: list[tuple[Path, str]], folder: Path) -> None:
-    """Make the links after all files, so that no file is written through one, and check them."""
+    """Create the links, after all files so that none is written through a link, and check them."""
     for path, target in links:
         path.symlink_to(target)
     root = folder.resolve()
     for path, target in links:
         leads_to = Path(os.path.realpath(path))
         if os.path.isabs(target) or not leads_to.is_relative_to(root):
-            raise zipfile.BadZipFile(f"the link {path.name!r} leads to {target!r}, outside")
+            raise zipfile.BadZipFile(
+                f"the link {path.name!r} points to {target!r}, outside the archive"
+            )
