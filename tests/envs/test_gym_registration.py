@@ -105,7 +105,7 @@ def test_names_registered_later_and_names_that_make_no_id(caplog, monkeypatch):
     register_environments()
     observation, _ = gymnasium.make("mlagents/Mine-v0").reset()
     np.testing.assert_allclose(observation, [0.5])
-    assert "'not an id!' is not registered" in caplog.text
+    assert "'not an id!' was not registered" in caplog.text
     gymnasium.registry.pop("mlagents/Mine-v0", None)
 
 

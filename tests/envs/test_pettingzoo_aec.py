@@ -137,7 +137,7 @@ def test_a_reset_forgets_the_episode_before():
 def test_what_is_no_action_is_refused_and_may_be_put_right():
     simulation = SkirmishEnvironment()
     env = started(simulation)
-    with pytest.raises(UnityActionException, match="cannot do 7"):
+    with pytest.raises(UnityActionException, match="got 7"):
         env.step(7)
     assert env.agent_selection == SCOUT_1
     env.step(1)

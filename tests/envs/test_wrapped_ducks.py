@@ -80,7 +80,7 @@ def test_as_a_pettingzoo_environment(kind: str) -> None:
 
 
 def test_what_is_not_an_environment_is_refused() -> None:
-    with pytest.raises(UnityEnvironmentException, match="an environment, or a function that makes"):
+    with pytest.raises(UnityEnvironmentException, match="a BaseEnv, or a function that creates"):
         UnityVectorEnv(7)  # type: ignore[arg-type]
     with pytest.raises(UnityEnvironmentException, match=r"made a int.*lacks behavior_specs, reset"):
         UnityVectorEnv(lambda seed: 7)  # type: ignore[arg-type,return-value]

@@ -1,7 +1,7 @@
 """Wrappers between the environments of this package and those of Gymnasium and PettingZoo.
 
 Importing this package registers every name of `mlagents_envs.registry.default_registry` in
-Gymnasium. The environments themselves are imported when they are made.
+Gymnasium. The modules of the environments are imported when an environment is created.
 
     import gymnasium
     import mlagents_envs.envs
@@ -12,8 +12,8 @@ Gymnasium. The environments themselves are imported when they are made.
 If an id names the package, the import is not needed:
 `gymnasium.make("mlagents_envs.envs:mlagents/3DBall-v0")`.
 
-For PettingZoo the package has a factory per environment:
-`from mlagents_envs.envs import ThreeDBall`; `ThreeDBall.parallel_env()` makes 3DBall.
+For PettingZoo, the package has a factory for each environment:
+`from mlagents_envs.envs import ThreeDBall`; `ThreeDBall.parallel_env()` creates 3DBall.
 """
 
 from typing import Any
@@ -32,7 +32,7 @@ register_environments()
 def __getattr__(name: str) -> Any:
     """Return the `PettingZooEnvFactory` of a registered environment.
 
-    The factory has the name of the environment. If that begins with a digit, `Three` replaces
+    The factory has the name of the environment. If the name begins with a digit, `Three` replaces
     every 3.
     """
     for env_id in default_registry:

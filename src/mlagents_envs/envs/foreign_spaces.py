@@ -1,14 +1,14 @@
-"""Converts Gymnasium spaces to specifications, and values between the two.
+"""Conversion of Gymnasium spaces and values to those of a `BaseEnv`, for adapters.
 
-This is the inverse of `spaces.py`. It serves the environments of other packages.
+This is the inverse of `spaces.py`.
 
-| space | as observation becomes | as action becomes |
+| space | observation | action |
 |---|---|---|
-| `Box`, three axes | an image, channels first; bytes become [0, 1] | continuous |
-| `Box`, otherwise | a vector | continuous: [-1, 1], stretched to the limits if it has them |
-| `Discrete` | a vector, one-hot | a branch |
-| `MultiDiscrete` | a vector, one-hot | branches |
-| `MultiBinary` | a vector | branches of two |
+| `Box`, three axes | image, channels first; uint8 becomes [0, 1] | continuous, as below |
+| `Box`, otherwise | vector | continuous: [-1, 1], scaled to the limits if it has any |
+| `Discrete` | one-hot vector | one branch |
+| `MultiDiscrete` | one-hot vector | branches |
+| `MultiBinary` | vector | branches of size 2 |
 | `Dict`, `Tuple` | all of their parts | all of their parts |
 
 The channel axis of an image is the smaller of its first and last axis.
@@ -34,10 +34,10 @@ from mlagents_envs.base_env import (
 from mlagents_envs.envs.spaces import Space, UnityGymException
 
 Path = tuple[str | int, ...]
-"""Keys from a nested space, or from a value of it, to one of its parts."""
+"""Path of keys from a nested space, or one of its values, to a part."""
 
 Convert = Callable[[NDArray[Any]], NDArray[Any]]
-"""Function from one batch of values to another."""
+"""Function that converts a batch of values."""
 
 
 class ForeignObservations:
@@ -47,10 +47,10 @@ class ForeignObservations:
         space: Observation space of one agent.
 
     Attributes:
-        specs: Specifications of the parts of the space. Images of bytes stay bytes.
+        specs: Specifications of the parts of the space. Images of uint8 stay uint8.
 
     Raises:
-        UnityGymException: The space is of a kind that has no counterpart.
+        UnityGymException: The space, or a part of it, is not supported.
     """
 
     def __init__(self, space: Space) -> None:
@@ -58,11 +58,11 @@ class ForeignObservations:
         self.specs = [part.spec for part in self._parts]
 
     def encode(self, batch: Any, rows: NDArray[np.intp]) -> list[NDArray[Any]]:
-        """Return some rows of a vector environment's batch, one (N, *shape) array per part."""
+        """Convert N rows of a vector environment's batch to one (N, *shape) array per part."""
         return [part.convert(_pick(batch, part.path)[rows]) for part in self._parts]
 
     def encode_each(self, observations: Sequence[Any]) -> list[NDArray[Any]]:
-        """Batch the observations of N > 0 agents, one (N, *shape) array per part."""
+        """Convert the observations of N > 0 agents to one (N, *shape) array per part."""
         return [
             part.convert(np.stack([np.asarray(_pick(one, part.path)) for one in observations]))
             for part in self._parts
@@ -79,7 +79,7 @@ class ForeignActions:
         spec: Specification of the actions.
 
     Raises:
-        UnityGymException: The space is of a kind that has no counterpart.
+        UnityGymException: The space, or a part of it, is not supported.
     """
 
     def __init__(self, space: Space) -> None:
@@ -91,11 +91,11 @@ class ForeignActions:
         )
 
     def decode(self, actions: ActionTuple) -> Any:
-        """Return the actions of N agents as the batch that a vector environment takes."""
+        """Return the actions of N agents as a batch for a vector environment."""
         return _nest(self._space, iter(self._decode_parts(actions)))
 
     def decode_each(self, actions: ActionTuple) -> list[Any]:
-        """Return the actions of N agents one by one."""
+        """Return the actions of N agents as a list with one element per agent."""
         parts = self._decode_parts(actions)
         return [
             _nest(self._space, iter([part[row] for part in parts]))
@@ -103,16 +103,15 @@ class ForeignActions:
         ]
 
     def masks(self, given: Sequence[Any]) -> list[BoolArray] | None:
-        """Return masks as `DecisionSteps` holds them.
+        """Return masks in the format of `DecisionSteps`.
 
         Args:
-            given: Mask of each of the N agents, 1 where a choice is allowed: an array of all
-                branches side by side, a tuple of one array per branch, or None if all choices are
-                allowed.
+            given: Mask of each of the N agents, 1 where an action is allowed: one array of all
+                branches, a tuple of one array per branch, or None if all actions are allowed.
 
         Returns:
-            One (N, size) array per branch, True where a choice is forbidden. If a mask forbids a
-            whole branch, all its choices are allowed. None without branches or agents.
+            One (N, size) array per branch, True where an action is not allowed; None without
+            branches or agents. If a mask allows no action of a branch, all of them are allowed.
         """
         branches = self.spec.discrete_branches
         if not branches or not given:
@@ -168,7 +167,7 @@ class _Observed(NamedTuple):
     path: Path
     spec: ObservationSpec
     convert: Convert
-    """From (N, ...) of the part to (N, *shape)."""
+    """Function from (N, ...) values of the part to (N, *shape)."""
 
 
 def _observed_parts(space: Space, path: Path = ()) -> Iterator[_Observed]:
@@ -191,8 +190,8 @@ def _observed_parts(space: Space, path: Path = ()) -> Iterator[_Observed]:
         size, convert = sum(sizes), _one_hot(sizes, space.start.ravel())
     else:
         raise UnityGymException(
-            f"observation {name!r}: {space} has no counterpart; wrap the environment to make it a "
-            "Box, Discrete, MultiDiscrete, MultiBinary, or a Dict or Tuple of these"
+            f"observation {name!r}: {space} is not supported. Wrap the environment to get a Box, "
+            "Discrete, MultiDiscrete, MultiBinary, or a Dict or Tuple of these."
         )
     yield _Observed(path, ObservationSpec.vector(size, name), convert)
 
@@ -215,7 +214,7 @@ def _flat(batch: NDArray[Any]) -> FloatArray:
 
 
 def _one_hot(sizes: Sequence[int], start: NDArray[Any]) -> Convert:
-    """Return a function from (N, ...) choices to their (N, sum of sizes) one-hot encoding."""
+    """Return a function that converts (N, ...) choices to (N, sum of sizes) one-hot vectors."""
     offset = np.cumsum([0, *sizes[:-1]]) - start
 
     def convert(batch: NDArray[Any]) -> FloatArray:
@@ -234,7 +233,7 @@ class _Acted(NamedTuple):
     continuous_size: int
     branches: tuple[int, ...]
     convert: Convert
-    """From (N, continuous_size) or (N, len(branches)) to (N, ...) of the part."""
+    """Function from (N, continuous_size) or (N, len(branches)) to (N, ...) values of the part."""
 
 
 def _acted_parts(space: Space) -> Iterator[_Acted]:
@@ -251,13 +250,13 @@ def _acted_parts(space: Space) -> Iterator[_Acted]:
         yield _Acted(0, (2,) * math.prod(space.shape), _choose(space, np.int64(0)))
     else:
         raise UnityGymException(
-            f"the action space {space} has no counterpart; wrap the environment to make it a Box, "
-            "Discrete, MultiDiscrete, MultiBinary, or a Dict or Tuple of these"
+            f"the action space {space} is not supported. Wrap the environment to get a Box, "
+            "Discrete, MultiDiscrete, MultiBinary, or a Dict or Tuple of these."
         )
 
 
 def _stretch(space: spaces.Box) -> Convert:
-    """Return a function from [-1, 1] to the limits; actions without limits stay unchanged."""
+    """Return a function that scales [-1, 1] to the limits; unlimited actions stay unchanged."""
     low = space.low.ravel().astype(np.float64)
     high = space.high.ravel().astype(np.float64)
     is_bounded = np.isfinite(low) & np.isfinite(high)
@@ -275,7 +274,7 @@ def _stretch(space: spaces.Box) -> Convert:
 
 
 def _choose(space: Space, start: NDArray[Any] | np.integer[Any]) -> Convert:
-    """Return a function from choices that begin at 0 to those of the space."""
+    """Return a function that shifts choices from 0 on to the values of the space."""
     shape = space.shape or ()
 
     def convert(choices: NDArray[Any]) -> NDArray[Any]:

@@ -29,27 +29,27 @@ def from_gymnasium(
     seed: int | None = None,
     keep_8_bit_images: bool = False,
 ) -> BaseEnv:
-    """Turn a Gymnasium environment, single or vector, into a `BaseEnv` of one behavior.
+    """Convert a Gymnasium environment, single or vector, to a `BaseEnv` of one behavior.
 
-    Every sub-environment is an agent that asks at every step. If an episode is truncated and not
-    terminated, it counts as interrupted.
+    Each sub-environment is an agent that requests an action at every step. If an episode is
+    truncated and not terminated, it counts as interrupted.
 
-    An agent of a single environment begins its next episode in the step in which the last one
-    ends. So do the agents of a vector environment with `AutoresetMode.SAME_STEP`. With
-    `AutoresetMode.NEXT_STEP` an agent is absent for one step. An `action_mask` in `info` is used.
+    An agent begins its next episode in the step in which the previous one ends. In vector
+    environments with `AutoresetMode.NEXT_STEP`, it is absent for one step. The `action_mask` of
+    `info`, if any, becomes the action mask.
 
-    `mlagents_envs.envs.foreign_spaces` documents how spaces are converted.
+    `mlagents_envs.envs.foreign_spaces` documents the conversion of spaces.
 
     Args:
-        env: Gymnasium environment; it is closed with the returned environment.
+        env: Gymnasium environment, which is closed with the returned environment.
         behavior_name: Name of the behavior; by default the environment's id without its
             namespace, or `gymnasium` if it has no id.
         seed: Seed of the first reset.
-        keep_8_bit_images: Whether images of bytes stay uint8, 0 to 255, which takes a quarter of
-            the memory; otherwise they become float32, 0 to 1.
+        keep_8_bit_images: Whether uint8 images stay uint8, 0 to 255, which takes a quarter of the
+            memory; otherwise they become float32, 0 to 1.
 
     Raises:
-        UnityGymException: A space is of a kind that has no counterpart.
+        UnityGymException: A space is not supported.
     """
     if behavior_name is None:
         env_id = env.spec.id if env.spec is not None else "gymnasium"
@@ -68,17 +68,17 @@ def make_from_gymnasium(
     num_areas: int = 1,
     parameters: Mapping[str, float] | None = None,
 ) -> BaseEnv:
-    """Make an environment registered in Gymnasium, and turn it into a `BaseEnv`.
+    """Create an environment that is registered in Gymnasium, as a `BaseEnv`.
 
     Args:
-        env_id: Id of the environment, as `gymnasium.make` takes it.
+        env_id: Id of the environment, as in `gymnasium.make`.
         seed: Seed of the first reset.
-        num_areas: Number of sub-environments; several are made by `gymnasium.make_vec`.
+        num_areas: Number of sub-environments; if above 1, `gymnasium.make_vec` creates them.
         parameters: Keyword arguments for the environment.
 
     Raises:
-        UnityEnvironmentException: The environment is not registered or cannot be made.
-        UnityGymException: A space is of a kind that has no counterpart.
+        UnityEnvironmentException: The environment is not registered or cannot be created.
+        UnityGymException: A space is not supported.
     """
     arguments: dict[str, Any] = dict(parameters or {})
     try:
@@ -88,7 +88,7 @@ def make_from_gymnasium(
     except UnityGymException:
         raise
     except (gymnasium.error.Error, ImportError, TypeError) as error:
-        raise UnityEnvironmentException(f"Gymnasium cannot make {env_id!r}: {error}") from error
+        raise UnityEnvironmentException(f"Gymnasium cannot create {env_id!r}: {error}") from error
 
 
 def _vector_of_one(env: gymnasium.Env[Any, Any]) -> VectorEnv[Any, Any, Any]:
@@ -96,11 +96,11 @@ def _vector_of_one(env: gymnasium.Env[Any, Any]) -> VectorEnv[Any, Any, Any]:
 
 
 class GymnasiumEnv(LocalEnv):
-    """A `gymnasium.vector.VectorEnv` as a `BaseEnv`; see `from_gymnasium`.
+    """Adapter of a `gymnasium.vector.VectorEnv` to `BaseEnv`; see `from_gymnasium`.
 
     Args:
-        envs: Vector environment; it is closed with this environment.
-        behavior_name: Name of the one behavior.
+        envs: Vector environment, which is closed with this environment.
+        behavior_name: Name of the behavior.
         seed: Seed of the first reset.
     """
 
@@ -155,7 +155,7 @@ class GymnasiumEnv(LocalEnv):
             self._envs.close()
 
     def _decode_actions(self) -> Any:
-        """Return the actions that were set as Gymnasium's batch; zeros for agents not asking."""
+        """Return the actions as Gymnasium's batch, with zeros for agents that requested none."""
         taken = self.take_actions(self._name)
         full = self._choices.spec.empty_action(self._envs.num_envs)
         full.continuous[self._asking] = taken.continuous

@@ -34,31 +34,31 @@ _OBSERVATION = "observation"
 def from_pettingzoo(
     env: ParallelEnv, *, seed: int | None = None, keep_8_bit_images: bool = False
 ) -> BaseEnv:
-    """Turn a PettingZoo `ParallelEnv` into a `BaseEnv`.
+    """Convert a PettingZoo `ParallelEnv` to a `BaseEnv`.
 
-    Agents with equal spaces follow the same behavior. The behavior has the name of its first
-    agent without trailing digits. If all agents have equal spaces, it has the name of the
-    environment. An agent's id is its index in `possible_agents`. Spaces are converted as by
-    `from_gymnasium`. An action mask is used if an agent's info has an `action_mask`, or if its
-    observation is a dict of `observation` and `action_mask`.
+    Agents with equal spaces follow the same behavior, which has the name of its first agent without
+    trailing digits. If all agents have equal spaces, the behavior has the name of the environment.
+    An agent's id is its index in `possible_agents`. Spaces are converted as in `from_gymnasium`.
+    The action mask is the `action_mask` of an agent's info, or of its observation if that is a dict
+    of `observation` and `action_mask`.
 
-    An agent that has ended stays absent until all agents have ended. Then the environment is
-    reset in the same step. The episode of an agent that disappears counts as interrupted.
+    An agent whose episode has ended is absent until all episodes have ended. Then the environment
+    is reset in the same step. If an agent disappears, its episode counts as interrupted.
 
     Args:
-        env: PettingZoo environment; it is closed with the returned environment.
+        env: PettingZoo environment, which is closed with the returned environment.
         seed: Seed of the first reset.
-        keep_8_bit_images: Whether images of bytes stay uint8, 0 to 255, which takes a quarter of
-            the memory; otherwise they become float32, 0 to 1.
+        keep_8_bit_images: Whether uint8 images stay uint8, 0 to 255, which takes a quarter of the
+            memory; otherwise they become float32, 0 to 1.
 
     Raises:
         UnityGymException: The environment is not a `ParallelEnv` with `possible_agents`, or a
-            space has no counterpart.
+            space is not supported.
     """
     possible_agents = getattr(env, "possible_agents", None)
     if not isinstance(env, ParallelEnv) or not possible_agents:
         raise UnityGymException(
-            f"{env} is not a ParallelEnv that has possible_agents. Convert an AECEnv with "
+            f"{env} is not a ParallelEnv with possible_agents. Convert an AECEnv with "
             "pettingzoo.utils.conversions.aec_to_parallel."
         )
     made = PettingZooEnv(env, possible_agents, seed=seed)
@@ -68,11 +68,11 @@ def from_pettingzoo(
 
 
 class PettingZooEnv(LocalEnv):
-    """A PettingZoo `ParallelEnv` as a `BaseEnv`; see `from_pettingzoo`.
+    """Adapter of a PettingZoo `ParallelEnv` to `BaseEnv`; see `from_pettingzoo`.
 
     Args:
-        env: PettingZoo environment; it is closed with this environment.
-        possible_agents: All agents that may take part.
+        env: PettingZoo environment, which is closed with this environment.
+        possible_agents: All agents that may appear.
         seed: Seed of the first reset.
     """
 
@@ -91,7 +91,7 @@ class PettingZooEnv(LocalEnv):
         return {name: Report(asking) for name, asking in self._begin().items()}
 
     def advance(self) -> dict[BehaviorName, Report]:
-        """Step all agents that asked; when none is left, begin the next episode."""
+        """Step all agents that requested an action; if none is left, begin the next episode."""
         asked = list(self._observations)
         observations, rewards, terminated, truncated, infos = self._env.step(self._decode_actions())
         self._observations.update(observations)
@@ -112,7 +112,7 @@ class PettingZooEnv(LocalEnv):
             self._env.close()
 
     def _begin(self) -> dict[BehaviorName, DecisionSteps]:
-        """Reset the environment, and return the agents that ask."""
+        """Reset the environment, and return the decision steps."""
         observations, infos = self._env.reset(seed=self._seed)
         self._seed = None
         self._observations = dict(observations)
@@ -121,7 +121,7 @@ class PettingZooEnv(LocalEnv):
         return self._ask(self._env.agents, {}, infos)
 
     def _decode_actions(self) -> dict[AgentName, Any]:
-        """Return the actions that were set, by agent."""
+        """Return the actions by agent."""
         actions: dict[AgentName, Any] = {}
         for name, cast in self._casts.items():
             agents = self.get_steps(name)[0].agent_id.tolist()
@@ -131,7 +131,7 @@ class PettingZooEnv(LocalEnv):
     def _end(
         self, interrupted: Mapping[AgentName, bool], rewards: Mapping[AgentName, float]
     ) -> dict[BehaviorName, TerminalSteps]:
-        """Return the agents that have ended, with their last observations."""
+        """Return the terminal steps, with the last observations."""
         ended = {}
         for name, cast in self._casts.items():
             gone = [agent for agent in interrupted if agent in cast.ids]
@@ -149,12 +149,12 @@ class PettingZooEnv(LocalEnv):
         rewards: Mapping[AgentName, float],
         infos: Mapping[AgentName, Mapping[str, Any]],
     ) -> dict[BehaviorName, DecisionSteps]:
-        """Return the agents that ask, with their observations."""
+        """Return the decision steps, and keep only the observations of these agents."""
         strangers = [a for a in agents if not any(a in cast.ids for cast in self._casts.values())]
         if strangers:
             raise UnityEnvironmentException(
-                f"{strangers} are not among the possible_agents, which must name all agents that "
-                "ever take part. For a UnityParallelEnv, raise max_agents."
+                f"{strangers} are not in possible_agents, which must list all agents that can "
+                "appear. For a UnityParallelEnv, increase max_agents."
             )
         self._observations = {agent: self._observations[agent] for agent in agents}
         asks = {}
@@ -171,11 +171,11 @@ class PettingZooEnv(LocalEnv):
 
 
 class _Cast:
-    """All agents that share an observation space and an action space.
+    """Group of agents with the same observation space and action space.
 
     Attributes:
         ids: Ids of the agents, by name.
-        spec: Observations and actions of the agents.
+        spec: Specification of the agents' behavior.
     """
 
     def __init__(self, observation_space: Space, action_space: Space) -> None:
@@ -190,7 +190,7 @@ class _Cast:
         self.spec = BehaviorSpec(self._seen.specs, self._actions.spec)
 
     def encode(self, observations: Sequence[Any]) -> list[NDArray[Any]]:
-        """Batch observations of N agents."""
+        """Convert the observations of N agents to one (N, *shape) array per part."""
         if not observations:
             return TerminalSteps.empty(self.spec).obs
         if self._has_masks:
@@ -200,9 +200,9 @@ class _Cast:
     def masks(
         self, observations: Sequence[Any], infos: Sequence[Mapping[str, Any]]
     ) -> list[BoolArray] | None:
-        """Return one (N, size) array per branch, True where an action is forbidden.
+        """Return one (N, size) array per branch, True where an action is not allowed.
 
-        If a mask is missing or forbids all actions, all are allowed.
+        If a mask is missing or allows no action, all actions are allowed.
         """
         if self._has_masks:
             return self._actions.masks([observation[_MASK] for observation in observations])
@@ -218,7 +218,7 @@ class _Cast:
 def _make_casts(
     env: ParallelEnv, possible_agents: Sequence[AgentName]
 ) -> dict[BehaviorName, _Cast]:
-    """Return the agents grouped by their spaces, with a behavior name for each group."""
+    """Return the agents grouped by their spaces, by behavior name."""
     sorted_agents: list[tuple[Space, Space, _Cast]] = []
     for agent_id, agent in enumerate(possible_agents):
         seen, done = env.observation_space(agent), env.action_space(agent)

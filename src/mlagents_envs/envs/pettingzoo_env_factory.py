@@ -13,7 +13,7 @@ from mlagents_envs.side_channel.stats_side_channel import StatsSideChannel
 
 
 class PettingZooEnvFactory:
-    """Factory of a registered environment, as a PettingZoo `AECEnv` or `ParallelEnv`.
+    """Factory that creates a registered environment as a PettingZoo `AECEnv` or `ParallelEnv`.
 
         env = PettingZooEnvFactory("3DBall").parallel_env()
 
@@ -25,12 +25,12 @@ class PettingZooEnvFactory:
         self.env_id = env_id
 
     def env(self, seed: int | None = None, **kwargs: Any) -> UnityAECEnv:
-        """Make the environment for agents that act one after the other.
+        """Create the environment as an `AECEnv`, in which agents act one after the other.
 
         Args:
             seed: Seed of the environment and of the action spaces; random if None.
-            kwargs: Arguments for `make` of the registry entry. Without `side_channels`, a build
-                gets channels for engine, parameters and statistics; see `side_channel`.
+            kwargs: Arguments of the registry entry's `make`. Without `side_channels`, a build gets
+                the channels for engine, parameters and statistics; see `side_channel`.
 
         Raises:
             KeyError: No environment of this name is registered.
@@ -38,12 +38,12 @@ class PettingZooEnvFactory:
         return UnityAECEnv(self._maker(kwargs), seed)
 
     def parallel_env(self, seed: int | None = None, **kwargs: Any) -> UnityParallelEnv:
-        """Make the environment for agents that act all at once; see `env`."""
+        """Create the environment as a `ParallelEnv`, in which all agents act at once; see `env`."""
         return UnityParallelEnv(self._maker(kwargs), seed)
 
     def _maker(self, kwargs: dict[str, Any]) -> EnvMaker:
         entry = default_registry[self.env_id]
-        if isinstance(entry, BuildRegistryEntry):  # others may take no such argument
+        if isinstance(entry, BuildRegistryEntry):  # other entries may not accept the argument
             channels = EngineConfigurationChannel(), EnvironmentParametersChannel()
             side_channels = [*channels, StatsSideChannel()]
             kwargs = {"side_channels": side_channels, **kwargs}

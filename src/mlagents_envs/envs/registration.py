@@ -22,8 +22,8 @@ NAMESPACE = "mlagents"
 def register_environments() -> None:
     """Register every name of `default_registry` in Gymnasium as `mlagents/<name>-v0`.
 
-    Call it again after you have registered environments of your own. A name that is registered
-    already is skipped. A name that does not make a valid id is skipped with a warning.
+    Call it again after you have registered your own environments. Names that are already registered
+    are skipped. Names that do not form a valid id are skipped with a warning.
     """
     for identifier, entry in default_registry.items():
         env_id = f"{NAMESPACE}/{identifier}-v0"
@@ -38,7 +38,7 @@ def register_environments() -> None:
                 kwargs={"identifier": identifier},
             )
         except gymnasium.error.Error as error:
-            logger.warning("%r is not registered in Gymnasium: %s", identifier, error)
+            logger.warning("%r was not registered in Gymnasium: %s", identifier, error)
 
 
 def make_env(
@@ -52,13 +52,13 @@ def make_env(
     behavior_name: str | None = None,
     **arguments: Any,
 ) -> UnityToGymWrapper:
-    """Make one agent of a registered environment; other agents in its scene stay idle.
+    """Create an environment of one agent of a registered environment; other agents stay idle.
 
     `UnityToGymWrapper` documents the arguments from `uint8_visual` to `behavior_name`.
 
     Args:
         identifier: Name of the environment in `default_registry`.
-        uint8_visual: Whether images are bytes.
+        uint8_visual: Whether images are uint8.
         flatten_branched: Whether several discrete branches become a single one.
         allow_multiple_obs: Whether the observation is a tuple of all observations.
         action_space_seed: Seed of `action_space.sample()`.
@@ -90,7 +90,7 @@ def make_vector_env(
     autoreset_mode: AutoresetMode = AutoresetMode.SAME_STEP,
     **arguments: Any,
 ) -> UnityVectorEnv:
-    """Make `num_envs` agents of a registered environment.
+    """Create a vector environment of `num_envs` agents of a registered environment.
 
     The scene has as many areas as these agents need. Agents beyond `num_envs` stay idle.
     `UnityVectorEnv` documents the arguments from `behavior_name` to `autoreset_mode`.
@@ -100,10 +100,10 @@ def make_vector_env(
         identifier: Name of the environment in `default_registry`.
         behavior_name: Behavior of the agents.
         flatten_obs: Whether all observations become one vector.
-        uint8_visual: Whether images are bytes.
+        uint8_visual: Whether images are uint8.
         flatten_branched: Whether several discrete branches become a single one.
         render_mode: Render mode, `rgb_array` or None.
-        autoreset_mode: Time at which an episode that ended is followed by the next.
+        autoreset_mode: Step in which the next episode begins.
         arguments: Arguments for the environment itself, for example `parameters`. Without
             `num_areas`, the number of areas is determined from a trial environment.
     """

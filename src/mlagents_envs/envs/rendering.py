@@ -1,4 +1,4 @@
-"""Pictures of environments for Gymnasium's `render()`."""
+"""Pictures of environments, for Gymnasium's `render()`."""
 
 from typing import Any
 
@@ -12,18 +12,18 @@ RENDER_METADATA: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 
 
 
 def check_render_mode(render_mode: str | None) -> str | None:
-    """Return the mode.
+    """Check a render mode, and return it.
 
     Raises:
-        UnityGymException: The mode does not exist.
+        UnityGymException: The mode is unknown.
     """
     if render_mode not in (None, *RENDER_METADATA["render_modes"]):
-        raise UnityGymException(f"render_mode is {render_mode!r}; it must be 'rgb_array' or None")
+        raise UnityGymException(f"render_mode is {render_mode!r}; expected 'rgb_array' or None")
     return render_mode
 
 
 def picture(env: BaseEnv, image: NDArray[Any] | None) -> NDArray[np.uint8]:
-    """Return the environment's picture, or else an observed image, as (H, W, 3) bytes.
+    """Return the environment's picture, or else an observed image, as (H, W, 3) uint8.
 
     Args:
         env: Environment; its method `render` is used if it has one.
@@ -39,7 +39,7 @@ def picture(env: BaseEnv, image: NDArray[Any] | None) -> NDArray[np.uint8]:
         return drawn
     if image is None:
         raise UnityGymException(
-            "nothing to render: the environment has no method render and observes no image"
+            "nothing to render: the environment has neither a method render nor an observed image"
         )
     channels = image[:3] if len(image) >= 3 else image[[0, 0, 0]]
     return as_8_bit(channels).transpose(1, 2, 0)

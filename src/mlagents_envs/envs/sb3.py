@@ -1,4 +1,4 @@
-"""`SB3VecEnv`: a `UnityVectorEnv` as the `VecEnv` of Stable-Baselines3."""
+"""`SB3VecEnv`: a `UnityVectorEnv` as a Stable-Baselines3 `VecEnv`."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -20,35 +20,36 @@ Indices = int | Iterable[int] | None
 
 
 class SB3VecEnv(VecEnv):
-    """All agents of one behavior, for the algorithms of Stable-Baselines3.
+    """Vector environment of all agents of one behavior, for Stable-Baselines3.
 
         envs = UnityVectorEnv(UnityEnvironment("builds/3DBall"))
         model = PPO("MlpPolicy", SB3VecEnv(envs))
 
-    If an agent's episode ended, its info holds the last observation as `terminal_observation`,
-    and in `TimeLimit.truncated` whether a time limit ended the episode. With discrete actions
-    every agent has a method `action_masks`, for `MaskablePPO`. A `VecMonitor` around this
-    environment adds episode statistics.
+    If an agent's episode ended, its info contains the last observation as `terminal_observation`,
+    and `TimeLimit.truncated` tells whether a time limit ended the episode. With discrete actions,
+    every agent has a method `action_masks`, for `MaskablePPO`. Wrap this environment in a
+    `VecMonitor` to get episode statistics.
 
     Args:
-        envs: Vector environment; it is closed with this one. Observations must not be nested, and
-            actions must be either continuous or discrete: the algorithms take no others.
+        envs: Vector environment, which is closed with this one. The algorithms require that
+            observations are not nested, and that actions are either continuous or discrete.
 
     Raises:
-        UnityGymException: The actions are both continuous and discrete, or episodes begin in the
-            next step.
+        UnityGymException: The actions are both continuous and discrete, or the autoreset mode is
+            not `SAME_STEP`.
     """
 
     def __init__(self, envs: UnityVectorEnv) -> None:
         if isinstance(envs.single_action_space, spaces.Dict):
             raise UnityGymException(
-                f"{envs.behavior_name}: Stable-Baselines3 takes continuous or discrete actions, "
-                "not both at once"
+                f"{envs.behavior_name}: Stable-Baselines3 supports either continuous or discrete "
+                "actions, not both"
             )
         if envs.metadata["autoreset_mode"] is not AutoresetMode.SAME_STEP:
             raise UnityGymException(
-                f"{envs.behavior_name}: Stable-Baselines3 expects the next episode to begin in the "
-                "step in which one ends. Make the UnityVectorEnv with AutoresetMode.SAME_STEP."
+                f"{envs.behavior_name}: Stable-Baselines3 expects that the next episode begins in "
+                "the step in which one ends. Create the UnityVectorEnv with "
+                "AutoresetMode.SAME_STEP."
             )
         self.envs = envs
         self._masks: BoolArray | None = None
@@ -61,9 +62,9 @@ class SB3VecEnv(VecEnv):
             Observations of all agents.
 
         Raises:
-            UnityGymException: `set_options` was called before with options.
+            UnityGymException: Options were set with `set_options`.
         """
-        options = next((given for given in self._options if given), None)  # by set_options
+        options = next((given for given in self._options if given), None)  # from set_options
         observations, infos = self.envs.reset(seed=self._seeds[0], options=options)
         self._reset_seeds()
         self._reset_options()
@@ -75,10 +76,10 @@ class SB3VecEnv(VecEnv):
         self.envs.step_async(actions)
 
     def step_wait(self) -> tuple[Any, NDArray[np.float32], BoolArray, list[dict[str, Any]]]:
-        """Finish the step that `step_async` began.
+        """Finish the step that `step_async` started.
 
         Returns:
-            Observations, rewards, whether the episodes ended, and a dictionary per agent.
+            Observations, rewards, whether the episodes ended, and one info dictionary per agent.
         """
         observations, rewards, terminated, truncated, infos = self.envs.step_wait()
         self._masks = infos.get("action_mask")
@@ -92,15 +93,16 @@ class SB3VecEnv(VecEnv):
         return observations, rewards, dones, by_agent
 
     def action_masks(self) -> BoolArray:
-        """Return which actions are allowed now, (agents, choices of all branches).
+        """Return which discrete actions are allowed now, (agents, actions of all branches).
 
         Raises:
             AttributeError: The actions are continuous.
+            UnityGymException: The environment was not reset yet.
         """
         if isinstance(self.action_space, spaces.Box):
             raise AttributeError("continuous actions have no action_masks")
         if self._masks is None:
-            raise UnityGymException("there are no action_masks yet: call reset() first")
+            raise UnityGymException("action_masks are not known yet: call reset() first")
         return self._masks
 
     def close(self) -> None:
@@ -112,7 +114,7 @@ class SB3VecEnv(VecEnv):
         return self.envs.render() or ()
 
     def get_attr(self, attr_name: str, indices: Indices = None) -> list[Any]:
-        """Return an attribute of every agent; all share those of the `UnityVectorEnv`.
+        """Return an attribute of each agent, which is that of the shared `UnityVectorEnv`.
 
         Raises:
             AttributeError: The attribute does not exist.
@@ -128,33 +130,33 @@ class SB3VecEnv(VecEnv):
         return hasattr(self.envs, attr_name)
 
     def set_attr(self, attr_name: str, value: Any, indices: Indices = None) -> None:
-        """Raise an error: agents share one environment, so they have no attributes of their own.
+        """Raise an error, because agents share one environment and have no own attributes.
 
         Raises:
             NotImplementedError: Always.
         """
         raise NotImplementedError(
-            f"cannot set {attr_name!r}: the agents share one environment. Use its side channels "
-            "or parameters."
+            f"cannot set {attr_name!r}, because the agents share one environment. Use its side "
+            "channels or parameters."
         )
 
     def env_method(
         self, method_name: str, *method_args: Any, indices: Indices = None, **method_kwargs: Any
     ) -> list[Any]:
-        """Call a method of every agent; `action_masks` is the only one.
+        """Call a method of each agent; `action_masks` is the only one.
 
         Raises:
             AttributeError: The method is not `action_masks`.
         """
         if method_name != "action_masks":
             raise AttributeError(
-                f"agents have no method {method_name!r}: they share one environment, whose "
-                "methods are those of `envs`"
+                f"agents have no method {method_name!r}, because they share one environment. Call "
+                "the method of `envs`."
             )
         return list(self.action_masks()[self._rows(indices)])
 
     def env_is_wrapped(self, wrapper_class: type[Any], indices: Indices = None) -> list[bool]:
-        """Return False for every agent: single agents are never wrapped."""
+        """Return False for each agent, because single agents are never wrapped."""
         return [False] * len(self._rows(indices))
 
     def _rows(self, indices: Indices) -> list[int]:

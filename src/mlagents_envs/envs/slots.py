@@ -1,7 +1,7 @@
-"""Maps agents that come and go to the stable rows of a vector environment.
+"""Mapping of agents, which appear and disappear, to the fixed rows of a vector environment.
 
-`Slots` holds the report of a vector step, one row per slot. A `Scene` is one environment and its
-range of slots: it writes the reports of its agents and passes on their actions.
+`Slots` stores the report of a vector step, one row per slot. A `Scene` is one environment with its
+range of slots: it writes the reports of its agents and sets their actions.
 """
 
 import selectors
@@ -31,14 +31,14 @@ Rows = slice | NDArray[np.intp]
 NO_AGENT = -1
 
 _LOOK_AGAIN_S = 1.0
-"""Longest wait for the first answer of any scene, in seconds. After that, the wait is for the next
-scene alone, with the deadline of its environment."""
+"""Longest wait for an answer of any scene, in seconds. After that, only the first of the scenes is
+waited for, with the deadline of its environment."""
 
 
 class Slots:
-    """Report of a vector step, (S, ...) for S slots.
+    """Report of a vector step, with arrays (S, ...) for S slots.
 
-    The attributes from `reward` on belong to the current step only.
+    The attributes from `reward` on describe only the current step.
 
     Args:
         observations: Layout of observations in Gymnasium.
@@ -47,16 +47,16 @@ class Slots:
 
     Attributes:
         obs: Last observation of every slot, by part of the layout.
-        agent_id: Agent that has the slot or had it last; `NO_AGENT` for none so far.
+        agent_id: Agent that has the slot or had it last; `NO_AGENT` if there was none yet.
         is_running: Whether the slot's episode is running.
         has_groups: Whether any agent was in a group.
         reward: Reward of the agent.
         group_reward: Reward of the agent's group.
         terminated: Whether the task ended the episode.
         truncated: Whether a time limit ended the episode.
-        acting: Whether the agent asks, so that the next action takes effect.
-        allowed: (S, choices) whether an acting slot may choose each action.
-        ended: Slots whose episode ended, their agents and the last observations of those.
+        acting: Whether the agent requests an action, so that the next action has an effect.
+        allowed: (S, choices) whether each action is allowed.
+        ended: Slots whose episode ended, with their agents and last observations.
     """
 
     def __init__(self, observations: ObservationLayout, actions: ActionLayout, size: int) -> None:
@@ -70,7 +70,7 @@ class Slots:
         self.begin_step()
 
     def begin_step(self) -> None:
-        """Make new arrays for the report of the next step."""
+        """Create new arrays for the report of the next step."""
         self.reward = np.zeros(self.size, np.float32)
         self.group_reward = np.zeros(self.size, np.float32)
         self.terminated = np.zeros(self.size, np.bool_)
@@ -88,12 +88,12 @@ class Slots:
         self.begin_step()
 
     def write_decisions(self, slots: Rows, decisions: DecisionSteps, rows: Rows) -> None:
-        """Write the reports of agents that ask for an action."""
+        """Write the reports of agents that request an action."""
         self._write_obs(slots, self.observations.encode_parts([obs[rows] for obs in decisions.obs]))
-        # A reward that comes with the first request of an episode does not follow from an action.
-        goes_on = self.is_running[slots]
-        self.reward[slots] += decisions.reward[rows] * goes_on
-        self.group_reward[slots] += decisions.group_reward[rows] * goes_on
+        # The reward before an agent's first action of an episode is dropped: no action caused it.
+        is_running = self.is_running[slots]
+        self.reward[slots] += decisions.reward[rows] * is_running
+        self.group_reward[slots] += decisions.group_reward[rows] * is_running
         self.is_running[slots] = True
         self.acting[slots] = True
         if decisions.action_mask is not None:
@@ -104,7 +104,13 @@ class Slots:
     def write_terminals(
         self, slots: NDArray[np.intp], messages: list[TerminalSteps], rows: NDArray[np.intp]
     ) -> None:
-        """Write the reports of agents whose episodes ended; rows count through all messages."""
+        """Write the reports of agents whose episodes ended.
+
+        Args:
+            slots: Slots of the agents.
+            messages: Terminal steps of one or several steps of the environment.
+            rows: Rows of the agents in the concatenated messages.
+        """
         obs = zip(*(terminals.obs for terminals in messages), strict=True)
         parts = self.observations.encode_parts([_joined(batches)[rows] for batches in obs])
         self._write_obs(slots, parts)
@@ -127,7 +133,7 @@ def _joined(batches: Sequence[NDArray[Any]]) -> NDArray[Any]:
 
 
 class Scene:
-    """One environment and its range of slots.
+    """Environment with its range of slots.
 
     Args:
         source: Source of the environment.
@@ -158,17 +164,18 @@ class Scene:
         self._n_silent_steps = 0
 
     def collect(self, slots: Slots) -> bool:
-        """Write the environment's current report; return whether any agent with a slot asks.
+        """Write the environment's report; return whether any agent with a slot requests an action.
 
         Raises:
-            UnityGymException: No agent with a slot has asked for `MAX_SILENT_STEPS`.
+            UnityGymException: No agent with a slot has requested an action for `MAX_SILENT_STEPS`
+                steps.
         """
         asks = self._write(slots)
         self._n_silent_steps = 0 if asks else self._n_silent_steps + 1
         if self._n_silent_steps == MAX_SILENT_STEPS:
             raise UnityGymException(
-                f"{self._behavior}: in {MAX_SILENT_STEPS} steps of an environment no agent with a "
-                "slot asked for an action. Call reset()."
+                f"{self._behavior}: no agent with a slot requested an action in {MAX_SILENT_STEPS} "
+                "steps. Call reset()."
             )
         return asks
 
@@ -180,14 +187,14 @@ class Scene:
             return False
         if self._ended:
             self._end(slots)
-        has_homeless = not isinstance(self._rows, slice)
-        if has_homeless or not np.array_equal(decisions.agent_id, self._asked):
+        some_lack_slots = not isinstance(self._rows, slice)
+        if some_lack_slots or not np.array_equal(decisions.agent_id, self._asked):
             self._assign(slots, decisions.agent_id)
         slots.write_decisions(self._slots, decisions, self._rows)
         return bool(np.count_nonzero(slots.acting[self.first : self._end_slot]))
 
     def act(self, actions: ActionTuple) -> None:
-        """Set the actions of the agents that asked; agents without a slot get zeros."""
+        """Set the actions of the agents that request one; agents without a slot get zeros."""
         continuous, discrete = actions.continuous[self._slots], actions.discrete[self._slots]
         if not isinstance(self._rows, slice):
             n_agents = len(self._asked)
@@ -196,7 +203,7 @@ class Scene:
         self.source.env.set_actions(self._behavior, ActionTuple(continuous, discrete))
 
     def _end(self, slots: Slots) -> None:
-        """Write the ends of episodes; one in which the agent never asked leaves no trace."""
+        """Write the ends of episodes, except those in which the agent requested no action."""
         row_of: dict[int, int] = {}
         agents = _joined([terminals.agent_id for terminals in self._ended]).tolist()
         for row, agent in enumerate(agents):
@@ -209,7 +216,7 @@ class Scene:
         self._ended = []
 
     def _assign(self, slots: Slots, asking: IntArray) -> None:
-        """Find the slots of agents; new ones get those where no episode goes on."""
+        """Assign agents to slots; new agents get slots without a running episode."""
         agents = asking.tolist()
         returning = {self._slot_of[agent] for agent in agents if agent in self._slot_of}
         free = iter(
@@ -219,7 +226,7 @@ class Scene:
                 if not slots.is_running[slot] and slot not in returning
             ]
         )
-        seated: list[tuple[int, int]] = []
+        assigned: list[tuple[int, int]] = []
         for row, agent in enumerate(agents):
             slot = self._slot_of.get(agent)
             if slot is None:
@@ -229,8 +236,8 @@ class Scene:
                 self._slot_of.pop(int(slots.agent_id[slot]), None)
                 self._slot_of[agent] = slot
                 slots.agent_id[slot] = agent
-            seated.append((row, slot))
-        rows, where = np.array(seated, np.intp).reshape(-1, 2).T
+            assigned.append((row, slot))
+        rows, where = np.array(assigned, np.intp).reshape(-1, 2).T
         self._asked = asking
         self._rows = slice(None) if len(rows) == len(agents) else rows
         is_run = len(where) > 0 and bool((np.diff(where) == 1).all())
@@ -238,8 +245,8 @@ class Scene:
         if self._warns and len(rows) < len(agents):
             self._warns = False
             logger.warning(
-                "behavior %r: %d agents ask, but the environment has %d slots; agents without a "
-                "slot act on zeros. Pass agents_per_env to have more.",
+                "behavior %r: %d agents request actions, but the environment has %d slots; agents "
+                "without a slot get zeros as actions. Pass agents_per_env to get more slots.",
                 self._behavior,
                 len(agents),
                 self._end_slot - self.first,
@@ -247,14 +254,14 @@ class Scene:
 
 
 def _spread(part: NDArray[Any], rows: NDArray[np.intp], n_agents: int) -> NDArray[Any]:
-    """Return (n_agents, ...) zeros with `part` in `rows`."""
+    """Return an (n_agents, ...) array with `part` in `rows` and zeros elsewhere."""
     spread = np.zeros((n_agents, *part.shape[1:]), part.dtype)
     spread[rows] = part
     return spread
 
 
 def answered(scenes: Sequence[Scene]) -> list[Scene]:
-    """Return at least one scene to receive from: local scenes first, then in order of arrival.
+    """Return at least one scene to receive from: local scenes first, then those that answered.
 
     Args:
         scenes: Scenes to which a step was sent.

@@ -1,4 +1,4 @@
-"""`EnvSource`: an environment that `reset` can seed, if a function to make it was given."""
+"""`EnvSource`: the environment of a wrapper, which `reset` can seed if it is a function."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -13,29 +13,28 @@ from mlagents_envs.logging_util import get_logger
 logger = get_logger(__name__)
 
 EnvMaker = Callable[..., BaseEnv]
-"""Function that makes an environment; takes the keyword `seed`, a 31-bit number."""
+"""Function that creates an environment from the keyword `seed`, a 31-bit number."""
 
 MAX_SILENT_STEPS = 10_000
-"""Steps after which a wrapper gives up if none of its agents asks for an action or ends."""
+"""Steps after which wrappers raise an error if no agent requests an action or ends its episode."""
 
 
 def no_options(options: Mapping[str, Any]) -> str:
-    """Return an error text: `reset` takes no options, and where to set parameters instead."""
+    """Return an error message for options, which says how to set parameters instead."""
     return (
-        f"reset(options={dict(options)!r:.100}): this environment takes no options. Environment "
-        "parameters are set through an EnvironmentParametersChannel, or where the environment is "
-        "made."
+        f"reset(options={dict(options)!r:.100}): this environment has no options. Set environment "
+        "parameters through an EnvironmentParametersChannel, or when you create the environment."
     )
 
 
 class EnvSource:
-    """The environment of a wrapper: given, or made by a function from a seed.
+    """Environment of a wrapper, or function that creates it from a seed.
 
-    A `BaseEnv` takes its seed when it is made. If a function was given, `reset` with a seed makes
-    a new environment. If an environment was given, `reset` cannot seed it and logs a warning.
+    A `BaseEnv` gets its seed when it is created. With a function, `reset` with a seed therefore
+    creates a new environment. Without a function, `reset` cannot seed it and logs a warning.
 
     Args:
-        env: Environment, or function that makes one.
+        env: Environment, or function that creates one and takes the keyword `seed`.
         seed: Seed for the function; random if None.
 
     Attributes:
@@ -53,8 +52,8 @@ class EnvSource:
             self.env = self._made(seed)
         else:
             raise UnityEnvironmentException(
-                f"expected an environment, or a function that makes one, got {env!r:.80}. A "
-                f"BaseEnv has {', '.join(missing_in(env))}; this object does not."
+                f"expected a BaseEnv, or a function that creates one, got {env!r:.80}. It lacks "
+                f"{', '.join(missing_in(env))}."
             )
         self._has_warned = False
 
@@ -63,13 +62,13 @@ class EnvSource:
         env = self._make(seed=seed % 2**31)
         if not is_environment(env):
             raise UnityEnvironmentException(
-                f"{self._make!r} made a {type(env).__name__}, which is not a BaseEnv: it lacks "
-                f"{', '.join(missing_in(env))}"
+                f"{self._make!r} returned a {type(env).__name__}, expected a BaseEnv. It lacks "
+                f"{', '.join(missing_in(env))}."
             )
         return checked(env)
 
     def close_if_made(self) -> None:
-        """Close an environment that was made here; an environment that was given stays open."""
+        """Close the environment if a function created it; otherwise the caller closes it."""
         if self._make is not None:
             self.env.close()
 
@@ -82,8 +81,8 @@ class EnvSource:
             elif not self._has_warned:
                 self._has_warned = True
                 logger.warning(
-                    "reset(seed=%d) does not seed this environment: its seed was set when it was "
-                    "made. Pass a function that makes it instead, for example "
+                    "reset(seed=%d) does not seed this environment, whose seed was set when it was "
+                    "created. Pass a function that creates it instead, for example "
                     'lambda seed: UnityEnvironment("build", seed=seed).',
                     seed,
                 )

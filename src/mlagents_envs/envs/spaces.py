@@ -1,4 +1,4 @@
-"""Specifications as Gymnasium spaces, and the values of one as values of the other.
+"""Conversion of specifications to Gymnasium spaces, and of values between the two.
 
 Letters in shapes: N agents, A continuous actions, K discrete branches.
 """
@@ -27,11 +27,11 @@ Space = spaces.Space[Any]
 
 
 class UnityGymException(UnityException, gymnasium.error.Error):
-    """An environment does not fit the wrapper, or the wrapper was used out of order."""
+    """An environment does not fit the wrapper, or a method was called at the wrong time."""
 
 
 def is_image(spec: ObservationSpec) -> bool:
-    """Whether the observation is an image, (channels, height, width)."""
+    """Return whether the observation is an image, (channels, height, width)."""
     return len(spec.shape) == 3
 
 
@@ -39,8 +39,8 @@ def observation_space(spec: ObservationSpec, *, uint8_visual: bool = False) -> s
     """Return the space of one observation: [0, 1] for an image, otherwise unbounded.
 
     Args:
-        spec: The observation.
-        uint8_visual: Whether images are bytes, 0 to 255.
+        spec: Specification of the observation.
+        uint8_visual: Whether images are uint8, 0 to 255.
     """
     if not is_image(spec):
         return spaces.Box(-np.inf, np.inf, spec.shape, np.float32)
@@ -53,8 +53,8 @@ def action_space(spec: ActionSpec) -> Space:
     """Return the space of one agent's actions.
 
     Continuous actions are a `Box` of [-1, 1], one branch is `Discrete`, several are
-    `MultiDiscrete`. Both kinds together are a `Dict` of `continuous` and `discrete`, the latter
-    always `MultiDiscrete`.
+    `MultiDiscrete`. Both kinds together are a `Dict` of `continuous` and `discrete`, where
+    `discrete` is always `MultiDiscrete`.
 
     Raises:
         UnityGymException: The behavior has no actions.
@@ -66,19 +66,19 @@ def action_space(spec: ActionSpec) -> Space:
     if spec.continuous_size:
         return continuous
     if not branches:
-        raise UnityGymException("the behavior has no actions, so there is nothing to decide")
+        raise UnityGymException("the behavior has no actions; the wrapper needs at least one")
     return spaces.Discrete(branches[0]) if len(branches) == 1 else spaces.MultiDiscrete(branches)
 
 
 class ActionFlattener:
-    """Several discrete branches as a single one: every combination is a choice.
+    """Converter of several discrete branches to a single one of all their combinations.
 
     Args:
-        branched_action_space: Number of choices of every branch. The last branch varies fastest.
+        branched_action_space: Size of each branch. The last branch varies fastest.
 
     Attributes:
         action_space: Space of all combinations.
-        table: (combinations, K) choice of each branch in every combination.
+        table: (combinations, K) chosen action of each branch, by combination.
         action_lookup: Rows of `table` as lists, by combination.
     """
 
@@ -91,7 +91,7 @@ class ActionFlattener:
         self.action_lookup: dict[int, list[int]] = dict(enumerate(self.table.tolist()))
 
     def lookup_action(self, action: int) -> list[int]:
-        """Return the choice of every branch in this combination."""
+        """Return the chosen action of each branch for a combination."""
         return self.action_lookup[int(action)]
 
 
@@ -99,12 +99,12 @@ class ActionLayout:
     """Layout of a behavior's actions in Gymnasium.
 
     Args:
-        spec: Actions of the behavior.
-        flatten_branched: Whether several discrete branches become one, by `ActionFlattener`.
+        spec: Specification of the actions.
+        flatten_branched: Whether `ActionFlattener` converts several discrete branches to one.
 
     Attributes:
         space: Action space of one agent.
-        n_choices: Number of columns of an action mask: the choices of all branches, side by side.
+        n_choices: Number of columns of an action mask: the discrete actions of all branches.
         flattener: Converter of flattened branches; None if branches are not flattened.
 
     Raises:
@@ -123,20 +123,21 @@ class ActionLayout:
         )
 
     def decode(self, actions: Any) -> ActionTuple:
-        """Turn Gymnasium's batch of actions of N agents into the arrays of a `BaseEnv`.
+        """Convert Gymnasium's batch of actions of N agents to an `ActionTuple`.
 
         Raises:
-            UnityActionException: The actions are of another kind. Their number is not checked.
+            UnityActionException: The actions have a wrong type or structure. Their number is not
+                checked.
         """
         try:
             return self._decode(actions)
         except (TypeError, ValueError, KeyError, IndexError) as error:
             raise UnityActionException(
-                f"the action space of each agent is {self.space}; got {actions!r} for all of them"
+                f"expected a batch of actions of the space {self.space}, got {actions!r}"
             ) from error
 
     def decode_one(self, action: Any) -> ActionTuple:
-        """Turn the action of one agent into one row.
+        """Convert the action of one agent to an `ActionTuple` of one row.
 
         Raises:
             UnityActionException: The action is not in this space.
@@ -155,7 +156,9 @@ class ActionLayout:
             or row.continuous.shape != (1, self._spec.continuous_size)
             or row.discrete.shape != (1, self._spec.discrete_size)
         ):
-            raise UnityActionException(f"the action space is {self.space}; got {action!r}")
+            raise UnityActionException(
+                f"expected an action of the space {self.space}, got {action!r}"
+            )
         return row
 
     def _decode(self, actions: Any) -> ActionTuple:
@@ -169,7 +172,7 @@ class ActionLayout:
         return ActionTuple(discrete=discrete[:, None] if discrete.ndim == 1 else discrete)
 
     def allowed(self, masks: list[BoolArray]) -> BoolArray:
-        """Turn the masks of a `DecisionSteps` into (N, n_choices), True where allowed."""
+        """Convert the masks of a `DecisionSteps` to (N, n_choices), True where allowed."""
         if self.flattener is None:
             return ~np.concatenate(masks, axis=1)
         table = self.flattener.table
@@ -179,7 +182,7 @@ class ActionLayout:
         return allowed
 
     def mask_to_sample(self, masks: list[BoolArray]) -> Any:
-        """Turn the masks of one agent into what `space.sample(mask)` takes; 1 where allowed."""
+        """Convert the masks of one agent to the mask of `space.sample(mask)`, 1 where allowed."""
         if isinstance(self.space, spaces.Discrete):
             return self.allowed(masks)[0].astype(np.int8)
         by_branch = tuple((~mask[0]).astype(np.int8) for mask in masks)
@@ -189,11 +192,11 @@ class ActionLayout:
 
 
 def observation_keys(specs: Sequence[ObservationSpec]) -> list[str]:
-    """Return a unique key for every observation: its name, if no other observation has it.
+    """Return a unique key for each observation, usually its name.
 
     An observation without a name gets `obs_` and its index. If several have the same name, the
-    first gets the name, the second the name with `_2`, and so on. A number is skipped if the
-    result is the name of another observation.
+    first gets the name, the second the name with `_2`, and so on. A number is skipped if another
+    observation already has the resulting name.
     """
     names = [spec.name or f"obs_{index}" for index, spec in enumerate(specs)]
     keys: list[str] = []
@@ -211,22 +214,22 @@ ObservationStyle = Literal["first", "tuple", "dict", "flat"]
 class ObservationLayout:
     """Layout of a behavior's observations in Gymnasium.
 
-    | style | an agent's observation is |
+    | style | observation of an agent |
     |---|---|
-    | `first` | the first image if there is one, else all vectors side by side |
-    | `tuple` | all images, all matrices, then all vectors side by side |
+    | `first` | the first image if there is one, else all vectors, concatenated |
+    | `tuple` | all images, all matrices, then all vectors, concatenated |
     | `dict` | all observations by `observation_keys`; if there is only one, the array itself |
-    | `flat` | all observations, flattened and side by side |
+    | `flat` | all observations, flattened and concatenated |
 
     Args:
         specs: Specifications of the observations.
         style: Style of the table above.
-        uint8_visual: Whether images are bytes, 0 to 255.
+        uint8_visual: Whether images are uint8, 0 to 255.
 
     Attributes:
         space: Observation space of one agent.
         part_spaces: Spaces of the arrays that make up an observation.
-        left_out: Keys of the observations that the style leaves out.
+        left_out: Keys of the observations that the style omits.
 
     Raises:
         UnityGymException: The behavior has no observations.
@@ -248,7 +251,7 @@ class ObservationLayout:
         self.space = self._space()
 
     def _choose_parts(self) -> list[list[int]]:
-        """Return the indices of the observations in each part; several are laid side by side."""
+        """Return the indices of the observations in each part, which are concatenated."""
         by_rank: dict[int, list[int]] = {}
         for index, spec in enumerate(self._specs):
             by_rank.setdefault(len(spec.shape), []).append(index)
@@ -276,15 +279,15 @@ class ObservationLayout:
         return spaces.Box(-np.inf, np.inf, (size,), np.float32)
 
     def encode(self, obs: Sequence[NDArray[Any]]) -> Any:
-        """Return a laid-out copy of observations, each (N, *shape), or (*shape) for one agent."""
+        """Return a copy of observations, (N, *shape), or (*shape) for one agent, in the layout."""
         return self.assemble([part.copy() for part in self.encode_parts(obs)])
 
     def encode_parts(self, obs: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
-        """Return the arrays that make up the observation, copied only if necessary."""
+        """Return the arrays that make up the observation, and copy them only if necessary."""
         return [self._encode_part(part, obs) for part in self._parts]
 
     def assemble(self, parts: Sequence[Any]) -> Any:
-        """Assemble the parts of an observation, such as arrays or spaces."""
+        """Assemble the parts of an observation, which may be arrays or spaces."""
         if self._style == "tuple":
             return tuple(parts)
         if len(parts) == 1:

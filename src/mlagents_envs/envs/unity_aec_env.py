@@ -17,7 +17,7 @@ with needs("pettingzoo", extra="pettingzoo"):
 
 
 class UnityAECEnv(UnityPettingzooBaseEnv, AECEnv):  # type: ignore[misc]  # untyped
-    """All agents of an environment, acting one after the other.
+    """PettingZoo `AECEnv` of all agents of an environment, which act one after the other.
 
         env = UnityAECEnv(default_registry["3DBall"].make)
         env.reset(seed=1)
@@ -25,10 +25,10 @@ class UnityAECEnv(UnityPettingzooBaseEnv, AECEnv):  # type: ignore[misc]  # unty
             observation, reward, terminated, truncated, info = env.last()
             env.step(None if terminated or truncated else env.action_space(agent).sample())
 
-    The environment steps once every agent that asked has an action. An agent that does not ask
-    has no turn.
+    The environment steps when every agent that requested an action has one. Agents that do not
+    request an action have no turn.
 
-    Arguments, spaces, names and infos: see `UnityPettingzooBaseEnv`.
+    `UnityPettingzooBaseEnv` documents arguments, spaces, names and infos.
 
     Attributes:
         agent_selection: Agent whose turn it is.
@@ -62,8 +62,8 @@ class UnityAECEnv(UnityPettingzooBaseEnv, AECEnv):  # type: ignore[misc]  # unty
         """Begin a new episode of the whole environment.
 
         Args:
-            seed: Seed of the environment, if this wrapper was given a function that makes it.
-            options: Ignored, with a warning: the environment takes no options.
+            seed: Seed of the environment, if it was passed as a function.
+            options: Ignored with a warning, because the environment has no options.
         """
         for of_agents in (
             self.rewards,
@@ -77,7 +77,7 @@ class UnityAECEnv(UnityPettingzooBaseEnv, AECEnv):  # type: ignore[misc]  # unty
             of_agents.clear()
         self._skip_agent_selection = None
         self._take_in(self._begin(seed, options))
-        self._clear_rewards()  # they belong to the episode before
+        self._clear_rewards()  # they belong to the previous episode
         self.agent_selection = self._waiting[0]
 
     def observe(self, agent: AgentName) -> Any:
@@ -89,7 +89,7 @@ class UnityAECEnv(UnityPettingzooBaseEnv, AECEnv):  # type: ignore[misc]  # unty
 
         Raises:
             UnityActionException: The action is not in the agent's space.
-            UnityEnvironmentException: No agent takes part: the episode is over or has not begun.
+            UnityEnvironmentException: There are no agents: the episode is over or has not begun.
             ValueError: The agent has ended, and the action is not None.
         """
         self._require_agents()
@@ -113,7 +113,7 @@ class UnityAECEnv(UnityPettingzooBaseEnv, AECEnv):  # type: ignore[misc]  # unty
         return any(not self.terminations[a] and not self.truncations[a] for a in self.agents)
 
     def _take_in(self, reports: Mapping[AgentName, Report]) -> None:
-        """Store the new reports, and which agents ask."""
+        """Store the new reports, and the agents that request an action."""
         for agent, report in reports.items():
             self.rewards[agent] = self.rewards.get(agent, 0.0) + report.reward
             self._cumulative_rewards.setdefault(agent, 0.0)

@@ -31,17 +31,19 @@ class UnityToGymWrapper(gymnasium.Env[Any, Any]):
         observation, reward, terminated, truncated, info = env.step(env.action_space.sample())
 
     An episode that the task ended is terminated; one that a time limit ended is truncated. `info`
-    holds the agent's steps object as `step`. With discrete actions it also holds the mask of
-    allowed actions as `action_mask`, for `env.action_space.sample(info["action_mask"])`.
+    contains the `DecisionSteps` or `TerminalSteps` as `step`. With discrete actions it also
+    contains the mask of allowed actions as `action_mask`, for
+    `env.action_space.sample(info["action_mask"])`.
 
     Args:
-        unity_env: Environment, or a function that makes one from the keyword `seed`.
+        unity_env: Environment, or function that creates one and takes the keyword `seed`.
             `reset(seed=...)` has an effect only with a function. The environment is closed with
-            the wrapper; if the constructor raises, an environment that was given stays open.
-        uint8_visual: Whether images are bytes, 0 to 255, rather than floats, 0 to 1.
+            the wrapper. If the constructor raises, an environment that was passed stays open.
+        uint8_visual: Whether images are uint8, 0 to 255, instead of float32, 0 to 1.
         flatten_branched: Whether several discrete branches become a single one.
-        allow_multiple_obs: Whether the observation is a tuple of all observations: images first,
-            all vectors side by side last. Otherwise it is the first image, or else the vectors.
+        allow_multiple_obs: Whether the observation is a tuple of all observations: first the
+            images, last the concatenated vectors. Otherwise it is the first image, or the vectors
+            if there are no images.
         action_space_seed: Seed of `action_space.sample()`.
         render_mode: Render mode: `rgb_array` to make `render()` return a picture, or None.
         ignore_other_agents: Whether other agents stay idle; otherwise they are an error.
@@ -55,13 +57,12 @@ class UnityToGymWrapper(gymnasium.Env[Any, Any]):
     Attributes:
         name: Name of the behavior.
         group_spec: Specification of the behavior.
-        game_over: Whether the episode has ended and `reset` must come next.
+        game_over: Whether the episode has ended, so that `reset` must be called.
         visual_obs: Last observed image, (channels, height, width); None without images.
 
     Raises:
-        UnityGymException: There is not exactly one behavior and one agent, or no behavior of that
-            name, or the behavior has no observations or no actions, or no agent asks for an
-            action.
+        UnityGymException: There are several behaviors or agents, and none is chosen; the behavior
+            does not exist, or has no observations or no actions; or no agent requests an action.
     """
 
     metadata = RENDER_METADATA
@@ -83,7 +84,7 @@ class UnityToGymWrapper(gymnasium.Env[Any, Any]):
         self.render_mode = check_render_mode("rgb_array" if legacy_api else render_mode)
         self._is_legacy = legacy_api
         if legacy_api:
-            self.seed = self._seed  # Gymnasium complains of environments that have one
+            self.seed = self._seed  # not a method, because Gymnasium warns of one
         self._ignores_others = ignore_other_agents
         self._source = EnvSource(unity_env)
         self._agent = 0
@@ -106,7 +107,7 @@ class UnityToGymWrapper(gymnasium.Env[Any, Any]):
             raise
         if self._layout.left_out:
             logger.warning(
-                "%s: the observations %s are left out; allow_multiple_obs=True shows them.",
+                "%s: the observations %s are omitted. Pass allow_multiple_obs=True to get them.",
                 self.name,
                 self._layout.left_out,
             )
@@ -121,8 +122,8 @@ class UnityToGymWrapper(gymnasium.Env[Any, Any]):
         """Begin an episode and return its first observation.
 
         Args:
-            seed: Seed of the environment, if this wrapper was given a function that makes it.
-            options: None or empty: the environment takes no options.
+            seed: Seed of the environment, if it was passed as a function.
+            options: None or empty, because the environment has no options.
 
         Returns:
             First observation and `info`; with `legacy_api` only the observation.
@@ -140,7 +141,7 @@ class UnityToGymWrapper(gymnasium.Env[Any, Any]):
         return observation if self._is_legacy else (observation, self._info(decisions))
 
     def step(self, action: Any) -> Any:
-        """Apply the action, and continue until the agent asks again or its episode ends.
+        """Apply the action, and continue until the agent requests the next or its episode ends.
 
         Returns:
             Observation, reward, whether the task ended the episode, whether a time limit ended
@@ -148,8 +149,8 @@ class UnityToGymWrapper(gymnasium.Env[Any, Any]):
             and `info`.
 
         Raises:
-            UnityGymException: The episode has ended already, or the agent is gone.
-            UnityActionException: The action does not fit.
+            UnityGymException: The episode has already ended, or the agent has disappeared.
+            UnityActionException: The action is not in the action space.
         """
         observation, reward, terminated, truncated, info = self._step(action)
         if self._is_legacy:
@@ -173,25 +174,27 @@ class UnityToGymWrapper(gymnasium.Env[Any, Any]):
                 return *self._report(decisions), False, False, self._info(decisions)
             if len(decisions) and not self._ignores_others:
                 raise UnityGymException(
-                    f"{self.name}: agent {self._agent} vanished without ending its episode, and "
-                    f"agent {decisions.agent_id[0]} took its place. End the episode in the "
-                    "scene before an agent is removed."
+                    f"{self.name}: agent {self._agent} disappeared without ending its episode, and "
+                    f"agent {decisions.agent_id[0]} appeared. End the episode in the scene before "
+                    "you remove an agent."
                 )
         raise UnityGymException(
-            f"{self.name}: in {MAX_SILENT_STEPS} steps agent {self._agent} neither asked for an "
-            "action nor ended its episode. Call reset()."
+            f"{self.name}: agent {self._agent} neither requested an action nor ended its episode "
+            f"in {MAX_SILENT_STEPS} steps. Call reset()."
         )
 
     def render(self, mode: str = "rgb_array") -> NDArray[np.uint8] | None:
-        """Return the environment's picture, or else the last observed image, (H, W, 3).
-
-        Without a render mode the result is None.
+        """Return the environment's picture, or else the last observed image.
 
         Args:
             mode: Mode that programs for the API of `gym` pass; it must be `rgb_array`.
 
+        Returns:
+            (H, W, 3) uint8; None without a render mode.
+
         Raises:
-            UnityGymException: There is no picture and no image, or the mode is unknown.
+            UnityGymException: The environment cannot render and has no image, or the mode is
+                unknown.
         """
         check_render_mode(mode)
         if self.render_mode is None:
@@ -203,7 +206,7 @@ class UnityToGymWrapper(gymnasium.Env[Any, Any]):
         self._source.env.close()
 
     def _seed(self, seed: int | None = None) -> None:
-        """Seed the next episodes; programs for the API of `gym` call this before `reset()`."""
+        """Seed the environment; programs for the API of `gym` call this before `reset()`."""
         if seed is not None:
             self._source.reset(seed)
             self.game_over = True
@@ -223,7 +226,7 @@ class UnityToGymWrapper(gymnasium.Env[Any, Any]):
         return name, specs[name]
 
     def _find_agent(self) -> DecisionSteps:
-        """Step until an agent asks, and select the first that does."""
+        """Step until an agent requests an action, and select the first one."""
         for _ in range(MAX_SILENT_STEPS):
             decisions, _ = self._steps()
             if len(decisions):
@@ -231,7 +234,7 @@ class UnityToGymWrapper(gymnasium.Env[Any, Any]):
                 return decisions
             self._source.env.step()
         raise UnityGymException(
-            f"{self.name}: in {MAX_SILENT_STEPS} steps no agent asked for an action"
+            f"{self.name}: no agent requested an action in {MAX_SILENT_STEPS} steps"
         )
 
     def _steps(self) -> tuple[DecisionSteps, TerminalSteps]:
@@ -239,9 +242,8 @@ class UnityToGymWrapper(gymnasium.Env[Any, Any]):
         n_agents = max(len(decisions), len(terminals))
         if n_agents > 1 and not self._ignores_others:
             raise UnityGymException(
-                f"{self.name}: expected one agent, but the scene has {n_agents}. UnityVectorEnv "
-                "controls them all; ignore_other_agents=True controls the first and leaves the "
-                "others idle."
+                f"{self.name}: expected one agent, got {n_agents}. Use UnityVectorEnv to control "
+                "all of them, or pass ignore_other_agents=True to control the first one."
             )
         return decisions, terminals
 

@@ -18,7 +18,7 @@ with needs("pettingzoo", extra="pettingzoo"):
 
 
 class UnityParallelEnv(UnityPettingzooBaseEnv, ParallelEnv):  # type: ignore[misc]  # untyped
-    """All agents of an environment, each acting in every step.
+    """PettingZoo `ParallelEnv` of all agents of an environment, which act at once.
 
         env = UnityParallelEnv(default_registry["3DBall"].make)
         observations, infos = env.reset(seed=1)
@@ -26,11 +26,11 @@ class UnityParallelEnv(UnityPettingzooBaseEnv, ParallelEnv):  # type: ignore[mis
             actions = {agent: env.action_space(agent).sample() for agent in env.agents}
             observations, rewards, terminations, truncations, infos = env.step(actions)
 
-    A step continues until one of the agents asks for an action or has ended. An agent without a
-    new report keeps its observation and gets the reward 0. In its info `decides` is False: its
+    A step continues until an agent requests an action or its episode ends. An agent without a new
+    report keeps its observation and gets the reward 0. Its info has `decides` set to False: its
     next action has no effect.
 
-    Arguments, spaces, names and infos: see `UnityPettingzooBaseEnv`.
+    `UnityPettingzooBaseEnv` documents arguments, spaces, names and infos.
     """
 
     def __init__(
@@ -50,8 +50,8 @@ class UnityParallelEnv(UnityPettingzooBaseEnv, ParallelEnv):  # type: ignore[mis
         """Begin a new episode of the whole environment.
 
         Args:
-            seed: Seed of the environment, if this wrapper was given a function that makes it.
-            options: Ignored, with a warning: the environment takes no options.
+            seed: Seed of the environment, if it was passed as a function.
+            options: Ignored with a warning, because the environment has no options.
 
         Returns:
             Observations and infos, by agent.
@@ -71,22 +71,22 @@ class UnityParallelEnv(UnityPettingzooBaseEnv, ParallelEnv):  # type: ignore[mis
         dict[AgentName, bool],
         dict[AgentName, dict[str, Any]],
     ]:
-        """Step all agents; an agent without an action does nothing.
+        """Step all agents; agents without an action get zeros.
 
         Returns:
-            Observations, rewards, terminations, truncations and infos, by agent: of all agents
-            that took part, and of new ones.
+            Observations, rewards, terminations, truncations and infos by agent, for all agents
+            before the step and new ones.
 
         Raises:
-            UnityActionException: An action is not in its agent's space, or the agent does not
-                take part.
-            UnityEnvironmentException: No agent takes part: the episode is over or has not begun.
+            UnityActionException: An action is not in its agent's space, or the agent is not in
+                `agents`.
+            UnityEnvironmentException: There are no agents: the episode is over or has not begun.
         """
         self._require_agents()
         strangers = sorted(actions.keys() - set(self.agents))
         if strangers:
             raise UnityActionException(
-                f"{strangers} do not take part; pass actions only for {self.agents}"
+                f"got actions for {strangers}; expected actions only for {self.agents}"
             )
         reports = self._play(
             {agent: self._decode(agent, action) for agent, action in actions.items()}

@@ -1,13 +1,13 @@
-"""Base class of the PettingZoo wrappers: named agents, their spaces, and a step of the environment.
+"""Base class of the PettingZoo wrappers: named agents, their spaces, and steps of the environment.
 
-An agent is called `<behavior>?agent_id=<number>`. In PettingZoo `possible_agents` should never
-change, and an agent that has ended does not return before the next `reset`. In a simulation,
-however, agents begin their next episode at once, perhaps with new ids.
+The name of an agent is `<behavior>?agent_id=<number>`. In PettingZoo, `possible_agents` should
+never change, and an agent whose episode has ended does not return before the next `reset`. In a
+simulation, however, agents begin their next episode at once, and may have new ids.
 
-Each name therefore stands for one agent per episode of the whole environment. A name goes to an
-agent that asks first after a `reset`, or that appears while a name is still unused. An agent that
-begins another episode, or replaces one that ended, waits idle for the next `reset`. New names are
-made only if more agents are present at once than there are names.
+Each name therefore refers to one agent per episode of the whole environment. Agents get names in
+the order of their first requests after a `reset`, as long as names are unused. An agent that begins
+another episode, or replaces one that ended, stays idle until the next `reset`. New names are
+created only if more agents are present at once than there are names.
 """
 
 import copy
@@ -38,16 +38,16 @@ AgentName = str
 
 
 class Report(NamedTuple):
-    """New report of one agent.
+    """Report of one agent.
 
     Attributes:
         observation: Observation, in the agent's observation space.
         reward: Reward of the agent and its group since the previous report.
         terminated: Whether the task ended the episode.
         truncated: Whether a time limit ended the episode.
-        info: `behavior_name`, `agent_id` in the simulation, `group_id` (0 for none),
-            `group_reward`, the group's part of the reward, and whether the agent `decides`, so
-            that its next action counts; `interrupted` when its episode has ended.
+        info: `behavior_name`; `agent_id` in the simulation; `group_id`, 0 for none;
+            `group_reward`, the group's part of the reward; `decides`, whether the next action has
+            an effect; and, if the episode has ended, `interrupted`.
     """
 
     observation: Any
@@ -63,26 +63,26 @@ class Report(NamedTuple):
 
 
 class UnityPettingzooBaseEnv:
-    """Base of `UnityParallelEnv` and `UnityAECEnv`.
+    """Base class of `UnityParallelEnv` and `UnityAECEnv`.
 
     Actions: a float `Box` of [-1, 1] for continuous actions, `Discrete` for one branch,
-    `MultiDiscrete` for several; for both kinds a `Dict` of `continuous` and `discrete`.
+    `MultiDiscrete` for several; for both kinds, a `Dict` of `continuous` and `discrete`.
 
     Observations: an array, or a dict of several by their names (see `observation_keys`). With
-    discrete actions this becomes `observation` in a dict that also has an `action_mask`, as
-    `action_space(agent).sample` takes it. The mask is 1 where an action is allowed: an int8 array
+    discrete actions, the observation is a dict of this `observation` and an `action_mask`, which
+    `action_space(agent).sample` accepts. The mask is 1 where an action is allowed: an int8 array
     for a single branch, or a tuple of one array per branch.
 
     Args:
-        env: Environment, or a function that makes one and takes the keyword `seed`. A seed passed
+        env: Environment, or function that creates one and takes the keyword `seed`. A seed passed
             to `reset` has an effect only with a function.
-        seed: Seed for sampling from the action spaces, and of the environment if it is made here.
-        max_agents: Smallest number of names, by behavior. If agents appear later in an episode,
-            set it above the number of agents that ask after a reset.
-        uint8_visual: Whether images are bytes, 0 to 255, rather than floats, 0 to 1.
+        seed: Seed for sampling from the action spaces, and for the function, if `env` is one.
+        max_agents: Minimum number of names, by behavior. If agents appear later in an episode, set
+            it above the number of agents that request an action after a reset.
+        uint8_visual: Whether images are uint8, 0 to 255, instead of float32, 0 to 1.
 
     Attributes:
-        agents: Agents that take part now, in the order of `possible_agents`.
+        agents: Agents of the running episode, in the order of `possible_agents`.
         possible_agents: All names. The list grows if more agents are present at once than before.
         observation_spaces: Observation spaces by name.
         action_spaces: Action spaces by name.
@@ -160,14 +160,14 @@ class UnityPettingzooBaseEnv:
         self.agents = []
         self._source.env.close()
 
-    # For the wrappers.
+    # Methods for the wrappers.
 
     def _begin(
         self, seed: int | None, options: Mapping[str, Any] | None = None
     ) -> dict[AgentName, Report]:
-        """Begin a new episode of the whole environment; return a report of every agent in it."""
+        """Begin a new episode of the whole environment; return a report of each agent."""
         if options and not self._has_warned_of_options:
-            # No error: PettingZoo's own tests pass an option that no environment has.
+            # Not an error, because PettingZoo's own tests pass an option.
             self._has_warned_of_options = True
             logger.warning(no_options(options))
         self._source.reset(seed)
@@ -178,13 +178,14 @@ class UnityPettingzooBaseEnv:
         return reports
 
     def _play(self, actions: Mapping[AgentName, ActionTuple]) -> dict[AgentName, Report]:
-        """Step until at least one agent with a name asks for an action or has ended.
+        """Step until an agent with a name requests an action or its episode ends.
 
         Args:
-            actions: Actions of one row, by agent. An agent that asked and has none does nothing.
+            actions: Actions of one row, by agent. Agents without an action get zeros.
 
         Returns:
-            Reports of all agents that ask or have ended. Agents not in `agents` before are new.
+            Reports of all agents that request an action or whose episode ended. Agents that were
+            not in `agents` are new.
         """
         for _ in range(MAX_SILENT_STEPS):
             self._set_actions(actions)
@@ -194,24 +195,24 @@ class UnityPettingzooBaseEnv:
                 return reports
             actions = {}
         raise UnityEnvironmentException(
-            f"in {MAX_SILENT_STEPS} steps none of {self.agents} asked for an action or ended; "
-            "others did. Call reset()."
+            f"none of {self.agents} requested an action or ended its episode in {MAX_SILENT_STEPS} "
+            "steps. Call reset()."
         )
 
     def _decode(self, agent: AgentName, action: Any) -> ActionTuple:
-        """Turn the action of one agent into one row.
+        """Convert the action of one agent to an `ActionTuple` of one row.
 
         Raises:
-            UnityActionException: The action is not in the agent's action space; only continuous
-                actions may exceed the bounds.
+            UnityActionException: The action is not in the agent's action space. Continuous actions
+                may exceed its bounds.
         """
         return self._cast_of[agent].decode(agent, action)
 
     def _require_agents(self) -> None:
         if not self.agents:
-            raise UnityEnvironmentException("no agent takes part; call reset() to begin an episode")
+            raise UnityEnvironmentException("there are no agents; call reset() to begin an episode")
 
-    # The rest.
+    # Private methods.
 
     def _receive(self) -> dict[AgentName, Report]:
         """Return the environment's current reports."""
@@ -221,7 +222,7 @@ class UnityPettingzooBaseEnv:
             if cast is None:
                 cast = self._casts[behavior] = _Cast(behavior, spec, self._uint8_visual)
             decisions, terminals = self._source.env.get_steps(behavior)
-            # An agent that ended may ask again at once, in another episode.
+            # An agent whose episode ended may request an action at once, in the next episode.
             ended = [cast.roster.leave(agent_id) for agent_id in terminals.agent_id.tolist()]
             asking = [cast.roster.enter(agent_id) for agent_id in decisions.agent_id.tolist()]
             self._make_spaces(cast)
@@ -232,7 +233,7 @@ class UnityPettingzooBaseEnv:
     def _set_actions(self, actions: Mapping[AgentName, ActionTuple]) -> None:
         for behavior, cast in self._casts.items():
             if behavior not in self._source.env.behavior_specs:
-                continue  # the environment was made again, and this has not appeared yet
+                continue  # the environment is new, and the behavior has not appeared yet
             decisions, _ = self._source.env.get_steps(behavior)
             if len(decisions) == 0:
                 continue
@@ -248,7 +249,7 @@ class UnityPettingzooBaseEnv:
         cast = self._casts.get(behavior)
         if cast is None:
             raise UnityEnvironmentException(
-                f"max_agents names the unknown behavior {behavior!r}; the environment has "
+                f"max_agents has the unknown behavior {behavior!r}; expected one of "
                 f"{list(self._casts)}"
             )
         while len(cast.roster.names) < n_agents:
@@ -256,7 +257,7 @@ class UnityPettingzooBaseEnv:
         self._make_spaces(cast)
 
     def _make_spaces(self, cast: "_Cast") -> None:
-        """Give every new name its spaces, the space of actions to itself: it keeps a seed."""
+        """Create the spaces of new names; each has its own action space, which it seeds."""
         for name in cast.roster.names:
             if name not in self._cast_of:
                 self._cast_of[name] = cast
@@ -267,7 +268,7 @@ class UnityPettingzooBaseEnv:
 
 
 class HybridSpace(spaces.Dict):
-    """A `Dict` of `continuous` and `discrete` actions, sampled under a mask of the latter."""
+    """`Dict` of `continuous` and `discrete` actions, which can be sampled with a discrete mask."""
 
     def sample(
         self, mask: Any | None = None, probability: dict[str, Any] | None = None
@@ -275,9 +276,9 @@ class HybridSpace(spaces.Dict):
         """Return a random action.
 
         Args:
-            mask: One int8 array per branch, 1 where an action is allowed; or a mask as for any
-                `Dict`.
-            probability: Probabilities as for any `Dict`.
+            mask: Tuple of one int8 array per branch, 1 where an action is allowed; or a mask of
+                `Dict.sample`.
+            probability: Probabilities of `Dict.sample`.
         """
         if isinstance(mask, tuple):
             mask = {"continuous": None, "discrete": mask}
@@ -285,7 +286,7 @@ class HybridSpace(spaces.Dict):
 
 
 class _Roster:
-    """The names of one behavior, and the agents that have them in this episode.
+    """Names of one behavior, and the agents that have them in this episode.
 
     Attributes:
         names: Names of all possible agents.
@@ -296,7 +297,7 @@ class _Roster:
         self._behavior = behavior
         self._free: list[AgentName] = []
         self._present: set[AgentId] = set()
-        # Names of all agents seen in this episode; None for those that ended or got no name.
+        # Names of all agents of this episode; None for those that ended or got no name.
         self._met: dict[AgentId, AgentName | None] = {}
 
     def begin(self) -> None:
@@ -306,7 +307,7 @@ class _Roster:
         self._met.clear()
 
     def enter(self, agent_id: AgentId) -> AgentName | None:
-        """Return the name of an agent that asks; None if it waits for the next episode."""
+        """Return the name of an agent that requests an action; None if it waits for `reset`."""
         self._present.add(agent_id)
         if agent_id not in self._met:
             if not self._free and len(self._present) > len(self.names):
@@ -315,7 +316,7 @@ class _Roster:
         return self._met[agent_id]
 
     def leave(self, agent_id: AgentId) -> AgentName | None:
-        """Return the name of an agent that has ended, or None, and take the name from it."""
+        """Remove an agent whose episode has ended; return its name, or None if it had none."""
         self._present.discard(agent_id)
         name = self._met.get(agent_id)
         self._met[agent_id] = None
@@ -326,7 +327,7 @@ class _Roster:
         return self._met.get(agent_id)
 
     def make_name(self, number: int = 0) -> None:
-        """Make a new name with this number, or the next that no name has."""
+        """Create a new name with this number, or the next free one."""
         while self._name(number) in self.names:
             number += 1
         self.names.append(self._name(number))
@@ -342,11 +343,11 @@ class _Roster:
 
 
 class _Cast:
-    """The agents of one behavior: their names, observations and actions.
+    """Agents of one behavior: their names, observations and actions.
 
     Attributes:
         roster: Names of the agents.
-        spec: Observations and actions in the simulation.
+        spec: Specification of the behavior.
         observation_space: Observation space of an agent in PettingZoo.
         action_space: Action space of an agent in PettingZoo.
     """
@@ -365,7 +366,7 @@ class _Cast:
         self.observation_space = self._observation_space()
 
     def decode(self, agent: AgentName, action: Any) -> ActionTuple:
-        """Turn the action of one agent into one row, or raise `UnityActionException`."""
+        """Convert the action of one agent to an `ActionTuple` of one row, and check it."""
         try:
             row = self._actions.decode_one(action)
             self.spec.action_spec.check(row, 1, behavior=self._behavior)
@@ -374,13 +375,13 @@ class _Cast:
         except (TypeError, ValueError, KeyError, IndexError, UnityActionException):
             pass
         raise UnityActionException(
-            f"agent {agent!r} cannot do {action!r}; its actions are {self.action_space}"
+            f"agent {agent!r}: expected an action of {self.action_space}, got {action!r}"
         )
 
     def reports(
         self, names: Sequence[AgentName | None], steps: DecisionSteps | TerminalSteps
     ) -> Iterator[tuple[AgentName, Report]]:
-        """Yield a report of every agent in `steps` that has a name."""
+        """Yield a report of each agent in `steps` that has a name."""
         observations = self._encode(steps)
         interrupted = steps.interrupted.tolist() if isinstance(steps, TerminalSteps) else None
         for row, name in enumerate(names):

@@ -24,61 +24,61 @@ from mlagents_envs.envs.spaces import ActionLayout, ObservationLayout, UnityGymE
 
 
 class UnityVectorEnv(gymnasium.vector.VectorEnv[Any, Any, NDArray[Any]]):
-    """All agents of one behavior, in one or several environments, as one vector environment.
+    """Vector environment of all agents of one behavior, in one or several environments.
 
         players = [UnityEnvironment("build", worker_id=k, base_port=0) for k in range(4)]
         envs = UnityVectorEnv(players)
         observations, infos = envs.reset()
         observations, rewards, terminations, truncations, infos = envs.step(actions)
 
-    Every agent has a *slot*, a row of all arrays, and keeps it during its episode. After that the
+    Each agent has a *slot*, a row of all arrays, and keeps it during its episode. After that, the
     slot goes to the same agent if it returns, or to the first new agent. Slots 0 to n - 1 belong
     to the first environment, the next n to the second, and so on.
 
-    A step continues each environment until at least one of its agents asks for an action. A slot
-    then reports, depending on its agent:
+    A step continues each environment until at least one of its agents requests an action. The
+    report of a slot depends on its agent:
 
-    - The agent asks: its observation, and the reward since it asked before.
-    - The agent ended and asks again: the episode's last reward, the first observation of the next
-      episode, and the last observation of the old one in `infos["final_obs"]`
+    - The agent requests an action: its observation, and the reward since its previous request.
+    - Its episode ended and the next one began: the last reward of the old episode, the first
+      observation of the new one, and the last observation of the old one in `infos["final_obs"]`
       (`AutoresetMode.SAME_STEP`).
-    - The agent ended and has not returned: the same, with `final_obs` as the observation.
-    - The agent did not ask, or the slot has none: the previous observation, zeros at first, and
-      reward 0.
+    - Its episode ended and the agent has not returned: the same, with `final_obs` as observation.
+    - The agent did not request an action, or the slot has no agent: the previous observation
+      (zeros if there is none) and the reward 0.
 
-    With `AutoresetMode.NEXT_STEP` a slot whose agent ended reports the episode's last observation.
-    The next episode begins in the following step: the slot's action is ignored, its reward is 0,
-    and its observation is the first of the episode. The scene continues meanwhile, so the agent
-    stays idle for its first decision. `final_obs` and `final_info` are not needed.
+    With `AutoresetMode.NEXT_STEP`, a slot whose episode ended reports its last observation. The
+    next episode begins in the following step: the slot's action is ignored, its reward is 0, and
+    its observation is the first of the episode. The scene continues meanwhile, so the agent is idle
+    for its first decision. `final_obs` and `final_info` are not present.
 
-    `infos["acting"]` tells which slots use the next action: those whose agent asks. A trainer
-    that ignores it learns from some transitions without an action, unless all agents always ask
-    together. A reward that comes with the first request of an episode is dropped, because it does
-    not follow from an action.
+    `infos["acting"]` tells which slots use the next action, because their agents requested it. A
+    trainer that ignores it learns from some transitions without an action, unless all agents always
+    request actions at the same time. The reward before the first action of an episode is dropped,
+    because no action caused it.
 
-    `infos` holds `final_obs` and `final_info` of the slots whose episode just ended, and the
+    `infos` contains `final_obs` and `final_info` of the slots whose episode just ended, and the
     following keys. For each key, `_key` tells which slots have it.
 
         acting        (num_envs,) bool, as above
-        agent_id      (num_envs,) int64: agent that has the slot or had it last, -1 for none so far
+        agent_id      (num_envs,) int64, agent that has the slot or had it last, -1 for none yet
         action_mask   (num_envs, choices of all branches) bool, True where allowed; with discrete
                       actions
         group_reward  (num_envs,) float32, reward of the agent's group; if there are groups
 
     Args:
-        envs: One or several environments, or functions that make one from the keyword `seed`.
-            `reset(seed=...)` has an effect only with functions. The environments are closed with
-            this one; if the constructor raises, environments that were given stay open.
+        envs: One or several environments, or functions that create one and take the keyword
+            `seed`. `reset(seed=...)` has an effect only with functions. The environments are closed
+            with this one. If the constructor raises, environments that were passed stay open.
         behavior_name: Name of the behavior; not needed if there is only one.
-        agents_per_env: Slots of each environment; by default as many as ask after the first
-            reset. Agents without a slot act on zeros.
+        agents_per_env: Number of slots of each environment; by default the number of agents that
+            request an action after the first reset. Agents without a slot get zeros as actions.
         flatten_obs: Whether all observations become one vector. Otherwise several are a `Dict` by
             their names, and a single one is the array itself.
-        uint8_visual: Whether images are bytes, 0 to 255, rather than floats, 0 to 1.
+        uint8_visual: Whether images are uint8, 0 to 255, instead of float32, 0 to 1.
         flatten_branched: Whether several discrete branches become a single one.
         render_mode: Render mode: `rgb_array` to make `render()` return a picture of each
             environment, or None.
-        autoreset_mode: Time at which the next episode begins: `SAME_STEP`, or `NEXT_STEP`, the
+        autoreset_mode: Step in which the next episode begins: `SAME_STEP`, or `NEXT_STEP`, the
             default of Gymnasium's own vector environments.
 
     Attributes:
@@ -87,7 +87,7 @@ class UnityVectorEnv(gymnasium.vector.VectorEnv[Any, Any, NDArray[Any]]):
 
     Raises:
         UnityGymException: The behavior does not exist, has no observations or no actions, or
-            differs between the environments; or no agent asks for an action.
+            differs between the environments; or no agent requests an action.
     """
 
     metadata = {**RENDER_METADATA, "autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012
@@ -107,8 +107,8 @@ class UnityVectorEnv(gymnasium.vector.VectorEnv[Any, Any, NDArray[Any]]):
         self.render_mode = check_render_mode(render_mode)
         if autoreset_mode not in (AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP):
             raise UnityGymException(
-                f"autoreset_mode is {autoreset_mode}; expected SAME_STEP or NEXT_STEP. The scene "
-                "itself begins the next episode, so it cannot wait for a reset of single agents."
+                f"autoreset_mode is {autoreset_mode}; expected SAME_STEP or NEXT_STEP, because the "
+                "simulation begins the next episodes itself."
             )
         self.metadata = {**self.metadata, "autoreset_mode": autoreset_mode}
         self._sources: list[EnvSource] = []
@@ -136,7 +136,8 @@ class UnityVectorEnv(gymnasium.vector.VectorEnv[Any, Any, NDArray[Any]]):
         n_slots = sum(scene.size for scene in self._scenes)
         self._slots = Slots(self._layout, self._actions, n_slots)
 
-        # With NEXT_STEP: slots whose episode ended in the last step, and begins in the next one.
+        # With NEXT_STEP: slots whose episode ended in the last step. The next episode begins in
+        # the coming step.
         self._resetting = np.zeros(n_slots, np.bool_)
         self.num_envs = n_slots
         self.single_observation_space = self._layout.space
@@ -151,16 +152,16 @@ class UnityVectorEnv(gymnasium.vector.VectorEnv[Any, Any, NDArray[Any]]):
 
         Args:
             seed: Seed of the first environment; None to leave the seeds unchanged.
-            options: None or empty: the environment takes no options. Agents begin their episodes
-                by themselves, so `reset_mask` is refused too.
+            options: None or empty, because the environment has no options. `reset_mask` is not
+                supported either, because agents begin their episodes by themselves.
 
         Raises:
             UnityGymException: Options were passed.
         """
         if options and "reset_mask" in options:
             raise UnityGymException(
-                "reset_mask: single agents cannot be reset; an episode that ends is followed by "
-                "the next in the same step"
+                "reset_mask is not supported: single agents cannot be reset, because they begin "
+                "their next episodes by themselves"
             )
         if options:
             raise UnityGymException(no_options(options))
@@ -175,15 +176,15 @@ class UnityVectorEnv(gymnasium.vector.VectorEnv[Any, Any, NDArray[Any]]):
         return self._observations(), self._info()
 
     def step(self, actions: Any) -> tuple[Any, FloatArray, BoolArray, BoolArray, dict[str, Any]]:
-        """Apply the actions of all slots, and continue until an agent of each environment asks.
+        """Apply the actions, and continue until an agent of each environment requests the next.
 
         Returns:
             Observations, rewards, whether the task ended the episode, whether a time limit ended
             it, and infos.
 
         Raises:
-            UnityActionException: The actions do not fit.
-            UnityGymException: All agents of an environment are gone.
+            UnityActionException: The actions are not in the action space.
+            UnityGymException: All agents of an environment have disappeared.
         """
         self.step_async(actions)
         return self.step_wait()
@@ -192,22 +193,22 @@ class UnityVectorEnv(gymnasium.vector.VectorEnv[Any, Any, NDArray[Any]]):
         """Send the actions to all environments and return at once.
 
         Raises:
-            UnityActionException: The actions do not fit.
+            UnityActionException: The actions are not in the action space.
         """
         decoded = self._actions.decode(actions)
         spec = self.behavior_spec.action_spec
         spec.check(decoded, self.num_envs, behavior=self.behavior_name)
         if self._resetting.any():
-            obeyed = ~self._resetting[:, None]
+            is_used = ~self._resetting[:, None]
             decoded = ActionTuple(
-                np.where(obeyed, decoded.continuous, 0), np.where(obeyed, decoded.discrete, 0)
+                np.where(is_used, decoded.continuous, 0), np.where(is_used, decoded.discrete, 0)
             )
         for scene in self._scenes:
             scene.act(decoded)
             scene.source.env.step_send()
 
     def step_wait(self) -> tuple[Any, FloatArray, BoolArray, BoolArray, dict[str, Any]]:
-        """Finish the step that `step_async` began; answers are taken in order of arrival."""
+        """Finish the step that `step_async` started; answers are processed in order of arrival."""
         slots = self._slots
         slots.begin_step()
         waiting = list(self._scenes)
@@ -261,13 +262,13 @@ class UnityVectorEnv(gymnasium.vector.VectorEnv[Any, Any, NDArray[Any]]):
             other = source.env.behavior_specs.get(name)
             if other != specs[name]:
                 raise UnityGymException(
-                    f"behavior {name!r} is {specs[name]} in the first environment, but {other} in "
-                    "another: all must be alike"
+                    f"behavior {name!r} must have the same specification in all environments; got "
+                    f"{specs[name]} in the first, {other} in another"
                 )
         return name, specs[name]
 
     def _scenes_of(self, agents_per_env: int | None) -> list[Scene]:
-        """Give each environment its range of slots, as many as agents ask unless told."""
+        """Return the environments with their ranges of slots."""
         asking = [self._first_asking(source.env) for source in self._sources]
         sizes = [agents_per_env or n_agents for n_agents in asking]
         return [
@@ -278,30 +279,30 @@ class UnityVectorEnv(gymnasium.vector.VectorEnv[Any, Any, NDArray[Any]]):
         ]
 
     def _first_asking(self, env: BaseEnv) -> int:
-        """Step until an agent asks; return the number of agents that do."""
+        """Step until an agent requests an action; return the number of agents that do."""
         for _ in range(MAX_SILENT_STEPS):
             if n_agents := len(env.get_steps(self.behavior_name)[0]):
                 return n_agents
             env.step()
         raise UnityGymException(
-            f"{self.behavior_name}: in {MAX_SILENT_STEPS} steps no agent asked for an action"
+            f"{self.behavior_name}: no agent requested an action in {MAX_SILENT_STEPS} steps"
         )
 
     def _observations(self) -> Any:
         return self._layout.assemble([part.copy() for part in self._slots.obs])
 
     def _put_off_resets(self) -> Any:
-        """Let episodes that ended in this step begin in the next one; return the observations."""
+        """Postpone new episodes to the next step, for NEXT_STEP; return the observations."""
         slots, resetting = self._slots, self._resetting
         for report in (slots.reward, slots.group_reward, slots.terminated, slots.truncated):
-            report[resetting] = 0  # it belongs to an episode whose beginning was not reported
+            report[resetting] = 0  # of an episode whose beginning has not been reported
         parts = [part.copy() for part in slots.obs]
         ended = np.zeros_like(resetting)
         for where, _, last in slots.ended:
-            is_told = ~resetting[where]
+            is_reported = ~resetting[where]
             for part, of_part in zip(parts, last, strict=True):
-                part[where[is_told]] = of_part[is_told]
-            ended[where[is_told]] = True
+                part[where[is_reported]] = of_part[is_reported]
+            ended[where[is_reported]] = True
         slots.acting[ended] = False
         slots.allowed[ended] = True
         slots.ended = []
