@@ -1,6 +1,6 @@
-"""The environment side of ML-Agents: vocabulary, wire, `UnityEnvironment` and wrappers.
+"""Environments of ML-Agents: `BaseEnv`, `UnityEnvironment`, the wire protocol, and wrappers.
 
-Importing the package loads nothing heavy; import what you need from its modules, first of all
+Importing the package itself loads no dependencies. Import from its modules, mostly
 `mlagents_envs.base_env` and `mlagents_envs.environment`.
 """
 

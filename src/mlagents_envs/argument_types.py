@@ -1,18 +1,18 @@
-"""Types of command-line arguments that several commands share; `argparse` shows their errors."""
+"""Argument types that several commands share, with errors that `argparse` prints."""
 
 import math
 from argparse import ArgumentTypeError
 
 
 def whole_number(text: str) -> int:
-    """Read a number from 0 to the largest signed 32-bit number."""
+    """Parse a whole number from 0 to the largest signed 32-bit number."""
     if not text.isdecimal() or int(text) >= 2**31:
         raise ArgumentTypeError(f"{text!r} is not a whole number from 0 to {2**31 - 1}")
     return int(text)
 
 
 def count(text: str) -> int:
-    """Read a whole number above 0."""
+    """Parse a whole number above 0."""
     number = whole_number(text)
     if number == 0:
         raise ArgumentTypeError("expected at least 1, got 0")
@@ -20,14 +20,14 @@ def count(text: str) -> int:
 
 
 def port(text: str, *, lowest: int = 1) -> int:
-    """Read a port, from `lowest` on."""
+    """Parse a port number of at least `lowest`."""
     if not text.isdecimal() or not lowest <= int(text) < 2**16:
         raise ArgumentTypeError(f"{text!r} is not a port: expected {lowest} to {2**16 - 1}")
     return int(text)
 
 
 def parameter(text: str) -> tuple[str, float]:
-    """Read NAME=NUMBER with a finite number."""
+    """Parse NAME=NUMBER with a finite number."""
     name, _, number = text.partition("=")
     try:
         if name and math.isfinite(float(number)):
@@ -40,7 +40,7 @@ def parameter(text: str) -> tuple[str, float]:
 
 
 def positive(text: str, *, or_zero: bool = False) -> float:
-    """Read a finite number above 0, or also 0."""
+    """Parse a finite number above 0; 0 is allowed if `or_zero` is set."""
     try:
         number = float(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Files that are whole or not there: written beside where they will stand, then renamed."""
+"""Atomic writes: files are written under a temporary name, then renamed."""
 
 import errno
 import os
@@ -9,20 +9,20 @@ from typing import BinaryIO
 
 
 class PendingFile:
-    """A file that is being written, and stands at its path once it is kept.
+    """File that is written under a temporary name and moved to its path by `keep`.
 
-    Until then whatever stands at the path stays as it is.
+    Until then, an existing file at the path is unchanged.
 
     Args:
-        path: Where it will stand; its folder exists.
-        buffering: As for `open`; 0 hands every piece on at once.
+        path: Final path, in an existing folder.
+        buffering: Buffering as in `open`; 0 turns it off.
 
     Attributes:
-        temporary: Where it is until it is kept, for a program that writes it by name.
-        file: Open for writing bytes.
+        temporary: Path until `keep`, for functions that need a path.
+        file: Binary file, open for writing.
 
     Raises:
-        OSError: It cannot be written there; the error names `path`.
+        OSError: The file cannot be written; the error names `path`.
     """
 
     def __init__(self, path: Path, *, buffering: int = -1) -> None:
@@ -36,10 +36,11 @@ class PendingFile:
             raise with_path(path, error) from error
 
     def keep(self) -> None:
-        """Let it stand at its path.
+        """Flush the file and move it to its path.
 
         Raises:
-            OSError: The disk is full; nothing of the file is left.
+            OSError: The file cannot be written, for example because the disk is full. The temporary
+                file is deleted.
         """
         try:
             with self.file as file:
@@ -52,7 +53,7 @@ class PendingFile:
             self.discard()
 
     def discard(self) -> None:
-        """Leave nothing of it, unless it was kept. Calling it again does nothing."""
+        """Delete the file unless it was kept. Calling it again does nothing."""
         with suppress(OSError):
             self.file.close()
         with suppress(OSError):
@@ -61,10 +62,10 @@ class PendingFile:
 
 @contextmanager
 def written_atomically(path: Path) -> Iterator[BinaryIO]:
-    """Yield a file that stands at `path` once it is written, so that a reader never finds half.
+    """Yield a file that moves to `path` at the end of the block; readers never see a part of it.
 
     Raises:
-        OSError: It cannot be written; the error names `path`.
+        OSError: The file cannot be written; the error names `path`.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     pending = PendingFile(path)
@@ -79,17 +80,17 @@ def written_atomically(path: Path) -> Iterator[BinaryIO]:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Put `content` at `path` so that a reader finds the old file or the new one, never half.
+    """Write `content` to `path`; readers see the old or the new file, never a part of it.
 
     Raises:
-        OSError: It cannot be written; the error names `path`.
+        OSError: The file cannot be written; the error names `path`.
     """
     with written_atomically(path) as file:
         file.write(content)
 
 
 def with_path(path: Path, error: OSError) -> OSError:
-    """Return the error such that it names `path`: what comes from a full disk names no file."""
+    """Return the error with `path` in it, because the error for a full disk lacks it."""
     if error.errno is None:
         return OSError(f"{path}: {error}")
     return OSError(error.errno, error.strerror, str(path))

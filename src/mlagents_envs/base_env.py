@@ -1,12 +1,12 @@
-"""The words all three packages share: specs, steps, actions and `BaseEnv`.
+"""`BaseEnv`, the interface of all environments, with types for specs, steps and actions.
 
-Everything that can be stepped is a `BaseEnv`. It is batched by *behavior*: all agents that follow
-the same policy arrive as one batch and get their actions as one batch, and agents come and go.
+A `BaseEnv` is batched by *behavior*: all agents that follow the same policy report in one batch and
+get their actions in one batch. Agents may appear and disappear at any step.
 
-    specs = env.behavior_specs                     what each behavior observes and does
-    decisions, terminals = env.get_steps(name)     who asks for an action, who just ended
-    env.set_actions(name, action)                  one row per asking agent, in that order
-    env.step()                                     until somebody asks or ends again
+    specs = env.behavior_specs                     observations and actions of each behavior
+    decisions, terminals = env.get_steps(name)     agents that request an action; ended episodes
+    env.set_actions(name, action)                  one row per agent in `decisions`, in its order
+    env.step()                                     until an agent requests an action or ends
 
 Letters in shapes: N agents of this step, A continuous actions, K discrete branches.
 """
@@ -81,15 +81,15 @@ __all__ = [
 
 
 class BaseEnv(Closing):
-    """Anything that can be stepped: a player behind a socket, a native world, an adapter.
+    """Interface of all environments: players behind a socket, built-in worlds, adapters.
 
     `step_send` and `step_receive` split `step` in two so that one thread keeps many environments
-    busy. An environment whose step takes time elsewhere overrides both and `fileno`; any other
-    inherits them and does its work in `step_receive`.
+    busy. An environment whose step is computed elsewhere overrides both and `fileno`. All others
+    inherit them and do their work in `step_receive`.
 
     Attributes:
-        reports_are_checked: Whether `get_steps` only returns what fits the specifications, as when
-            it was decoded from messages; otherwise `mlagents_envs.checked_env` checks it.
+        reports_are_checked: Whether the environment guarantees that the results of `get_steps`
+            match the specifications. If not, `mlagents_envs.checked_env` checks them.
     """
 
     reports_are_checked: ClassVar[bool] = False
@@ -104,18 +104,19 @@ class BaseEnv(Closing):
 
     @abstractmethod
     def reset(self) -> None:
-        """Begin a new episode for every agent; running ones vanish without a terminal step."""
+        """Begin a new episode for every agent; running episodes end without a terminal step."""
 
     @abstractmethod
     def step(self) -> None:
-        """Apply the actions set and go on until some agent needs an action or ended.
+        """Apply the actions, and simulate until an agent requests an action or its episode ends.
 
-        Agents without an action get zeros. The first step before any reset is a reset.
+        Agents whose action was not set get zeros. If there was no reset before, the first step is
+        a reset.
         """
 
     @abstractmethod
     def get_steps(self, behavior_name: BehaviorName) -> tuple[DecisionSteps, TerminalSteps]:
-        """Return who asks for an action and who ended in the last step or reset.
+        """Return the decision steps and terminal steps of the last step or reset.
 
         Raises:
             KeyError: The behavior is unknown.
@@ -125,7 +126,7 @@ class BaseEnv(Closing):
     def set_actions(self, behavior_name: BehaviorName, action: ActionTuple) -> None:
         """Set the next actions of a behavior, one row per agent of its `DecisionSteps`.
 
-        The arrays are not copied: leave them as they are until the next step.
+        The arrays are not copied: do not change them before the next step.
 
         Raises:
             UnityActionException: The behavior is unknown or the shapes do not fit.
@@ -135,18 +136,18 @@ class BaseEnv(Closing):
     def set_action_for_agent(
         self, behavior_name: BehaviorName, agent_id: AgentId, action: ActionTuple
     ) -> None:
-        """Set the next action of one agent, one row; the others keep theirs, at first zeros.
+        """Set the next action of one agent, one row; other agents keep theirs, zeros by default.
 
         Raises:
-            IndexError: The agent did not ask for a decision.
+            IndexError: The agent did not request a decision.
             UnityActionException: The behavior is unknown or the shapes do not fit.
         """
 
     @abstractmethod
     def close(self) -> None:
-        """End the environment and free what it holds. Calling it again does nothing."""
+        """End the environment and release its resources. Calling it again does nothing."""
 
-    def step_send(self) -> None:  # doing nothing is the default on purpose
+    def step_send(self) -> None:  # not abstract: by default `step_receive` does all the work
         """Start a step and return at once."""
 
     def step_receive(self) -> None:
@@ -154,32 +155,33 @@ class BaseEnv(Closing):
         self.step()
 
     def fileno(self) -> int | None:
-        """File descriptor that becomes readable when `step_receive` would not wait.
+        """Return a file descriptor that becomes readable when `step_receive` would not wait.
 
-        None where `step_receive` does the step's work itself.
+        Returns:
+            The file descriptor; None if `step_receive` computes the step itself.
         """
         return None
 
 
 @runtime_checkable
 class HasEightBitImages(Protocol):
-    """An environment that can hand out its images of 8 bit as they are: a world, an adapter.
+    """Environment that can return its 8-bit images unchanged: a world or an adapter.
 
-    `UnityEnvironment` is told when it is made.
+    `UnityEnvironment` has an argument of its constructor instead.
     """
 
     def keep_8_bit_images(self) -> None:
-        """Hand out images of 8 bit as uint8, 0 to 255, rather than as float32, 0 to 1.
+        """Return 8-bit images as uint8, 0 to 255, instead of float32, 0 to 1.
 
-        They take a quarter of the memory. To be called before the first reset.
+        They take a quarter of the memory. Call this before the first reset.
 
         Raises:
-            UnityEnvironmentException: The environment has been reset.
+            UnityEnvironmentException: The environment was already reset.
         """
 
 
 def with_float_images(spec: BehaviorSpec) -> BehaviorSpec:
-    """Return the specification with images of 8 bit announced as float32."""
+    """Return the specification with the type float32 for all observations."""
     floats = np.dtype(np.float32)
     return spec._replace(
         observation_specs=[
@@ -192,7 +194,7 @@ _WHITE = np.float32(255)
 
 
 def as_floats(image: NDArray[Any]) -> FloatArray:
-    """Return images as float32: bytes are scaled to [0, 1], other numbers stay as they are."""
+    """Return images as float32: uint8 is scaled to [0, 1], other types keep their values."""
     return scale_8_bit(image) if image.dtype == np.uint8 else image.astype(np.float32, copy=False)
 
 
@@ -203,17 +205,17 @@ def scale_8_bit(values: NDArray[Any], *, out: FloatArray | None = None) -> Float
 
 
 def as_8_bit(image: NDArray[Any]) -> NDArray[np.uint8]:
-    """Return images as uint8: floats in [0, 1] are scaled and rounded, bytes stay as they are."""
+    """Return images as uint8: floats in [0, 1] are scaled and rounded, uint8 is unchanged."""
     return image if image.dtype == np.uint8 else np.round(image * _WHITE).astype(np.uint8)
 
 
 def unknown_behavior(behavior: BehaviorName, known: Iterable[BehaviorName]) -> str:
-    """Say that there is no such behavior, and which one may be meant."""
+    """Return an error message for an unknown behavior, with similar names."""
     names = sorted(known)
     if not names:
         return (
-            f"unknown behavior {behavior!r}: none is known yet. Call reset() first: behaviors are "
-            "announced with the first step."
+            f"unknown behavior {behavior!r}: no behavior is known yet. Call reset() first; it "
+            "announces behaviors."
         )
     full_names = {name.partition("?")[0]: name for name in names}
     meant = did_you_mean(full_names.get(behavior, behavior), names, n=3) or "."
@@ -221,12 +223,12 @@ def unknown_behavior(behavior: BehaviorName, known: Iterable[BehaviorName]) -> s
 
 
 class ActionBuffer:
-    """The actions set for the coming step: what every `BaseEnv` keeps between two steps.
+    """Buffer of an environment for the actions of the next step.
 
     Args:
-        specs: The behaviors known so far; may grow.
-        check_values: Raises what there is to say against the values of a behavior's actions, whose
-            shapes are right. What is refused is not set.
+        specs: Specifications of the known behaviors; the mapping may grow.
+        check_values: Function that raises an error if it rejects the values of actions, whose
+            shapes are already checked. Rejected actions are not stored.
     """
 
     def __init__(
@@ -245,7 +247,7 @@ class ActionBuffer:
             raise UnityActionException(unknown_behavior(behavior, self._specs)) from None
 
     def _check(self, behavior: BehaviorName, action: ActionTuple, n_agents: int) -> ActionSpec:
-        """Raise unless these are actions of so many agents; return what they have to be."""
+        """Check the actions of `n_agents` agents, and return their specification."""
         spec = self._spec(behavior)
         spec.check(action, n_agents, behavior=behavior)
         if self._check_values is not None:
@@ -269,8 +271,8 @@ class ActionBuffer:
         row = decisions.agent_id_to_index.get(agent_id)
         if row is None:
             raise IndexError(
-                f"behavior {behavior!r}: agent {agent_id} did not ask for a decision; "
-                f"those who did are {decisions.agent_id.tolist()}"
+                f"behavior {behavior!r}: agent {agent_id} did not request a decision; "
+                f"agents that did: {decisions.agent_id.tolist()}"
             )
         held = self._actions.get(behavior)
         rows = spec.empty_action(len(decisions)) if held is None else held
@@ -286,5 +288,5 @@ class ActionBuffer:
         )
 
     def clear(self) -> None:
-        """Forget all actions set."""
+        """Remove all actions."""
         self._actions.clear()

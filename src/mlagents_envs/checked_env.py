@@ -1,8 +1,8 @@
-"""`checked`: any environment with the methods of a `BaseEnv`, its reports as the rest relies on.
+"""`checked`: a wrapper that checks the reports of an environment in this process.
 
-What comes over the wire is checked where it is decoded. An environment in this process may report
-anything: other types of numbers, plain lists, arrays that do not fit. Here it is put right once,
-with one warning, or refused with its name.
+Reports from the wire are checked when they are decoded. An environment in this process may report
+anything: other types of numbers, lists, arrays of wrong shapes. The wrapper converts what it can,
+with one warning per field, and raises an error for everything else.
 """
 
 import math
@@ -41,12 +41,12 @@ _UINT8 = np.dtype(np.uint8)
 
 
 def is_environment(thing: object) -> TypeGuard[BaseEnv]:
-    """Whether something has all that a `BaseEnv` must have; a class has not, only its instances."""
+    """Return whether an object has all methods and properties of a `BaseEnv`; False for classes."""
     return not isinstance(thing, type) and not missing_in(thing)
 
 
 def missing_in(thing: object) -> list[str]:
-    """Return which methods and properties of a `BaseEnv` something lacks."""
+    """Return the methods and properties of a `BaseEnv` that an object lacks."""
     if isinstance(thing, BaseEnv):
         return []
     lacks = [name for name in _METHODS if not callable(getattr(thing, name, None))]
@@ -54,30 +54,30 @@ def missing_in(thing: object) -> list[str]:
 
 
 def checked(env: BaseEnv) -> BaseEnv:
-    """Return an environment whose reports are as the contract of `BaseEnv` says.
+    """Return an environment whose reports fulfill the contract of `BaseEnv`.
 
     Args:
-        env: An environment, or anything with the methods of one; one that is checked already is
-            returned as it is.
+        env: Environment, or an object with its methods. If it is already checked, it is returned
+            unchanged.
     """
     return env if getattr(env, "reports_are_checked", False) else CheckedEnv(env)
 
 
 def unwrapped(env: BaseEnv) -> BaseEnv:
-    """Return the environment itself, to see what it offers beside the methods of `BaseEnv`."""
+    """Return the environment without the checks, to access more than the methods of `BaseEnv`."""
     return env._env if isinstance(env, CheckedEnv) else env
 
 
 class CheckedEnv(BaseEnv):
-    """An environment in this process, its reports checked once per step.
+    """Wrapper of an environment in this process that checks its reports once per step.
 
-    Numbers of another type and plain lists are converted, with one warning for each behavior.
-    `SystemExit` in the environment's code becomes an error like any other, so that the program
-    that runs it can save its work. Everything beside the methods of `BaseEnv` is the environment's.
+    Lists and numbers of another type are converted, with one warning for each behavior and field.
+    `SystemExit` in the environment's code becomes a `UnityEnvironmentException`, so that the
+    program can save its work. Attributes that `BaseEnv` does not have are those of the environment.
 
     Args:
-        env: What has the methods of a `BaseEnv`. `step_send`, `step_receive` and `fileno` may be
-            missing.
+        env: Object with the methods of a `BaseEnv`; `step_send`, `step_receive` and `fileno` are
+            optional.
     """
 
     reports_are_checked = True
@@ -88,7 +88,7 @@ class CheckedEnv(BaseEnv):
         self._reports: dict[BehaviorName, tuple[DecisionSteps, TerminalSteps]] = {}
 
     def __getattr__(self, name: str) -> Any:
-        if name == "_env":  # not made yet, as while it is copied
+        if name == "_env":  # not set yet, for example while this object is being copied
             raise AttributeError(name)
         return getattr(self._env, name)
 
@@ -98,7 +98,7 @@ class CheckedEnv(BaseEnv):
         return self._env.behavior_specs
 
     def reset(self) -> None:
-        """Begin all episodes from scratch."""
+        """Begin a new episode for every agent."""
         self._reports.clear()
         try:
             self._env.reset()
@@ -107,7 +107,7 @@ class CheckedEnv(BaseEnv):
         self._meet_behaviors()
 
     def step(self) -> None:
-        """Apply the actions set and go on until some agent needs an action or ended."""
+        """Apply the actions, and simulate until an agent requests an action or its episode ends."""
         self._reports.clear()
         try:
             self._env.step()
@@ -136,15 +136,15 @@ class CheckedEnv(BaseEnv):
         self._meet_behaviors()
 
     def fileno(self) -> int | None:
-        """File descriptor that becomes readable when `step_receive` would not wait, if any."""
+        """Return a file descriptor that becomes readable when `step_receive` would not wait."""
         return self._env.fileno() if hasattr(self._env, "fileno") else None
 
     def get_steps(self, behavior_name: BehaviorName) -> tuple[DecisionSteps, TerminalSteps]:
-        """Return who asks for an action and who ended in the last step or reset.
+        """Return the decision steps and terminal steps of the last step or reset.
 
         Raises:
             KeyError: The behavior is unknown.
-            UnityObservationException: A part of the report cannot be used; the text names it.
+            UnityObservationException: A field cannot be converted. The message names it.
             UnityNonFiniteException: An observation or a reward is NaN or infinite.
         """
         report = self._reports.get(behavior_name)
@@ -153,7 +153,7 @@ class CheckedEnv(BaseEnv):
         return report
 
     def _meet_behaviors(self) -> None:
-        """Check the name of each behavior that has not been seen before."""
+        """Check the names of new behaviors."""
         for name, spec in self._env.behavior_specs.items():
             if name not in self._inspectors:
                 check_behavior_name(name)
@@ -161,7 +161,7 @@ class CheckedEnv(BaseEnv):
 
     def _inspected(self, behavior: BehaviorName) -> tuple[DecisionSteps, TerminalSteps]:
         pair = self._env.get_steps(behavior)
-        if behavior not in self._inspectors:  # reset before this was made
+        if behavior not in self._inspectors:  # the environment was reset before it was wrapped
             self._meet_behaviors()
         inspector = self._inspectors[behavior]
         try:
@@ -180,26 +180,26 @@ class CheckedEnv(BaseEnv):
     def set_action_for_agent(
         self, behavior_name: BehaviorName, agent_id: AgentId, action: ActionTuple
     ) -> None:
-        """Set the next action of one agent, one row; the others keep theirs, at first zeros."""
+        """Set the next action of one agent, one row; other agents keep theirs, zeros by default."""
         self._env.set_action_for_agent(behavior_name, agent_id, action)
 
     def close(self) -> None:
-        """End the environment and free what it holds."""
+        """End the environment and release its resources."""
         self._env.close()
 
     def _refuse_exit(self, method: str, error: SystemExit) -> NoReturn:
         raise UnityEnvironmentException(
             f"{type(self._env).__name__}.{method}() ended the program (SystemExit: {error}). An "
-            "environment must not call sys.exit(); let it raise an error."
+            "environment must not call sys.exit(); raise an error instead."
         ) from error
 
 
 class _Inspector:
-    """Checks what one behavior reports.
+    """Checker of the reports of one behavior.
 
     Args:
-        behavior: Its name.
-        spec: What its agents observe and do.
+        behavior: Name of the behavior.
+        spec: Specification of the behavior.
     """
 
     def __init__(self, behavior: BehaviorName, spec: BehaviorSpec) -> None:
@@ -207,12 +207,12 @@ class _Inspector:
         self._observations = list(spec.observation_specs)
         self._expected = [(tuple(o.shape), o.dtype) for o in self._observations]
         self._branches = tuple(spec.action_spec.discrete_branches)
-        self._unique_ids = b""  # those seen last, which are the same at most steps
+        self._unique_ids = b""  # the last ids without duplicates; most steps have the same ids
         self._warned_of: set[str] = set()
         self._converted: dict[str, str] = {}
 
     def decisions(self, steps: DecisionSteps) -> DecisionSteps:
-        """Return the decision steps of a report, converted where they must be."""
+        """Check decision steps, and return them with the right types."""
         n = self._size(steps)
         if n < 0 or type(steps) is not DecisionSteps or not self._has_masks(steps, n):
             kind = "decision steps"
@@ -225,7 +225,7 @@ class _Inspector:
         return steps
 
     def terminals(self, steps: TerminalSteps) -> TerminalSteps:
-        """Return the terminal steps of a report, converted where they must be."""
+        """Check terminal steps, and return them with the right types."""
         n = self._size(steps)
         if n < 0 or type(steps) is not TerminalSteps or not _is(steps.interrupted, _BOOL, (n,)):
             kind = "terminal steps"
@@ -238,10 +238,10 @@ class _Inspector:
             self._require_sound_values(steps, "terminal steps")
         return steps
 
-    # At every step.
+    # Fast checks at every step.
 
     def _size(self, steps: DecisionSteps | TerminalSteps) -> int:
-        """Return how many agents there are, -1 if a type or a shape is not as it should be."""
+        """Return the number of agents; -1 if a common field has a wrong type or shape."""
         ids = getattr(steps, "agent_id", None)
         if type(ids) is not np.ndarray or ids.dtype != _INT32 or ids.ndim != 1:
             return -1
@@ -257,7 +257,7 @@ class _Inspector:
             for batch, (shape, dtype) in zip(steps.obs, self._expected, strict=True):
                 if not _is(batch, dtype, (n, *shape)):
                     return -1
-        except (AttributeError, TypeError, ValueError):  # a part is missing, or there are too few
+        except (AttributeError, TypeError, ValueError):  # a field or an observation is missing
             return -1
         return n
 
@@ -270,14 +270,14 @@ class _Inspector:
         )
 
     def _require_sound_values(self, steps: DecisionSteps | TerminalSteps, kind: str) -> None:
-        """Raise unless no agent is there twice, and rewards and observations are finite."""
+        """Check that agent ids are unique, and that rewards and observations are finite."""
         ids = steps.agent_id.tobytes()
         if ids != self._unique_ids:
             unique, counts = np.unique(steps.agent_id, return_counts=True)
             if len(unique) < len(steps.agent_id):
                 raise UnityObservationException(
                     f"behavior {self._behavior!r}, {kind}: agent {unique[counts.argmax()]} is "
-                    f"reported {counts.max()} times; expected each agent once. Its ids are "
+                    f"reported {counts.max()} times; expected each agent once. All ids: "
                     f"{_shown(steps.agent_id.tolist())}"
                 )
             self._unique_ids = ids
@@ -301,10 +301,10 @@ class _Inspector:
         row, *place = np.argwhere(~np.isfinite(batch))[0].tolist()
         raise UnityNonFiniteException(
             f"behavior {self._behavior!r}, observation {observation.name!r}: agent {agents[row]} "
-            f"observes {batch[row, *place]} at {place}; all numbers must be finite"
+            f"observes {batch[row, *place]} at index {place}; all numbers must be finite"
         )
 
-    # Where something is not as it should be.
+    # Conversion and errors, if a fast check fails.
 
     def _common(self, steps: DecisionSteps | TerminalSteps, kind: str) -> dict[str, Any]:
         """Return the fields of both kinds of steps, converted."""
@@ -329,7 +329,7 @@ class _Inspector:
         default: int | None = None,
     ) -> NDArray[Any]:
         value = getattr(steps, name, None)
-        if value is None and default is not None:  # steps from before there were groups
+        if value is None and default is not None:  # an environment without support for groups
             return np.full(shape, default, dtype)
         return self._array(value, dtype, shape, name, kind)
 
@@ -366,10 +366,17 @@ class _Inspector:
     def _array(
         self, value: object, dtype: np.dtype[Any], shape: tuple[int, ...], what: str, kind: str
     ) -> NDArray[Any]:
-        """Return `value` as an array of this type and shape, -1 for any size; note if it was not.
+        """Return `value` as an array of this type and shape, and note a conversion for `_warn`.
+
+        Args:
+            value: Value of the field.
+            dtype: Expected type.
+            shape: Expected shape; -1 allows any size.
+            what: Name of the field.
+            kind: Kind of steps.
 
         Raises:
-            UnityObservationException: It has another shape, or values that the type cannot hold.
+            UnityObservationException: The shape differs, or the type cannot represent the values.
         """
         where = f"behavior {self._behavior!r}, {kind}: {what}"
         expected = f"expected an array of {dtype} of shape {_shape(shape)}"
@@ -381,7 +388,7 @@ class _Inspector:
             got = "None" if value is None else f"{type(value).__name__}: {_shown(value)}"
             raise UnityObservationException(f"{where}: {expected}, got {got}")
         if array.size == 0 == math.prod(shape):
-            array = array.reshape(shape)  # an empty list has no other axes
+            array = array.reshape(shape)  # an empty list has only one axis
         if array.ndim != len(shape) or any(
             size not in (found, -1) for size, found in zip(shape, array.shape, strict=True)
         ):
@@ -392,34 +399,35 @@ class _Inspector:
             return array
         if dtype == _FLOAT32 and array.dtype == _UINT8 and len(shape) == 4:
             raise UnityObservationException(
-                f"{where}: the specification says float32, from 0 to 1, and the image is uint8. "
-                "Make the specification with dtype=np.uint8, or divide the image by 255."
+                f"{where}: the specification says float32, from 0 to 1, but the image is uint8. "
+                "Use dtype=np.uint8 in the specification, or divide the image by 255."
             )
-        with np.errstate(over="ignore", invalid="ignore"):  # what is infinite then is refused later
+        with np.errstate(over="ignore", invalid="ignore"):  # infinite results are refused later
             converted = array.astype(dtype)
         is_fraction = array.dtype.kind == "f" and dtype.kind != "f" and array.size > 0
         if is_fraction or (dtype.kind != "f" and not np.array_equal(converted, array)):
             raise UnityObservationException(
-                f"{where}: {expected}, got {array.dtype} that it cannot hold: {_shown(array)}"
+                f"{where}: {expected}, got {array.dtype} values that {dtype} cannot represent: "
+                f"{_shown(array)}"
             )
         found = str(array.dtype) if isinstance(value, np.ndarray) else f"a {type(value).__name__}"
         self._converted[what] = f"{what} is {found}, not {dtype}"
         return converted
 
     def _warn(self) -> None:
-        """Warn of what had to be converted, once of each field."""
+        """Warn about conversions, once for each field."""
         new = [note for field, note in self._converted.items() if field not in self._warned_of]
         self._warned_of |= self._converted.keys()
         self._converted.clear()
         if new:
             logger.warning(
                 f"behavior {self._behavior!r}: {'; '.join(new)}. This is converted at every step. "
-                "Report NumPy arrays of these types to save the time."
+                "To save time, report NumPy arrays of the expected types."
             )
 
 
 def _is(array: object, dtype: np.dtype[Any], shape: tuple[int, ...]) -> bool:
-    # Equal types are nearly always one object, and to compare objects is faster.
+    # Equal types are nearly always the same object, and comparing identity is faster.
     return (
         type(array) is np.ndarray
         and array.shape == shape
@@ -428,7 +436,7 @@ def _is(array: object, dtype: np.dtype[Any], shape: tuple[int, ...]) -> bool:
 
 
 def _is_finite(array: NDArray[Any]) -> bool:
-    return int(np.count_nonzero(np.isfinite(array))) == array.size  # half the time of all()
+    return int(np.count_nonzero(np.isfinite(array))) == array.size  # takes half the time of all()
 
 
 def _shape(shape: tuple[int, ...]) -> str:
@@ -437,5 +445,5 @@ def _shape(shape: tuple[int, ...]) -> str:
 
 
 def _shown(value: object) -> str:
-    """Return a value as Python writes it, in one line and cut short."""
+    """Return the `repr` of a value, in one line of at most 80 characters."""
     return f"{' '.join(repr(value).split()):.80}"

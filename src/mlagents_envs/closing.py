@@ -1,15 +1,15 @@
-"""`Closing`: a mixin for whatever is closed at the end of a `with` block."""
+"""`Closing`: a mixin for objects that a `with` block closes."""
 
 from abc import ABC, abstractmethod
 from typing import Self
 
 
 class Closing(ABC):
-    """Calls `close` at the end of a `with` block, whether the block raised or not."""
+    """Mixin that calls `close` at the end of a `with` block, even if the block raised an error."""
 
     @abstractmethod
     def close(self) -> None:
-        """Free what is held. Calling it again does nothing."""
+        """Release all resources. Calling it again does nothing."""
 
     def __enter__(self) -> Self:
         return self

@@ -1,14 +1,15 @@
-"""Specs, steps, actions <-> messages; pure functions, always in pairs.
+"""Pairs of pure functions that encode and decode specifications, steps and actions.
 
     simulation ──Output──► encode_output ──bytes──► decode_output ──Output──► trainer
     simulation ◄──Input─── decode_input ◄──bytes─── encode_input ◄──Input─── trainer
 
-Both sides keep the specs announced so far and pass them in. Source: wire protocol, section 3.
+Both sides keep the specifications announced so far and pass them in. Source: wire protocol,
+section 3.
 
-Nothing here touches numbers one by one. The protobuf library hands over the floats of each
-observation as one slice of bytes (see protobuf-definitions/README.md), and a batch is one join and
-one `numpy.frombuffer`. In the other direction agents are written field by field, each for all of
-them. What they observe is in `observation_codec.py`.
+For speed, numbers are never processed one by one. The protobuf library returns the floats of each
+observation as one slice of bytes (see protobuf-definitions/README.md), and one join and one
+`numpy.frombuffer` make a batch. The encoder writes each field for all agents at once. Observations
+are in `observation_codec.py`.
 """
 
 import math
@@ -66,17 +67,17 @@ Steps = tuple[DecisionSteps, TerminalSteps]
 
 _Decoded = TypeVar("_Decoded")
 
-# What is beyond these cannot be meant, and must not be allocated.
+# Larger sizes indicate a corrupt message. Checked before any memory is allocated.
 _MAX_ACTION_SIZE = 2**16
 _MAX_MASK_BYTES = 2**28
 
 
 class Output(NamedTuple):
-    """What a simulation reports after a reset or a step.
+    """Report of a simulation after a reset or a step.
 
     Attributes:
-        specs: Behaviors that appear with this message.
-        steps: Who asks for an action and who ended, for every behavior known by now.
+        specs: Specifications of the behaviors that this message announces.
+        steps: Decision steps and terminal steps of every behavior announced so far.
         side_channel: Messages of side channels.
     """
 
@@ -86,7 +87,7 @@ class Output(NamedTuple):
 
 
 class Command(IntEnum):
-    """What a trainer tells a simulation to do."""
+    """Command of a trainer to a simulation."""
 
     STEP = 0
     RESET = 1
@@ -94,11 +95,11 @@ class Command(IntEnum):
 
 
 class Input(NamedTuple):
-    """What a trainer answers to an `Output`.
+    """Answer of a trainer to an `Output`.
 
     Attributes:
-        command: What to do.
-        actions: One row per agent that asked, in the order in which they asked.
+        command: Command to execute.
+        actions: One row for each agent that requested an action, in the order of the `Output`.
         side_channel: Messages of side channels.
     """
 
@@ -108,14 +109,14 @@ class Input(NamedTuple):
 
 
 def encode_output(output: Output, specs: Mapping[BehaviorName, BehaviorSpec]) -> bytes:
-    """Write what a simulation reports.
+    """Encode the report of a simulation.
 
-    The mask of an agent that may do everything is left out.
+    An action mask that forbids nothing is omitted.
 
     Args:
-        output: Its steps hold every behavior announced so far. A behavior is announced with the
-            first message in which one of its agents takes part.
-        specs: Behaviors announced before.
+        output: Report with the steps of every behavior announced so far. Announce a behavior in
+            the first report that contains one of its agents.
+        specs: Specifications of the behaviors announced before.
     """
     known = {**specs, **output.specs}
     entries = [
@@ -139,26 +140,26 @@ def decode_output(
     specs: Mapping[BehaviorName, BehaviorSpec],
     images: ImageReading = ImageReading(),  # noqa: B008  # immutable
 ) -> Output:
-    """Read what a simulation reports.
+    """Decode the report of a simulation.
 
     Args:
-        message: As it came.
-        specs: Behaviors announced before.
-        images: How to read images; by default, as `encode_output` writes them.
+        message: Received bytes.
+        specs: Specifications of the behaviors announced before.
+        images: Image format; by default the format that `encode_output` writes.
 
     Raises:
         UnityCommunicatorStoppedException: The simulation ended the session.
         UnityCommunicationException: The message breaks the protocol.
-        UnityObservationException: An observation is not what was announced.
+        UnityObservationException: An observation does not have the announced specification.
         UnityNonFiniteException: An observation or a reward is NaN or infinite.
-        UnityEnvironmentException: A behavior's name cannot be that of a folder; or images came
-            compressed, and no library for them is installed.
+        UnityEnvironmentException: A behavior's name is not a valid folder name; or images are
+            compressed, and no library that decodes them is installed.
     """
     return _decode_packed_or_not(partial(_decode_output, images=images), message, specs)
 
 
 def encode_input(answer: Input) -> bytes:
-    """Write what a trainer answers."""
+    """Encode the answer of a trainer."""
     entries = [
         field(1, field(1, name.encode()) + field(2, _encode_actions(action)))
         for name, action in answer.actions.items()
@@ -171,11 +172,11 @@ def encode_input(answer: Input) -> bytes:
 
 
 def decode_input(message: bytes, specs: Mapping[BehaviorName, BehaviorSpec]) -> Input:
-    """Read what a trainer answers.
+    """Decode the answer of a trainer.
 
     Args:
-        message: As it came.
-        specs: Behaviors announced before.
+        message: Received bytes.
+        specs: Specifications of the behaviors announced before.
 
     Raises:
         UnityCommunicatorStoppedException: The trainer ended the session.
@@ -185,7 +186,7 @@ def decode_input(message: bytes, specs: Mapping[BehaviorName, BehaviorSpec]) -> 
 
 
 def encode_close() -> bytes:
-    """Write the last message of either side; it decodes to `UnityCommunicatorStoppedException`."""
+    """Encode the last message of either side; it decodes to `UnityCommunicatorStoppedException`."""
     closing: bytes = UnityMessageProto(header={"status": STATUS_CLOSED}).SerializeToString()
     return closing
 
@@ -210,7 +211,7 @@ def _encode_announcement(behavior: BehaviorName, action_spec: ActionSpec) -> byt
 
 
 def _decode_spec(announcement: Any, first_agent: Any, images: ImageReading) -> BehaviorSpec:
-    """Make the spec of a behavior; what it observes is told by its first agent."""
+    """Decode the specification of a behavior, whose observations are those of its first agent."""
     behavior = announcement.brain_name
     check_behavior_name(behavior)
     observation_specs = [
@@ -237,12 +238,13 @@ def _decode_action_spec(announcement: Any) -> ActionSpec:
             branches = sizes
         else:
             raise UnityCommunicationException(
-                f"behavior {behavior!r} announces the unknown kind of actions {kind}"
+                f"behavior {behavior!r} announces an unknown kind of actions: expected "
+                f"{_DISCRETE} or {_CONTINUOUS}, got {kind}"
             )
     elif len(branches) != announced.num_discrete_actions:
         raise UnityCommunicationException(
             f"behavior {behavior!r} announces {announced.num_discrete_actions} discrete branches, "
-            f"but sizes for {len(branches)}"
+            f"but the sizes of {len(branches)}"
         )
     if (
         continuous_size < 0
@@ -251,7 +253,7 @@ def _decode_action_spec(announcement: Any) -> ActionSpec:
     ):
         raise UnityCommunicationException(
             f"behavior {behavior!r} announces {continuous_size} continuous actions and discrete "
-            f"branches of {branches[:8]}; branches have a choice or more, and all together are "
+            f"branches of sizes {branches[:8]}; each size must be at least 1, and the sum of all "
             f"at most {_MAX_ACTION_SIZE}"
         )
     return ActionSpec(continuous_size, branches)
@@ -289,7 +291,7 @@ def _decode_steps(
     if not math.isfinite(sum(rewards) + sum(group_rewards)):
         _refuse_rewards(agents, behavior)
 
-    # Every batch is made whole, then split into the agents that go on and those that ended.
+    # Each batch is built for all agents, then split into decision steps and terminal steps.
     obs = decode_observations(agents, spec.observation_specs, behavior, images)
     reward = np.array(rewards, np.float32)
     agent_id = np.array([agent.id for agent in agents], np.int32)
@@ -325,16 +327,17 @@ def _decode_steps(
 
 
 def _decode_masks(asking: Sequence[Any], branches: tuple[int, ...]) -> list[BoolArray] | None:
-    """Return one (N, size) array per branch, True where an action is forbidden.
+    """Return one (N, size) array per branch, True where an action is not allowed.
 
-    A mask that is absent or of the wrong length forbids nothing.
+    An absent mask, or one of the wrong length, allows every action.
     """
     if not asking or not branches:
         return None
     width = sum(branches)
     if len(asking) * width > _MAX_MASK_BYTES:
         raise UnityCommunicationException(
-            f"{len(asking)} agents with {width} discrete choices each are too many"
+            f"too many action masks: {len(asking)} agents with {width} discrete actions each are "
+            f"more than {_MAX_MASK_BYTES}"
         )
     nothing = bytes(width)
     masks = [agent.action_mask for agent in asking]
@@ -355,7 +358,7 @@ def _refuse_rewards(agents: Sequence[Any], behavior: BehaviorName) -> NoReturn:
 
 
 def _encode_steps(spec: BehaviorSpec, decisions: DecisionSteps, terminals: TerminalSteps) -> bytes:
-    """Write a list of agents: those that ended, then those that ask."""
+    """Encode the agents of a behavior: first the terminal steps, then the decision steps."""
     ends = [_INTERRUPTED if ended else _ENDED for ended in terminals.interrupted.tolist()]
     return _encode_agents(
         spec.observation_specs, terminals, ends, [b""] * len(terminals)
@@ -374,7 +377,7 @@ def _encode_agents(
     ends: list[bytes],
     masks: list[bytes],
 ) -> bytes:
-    """Write a list of agents, the fields of each in the order of their numbers."""
+    """Encode agents, the fields of each in the order of their numbers."""
     if not len(steps):
         return b""
     agents = zip(
@@ -391,7 +394,7 @@ def _encode_agents(
 
 
 def _encode_floats(number: int, values: FloatArray) -> list[bytes]:
-    """Return a float field of every agent; zeros are not written."""
+    """Return the encoded float field of every agent; zeros are omitted."""
     if not values.any():
         return [b""] * len(values)
     key, zero = bytes((number << 3 | 5,)), bytes(F32.itemsize)
@@ -399,13 +402,13 @@ def _encode_floats(number: int, values: FloatArray) -> list[bytes]:
 
 
 def _encode_ids(number: int, ids: IntArray) -> list[bytes]:
-    """Return an integer field of every agent; zeros are not written."""
+    """Return the encoded integer field of every agent; zeros are omitted."""
     key = bytes((number << 3,))
     return [key + varint(value) if value else b"" for value in ids.tolist()]
 
 
 def _encode_masks(decisions: DecisionSteps) -> list[bytes]:
-    """Return the mask of every agent; one that forbids nothing is not written."""
+    """Return the encoded mask of every agent; a mask that forbids nothing is omitted."""
     if decisions.action_mask is None:
         return [b""] * len(decisions)
     forbidden = np.concatenate(decisions.action_mask, axis=1)
@@ -416,11 +419,11 @@ def _encode_masks(decisions: DecisionSteps) -> list[bytes]:
 
 
 def _encode_actions(action: ActionTuple) -> bytes:
-    """Write a list of actions, one message per agent."""
+    """Encode actions, one message per agent."""
     continuous, discrete = action.continuous, action.discrete
     n_agents, continuous_size = continuous.shape
     discrete_size = discrete.shape[1]
-    if discrete_size and (discrete.view(np.uint32) >= 0x80).any():  # more than a byte each
+    if discrete_size and (discrete.view(np.uint32) >= 0x80).any():  # some take more than a byte
         return _encode_large_actions(continuous, discrete)
     zeros, record = _zero_actions(continuous_size, discrete_size)
     messages = np.repeat(zeros, n_agents, axis=0)  # (N, bytes of one message)
@@ -439,7 +442,7 @@ def _encode_actions(action: ActionTuple) -> bytes:
 def _zero_actions(
     continuous_size: int, discrete_size: int
 ) -> tuple[NDArray[np.uint8], np.dtype[np.void]]:
-    """Return the message of actions that are all zero, (1, bytes), and where its numbers are."""
+    """Return the message of all-zero actions, (1, bytes), and the record type of its numbers."""
     legacy_bytes = (continuous_size + discrete_size) * F32.itemsize
     continuous_bytes = continuous_size * F32.itemsize
     legacy, continuous, discrete = (
@@ -473,7 +476,7 @@ def _zero_actions(
 
 
 def _encode_large_actions(continuous: FloatArray, discrete: IntArray) -> bytes:
-    """Write a list of actions of which some take more than a byte."""
+    """Encode actions, of which some discrete ones take more than one byte."""
     legacy = np.concatenate([continuous, discrete], axis=1, dtype=F32)
     return b"".join(
         field(
@@ -501,15 +504,15 @@ def _decode_input(message: bytes, specs: Mapping[BehaviorName, BehaviorSpec]) ->
     for behavior, of in rl_input.agent_actions.items():
         if behavior not in specs:
             raise UnityCommunicationException(
-                f"actions for the behavior {behavior!r}, which was not announced; those that were "
-                f"are {sorted(specs)}"
+                f"the trainer sent actions for behavior {behavior!r}, which was not announced; "
+                f"announced behaviors: {sorted(specs)}"
             )
         actions[behavior] = _decode_actions(of.value, specs[behavior].action_spec, behavior)
     return Input(command, actions, rl_input.side_channel)
 
 
 def _decode_actions(agents: Sequence[Any], spec: ActionSpec, behavior: BehaviorName) -> ActionTuple:
-    """Read one row per agent; a kind of action that is absent is zero."""
+    """Decode one row per agent; if continuous or discrete actions are absent, they are zero."""
     row_bytes = spec.continuous_size * F32.itemsize
     continuous = _action_rows(agents, "continuous_actions", bytes(row_bytes))
     discrete = _action_rows(agents, "discrete_actions", bytes(spec.discrete_size))
@@ -542,7 +545,7 @@ def _decode_packed_or_not(
     message: bytes,
     specs: Mapping[BehaviorName, BehaviorSpec],
 ) -> _Decoded:
-    """Decode a message; where that fails, try again with all its repeated numbers packed."""
+    """Decode a message; if that fails, pack all its repeated numbers and decode it again."""
     try:
         return decode(message, specs)
     except (UnityCommunicationException, UnityObservationException):
@@ -553,7 +556,7 @@ def _decode_packed_or_not(
 
 
 def _refuse_unpacked(messages: Sequence[Any], field_name: str) -> None:
-    """Raise where a field of repeated numbers seems absent, but its numbers came one by one."""
+    """Raise if a field of repeated numbers looks absent because it is not packed."""
     number = messages[0].DESCRIPTOR.fields_by_name[field_name].number
     for message in messages:
         unknown = UnknownFieldSet(message)

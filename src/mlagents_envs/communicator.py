@@ -1,8 +1,8 @@
-"""`Communicator`: one message out, one message back, a deadline.
+"""`Communicator`: the trainer's interface for exchanging messages with one simulation.
 
-The trainer serves and the simulation calls: each message of the simulation is *received*, and
-the trainer's next message is *sent* as its answer. Messages are bytes here; `codec` and
-`handshake` know what is in them.
+The trainer is the server and the simulation the client: each message of the simulation is
+*received*, and the trainer's next message is *sent* as its answer. Messages are bytes; `codec` and
+`handshake` encode and decode them.
 """
 
 from abc import abstractmethod
@@ -11,18 +11,18 @@ from typing import Self
 from mlagents_envs.closing import Closing
 
 Received = bytes | memoryview
-"""A message of the simulation. A view keeps the bytes that were read with it."""
+"""Message of the simulation. A view keeps the whole buffer that was read in memory."""
 
 
 class Communicator(Closing):
-    """The trainer's end of a connection to one simulation."""
+    """Trainer's end of a connection to one simulation."""
 
     @abstractmethod
     def open(self) -> None:
-        """Start to listen; return without waiting for the simulation.
+        """Start to listen, without waiting for the simulation.
 
         Raises:
-            UnityWorkerInUseException: The port is taken.
+            UnityWorkerInUseException: The port is in use.
         """
 
     @abstractmethod
@@ -30,45 +30,46 @@ class Communicator(Closing):
         """Wait for the simulation's next message.
 
         Args:
-            timeout_s: How long to wait at most.
-            alarm: A file descriptor to watch meanwhile, for example one that becomes readable
-                when the player's process exits.
+            timeout_s: Longest wait, in seconds.
+            alarm: File descriptor that ends the wait when it becomes readable, for example because
+                the player has exited.
 
         Returns:
-            The message, or None when the alarm became readable first.
+            The message; None if the alarm became readable first.
 
         Raises:
-            UnityTimeOutException: Nothing came in time.
-            UnityCommunicatorStoppedException: The simulation hung up.
+            UnityTimeOutException: No message arrived in time.
+            UnityCommunicatorStoppedException: The simulation closed the connection.
             UnityCommunicationException: The simulation broke the protocol.
         """
 
     @abstractmethod
     def send(self, message: bytes) -> None:
-        """Answer the message received last; return as soon as it is handed to the system.
+        """Answer the last received message; return as soon as the system has taken the answer.
 
         Raises:
-            UnityCommunicatorStoppedException: The simulation hung up.
+            UnityCommunicatorStoppedException: The simulation closed the connection.
         """
 
     def silence(self, timeout_s: float) -> str:
-        """Say for an error that no message came within so many seconds, and what is known of it."""
+        """Return the error message for a simulation that was silent for `timeout_s` seconds."""
         return f"the simulation sent no message within {timeout_s:g} s"
 
     @abstractmethod
     def fileno(self) -> int:
-        """File descriptor that becomes readable when the simulation's next message arrives."""
+        """Return a file descriptor that becomes readable when the next message arrives."""
 
     def filenos(self) -> tuple[int, ...]:
-        """File descriptors of which one becomes readable when it is time to `receive(0)`.
+        """Return file descriptors, one of which becomes readable when `receive(0)` has work to do.
 
-        Unlike `fileno`, also before the simulation has connected; each `receive` may change them.
+        Unlike `fileno`, this works before the simulation has connected. Each `receive` may change
+        the result.
         """
         return (self.fileno(),)
 
     @abstractmethod
     def close(self) -> None:
-        """Hang up and stop listening. Calling it again does nothing."""
+        """Close the connection and stop listening. Calling it again does nothing."""
 
     def __enter__(self) -> Self:
         self.open()

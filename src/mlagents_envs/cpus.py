@@ -1,4 +1,4 @@
-"""How many CPUs there are to compute with."""
+"""Number of CPUs that this process may use."""
 
 import os
 from functools import cache
@@ -8,14 +8,13 @@ CONTROL_GROUPS = Path("/sys/fs/cgroup")
 
 
 def n_cpus() -> int:
-    """Return how many CPUs this process may use, whole ones, at least one.
+    """Return the number of CPUs that this process may use, at least 1.
 
-    A container may have a share of many CPUs' time rather than a few CPUs: then as many as that
-    share is worth.
+    If a container limits CPU time instead of CPUs, the limit is rounded down to whole CPUs.
     """
     try:
         n = len(os.sched_getaffinity(0))
-    except AttributeError:  # not on every system
+    except AttributeError:  # macOS and Windows do not have it
         n = os.cpu_count() or 1
     quota = _quota()
     return n if quota is None else max(1, min(n, int(quota)))
@@ -23,7 +22,7 @@ def n_cpus() -> int:
 
 @cache
 def _quota() -> float | None:
-    """Return the CPUs that a container's share of time is worth, None without a limit.
+    """Return the CPU time per second that the container may use; None without a limit.
 
     Source: the Linux kernel's documentation of control groups, version 2 (`cpu.max`) and 1
     (`cpu.cfs_quota_us` and `cpu.cfs_period_us`).

@@ -1,7 +1,7 @@
-"""The messages of `.demo` files: metadata, brain parameters and records, as bytes and as columns.
+"""Encoding and decoding of the messages in `.demo` files: metadata, brain parameters, records.
 
-A list of agents and a list of actions have the same elements on the wire, so records are decoded
-and encoded as if they had come in one message of many agents. Source: wire protocol, section 5.
+Records have the same format as agents and actions on the wire, so they are encoded and decoded like
+one message of many agents. Source: wire protocol, section 5.
 """
 
 from collections.abc import Iterator, Sequence
@@ -47,11 +47,11 @@ from mlagents_envs.messages import (
 )
 
 BRAIN_PARAMETERS_OFFSET = 33
-"""Byte at which the brain parameters begin."""
+"""Position of the brain parameters in the file, in bytes."""
 
 _READABLE_VERSIONS = (0, API_VERSION)
 _MAX_NAME_LENGTH = 16
-_MAX_VARINT_BYTES = 5  # of a length
+_MAX_VARINT_BYTES = 5  # bytes of an encoded length
 
 _F32 = np.dtype("<f4")
 
@@ -66,19 +66,18 @@ _T = TypeVar("_T", bound=np.generic)
 
 
 def message_at(kind: Any, data: bytes, start: int, what: str) -> tuple[Any, int]:
-    """Read a message that has its length before it; return it and where it ends."""
+    """Decode a length-prefixed message; return it and its end position."""
     span = _span(data, start, what)
     try:
         return kind.FromString(data[span]), span.stop
     except DecodeError:
         raise UnityDemonstrationException(
-            f"the {span.stop - span.start} bytes of {what}, from byte {span.start} on, cannot be "
-            "read"
+            f"cannot decode the {span.stop - span.start} bytes of {what} at byte {span.start}"
         ) from None
 
 
 def _span(data: bytes, start: int, what: str) -> slice:
-    """Return the bytes of a message that has its length before it."""
+    """Return the byte range of a length-prefixed message, without its length."""
     size = shift = 0
     for at in range(start, start + _MAX_VARINT_BYTES):
         if at >= len(data):
@@ -88,7 +87,7 @@ def _span(data: bytes, start: int, what: str) -> slice:
         if data[at] < 0x80:
             break
     else:
-        raise UnityDemonstrationException(f"the length of {what}, at byte {start}, is not a number")
+        raise UnityDemonstrationException(f"the length of {what} at byte {start} is malformed")
     end = at + 1 + size
     if end > len(data):
         raise _cut_short(data, what)
@@ -96,16 +95,16 @@ def _span(data: bytes, start: int, what: str) -> slice:
 
 
 def _cut_short(data: bytes, what: str) -> UnityDemonstrationException:
-    return UnityDemonstrationException(f"the file ends, after {len(data)} bytes, within {what}")
+    return UnityDemonstrationException(f"the file ends within {what}, after {len(data)} bytes")
 
 
 def delimited(message: bytes) -> bytes:
-    """Return a message behind its length."""
+    """Return a message with its length as prefix."""
     return varint(len(message)) + message
 
 
 def pairs_from(data: bytes, at: int, number_steps: int) -> Iterator[Any]:
-    """Yield the messages of all records."""
+    """Yield the message of each record, starting at byte `at`."""
     for number in range(number_steps):
         what = f"record {number + 1} of {number_steps}"
         pair, at = message_at(AgentInfoActionPairProto, data, at, what)
@@ -113,12 +112,12 @@ def pairs_from(data: bytes, at: int, number_steps: int) -> Iterator[Any]:
 
 
 def placement_of(data: bytes, at: int, number_steps: int) -> ActionPlacement:
-    """Tell from what follows the last record: Unity's recorder repeats the metadata there.
+    """Return the placement of actions: Unity's recorder repeats the metadata after the last record.
 
     Args:
-        data: The content of a file.
-        at: Where its first record begins.
-        number_steps: Number of its records.
+        data: Content of the file.
+        at: Position of the first record, in bytes.
+        number_steps: Number of records.
     """
     for _ in range(number_steps):
         at = _span(data, at, "a record").stop
@@ -131,12 +130,12 @@ def decode_metadata(message: Any) -> DemonstrationMetadata:
     """Return the metadata of a file.
 
     Raises:
-        UnityDemonstrationException: The version of the format is not known.
+        UnityDemonstrationException: The version of the format is unknown.
     """
     if message.api_version not in _READABLE_VERSIONS:
         raise UnityDemonstrationException(
-            f"version {message.api_version} of the format is unknown, {_READABLE_VERSIONS} are "
-            "known; or this is not a demonstration"
+            f"the version of the format is {message.api_version}, expected one of "
+            f"{_READABLE_VERSIONS}; the file may not be a demonstration"
         )
     return DemonstrationMetadata(
         message.demonstration_name,
@@ -148,7 +147,7 @@ def decode_metadata(message: Any) -> DemonstrationMetadata:
 
 
 def encode_metadata(metadata: DemonstrationMetadata) -> bytes:
-    """Write the head of a file, up to the brain parameters."""
+    """Encode the metadata, padded with zeros up to the brain parameters."""
     message = DemonstrationMetaProto(
         api_version=metadata.api_version,
         demonstration_name=metadata.name,
@@ -160,8 +159,8 @@ def encode_metadata(metadata: DemonstrationMetadata) -> bytes:
 
 
 def shorten(name: str, number_steps: int, number_episodes: int) -> str:
-    """Return as much of a name as the format allows and the head of the file has room for."""
-    # Beside the name there are a byte of length, the version, the reward and four tags or lengths.
+    """Return a name without invalid characters, shortened to fit into the metadata."""
+    # The metadata also has a length byte, the version, the reward and four tags or lengths.
     numbers = len(varint(number_steps)) + len(varint(number_episodes))
     room = BRAIN_PARAMETERS_OFFSET - 1 - 2 - 5 - 4 - numbers
     kept = [letter for letter in name if letter.isascii() and (letter.isalnum() or letter in " -")]
@@ -169,8 +168,8 @@ def shorten(name: str, number_steps: int, number_episodes: int) -> str:
 
 
 def encode_brain_parameters(behavior_name: BehaviorName, spec: ActionSpec) -> bytes:
-    """Write what the agents do, also in the fields from before there were hybrid actions."""
-    sizes: Sequence[int] = ()  # of both kinds at once they know nothing
+    """Encode the action specification, also in the deprecated fields."""
+    sizes: Sequence[int] = ()  # the deprecated fields do not support hybrid actions
     if spec.is_continuous():
         sizes = (spec.continuous_size,)
     elif spec.continuous_size == 0:
@@ -194,9 +193,10 @@ def encode_brain_parameters(behavior_name: BehaviorName, spec: ActionSpec) -> by
 
 
 def layout_of(first: Any) -> ImageLayout:
-    """Tell how a file has its images: Unity's packages before 3.0 had the channels last.
+    """Return the layout of images in a file, from its first record.
 
-    Those of 1.8 and later say of each axis what it is; older ones do not.
+    Unity's packages before 3.0 wrote channels last. Packages since 1.8 write the properties of each
+    axis, older ones write none.
     """
     for observation in first.agent_info.observations:
         flags = unpack_int32(observation.dimension_properties)
@@ -206,7 +206,7 @@ def layout_of(first: Any) -> ImageLayout:
 
 
 def decode_spec(announcement: Any, first: Any, images: ImageReading) -> BehaviorSpec:
-    """Make the spec of the behavior; what it observes is told by the first record."""
+    """Decode the specification of the behavior, with the observations of the first record."""
     message = _output([first], announcement.brain_name)
     message.unity_output.rl_initialization_output.brain_parameters.append(announcement)
     output = decode_output(message.SerializeToString(), {}, images)
@@ -216,7 +216,7 @@ def decode_spec(announcement: Any, first: Any, images: ImageReading) -> Behavior
 def decode_records(
     pairs: Sequence[Any], behavior_name: BehaviorName, spec: BehaviorSpec, images: ImageReading
 ) -> DemonstrationRecords:
-    """Return records as columns, with the actions that the file keeps beside them."""
+    """Decode records into columns, each with the action stored in the same record."""
     message = _output(pairs, behavior_name).SerializeToString()
     output = decode_output(message, {behavior_name: spec}, images)
     asking, ended = output.steps[behavior_name]
@@ -246,7 +246,7 @@ def decode_records(
 
 
 def with_actions_moved_back(records: DemonstrationRecords) -> DemonstrationRecords:
-    """Give every record the action of its agent's next record."""
+    """Return the records, each with the action of its agent's next record."""
     by_agent = np.argsort(records.agent_id, kind="stable")
     is_same = np.diff(records.agent_id[by_agent]) == 0
     from_row = np.arange(len(by_agent))
@@ -256,7 +256,7 @@ def with_actions_moved_back(records: DemonstrationRecords) -> DemonstrationRecor
 
 
 def _output(pairs: Sequence[Any], behavior_name: BehaviorName) -> Any:
-    """Make the message in which all records' agents report at once."""
+    """Build the message that contains the agents of all records."""
     message = UnityMessageProto(header={"status": STATUS_OK})
     agents = message.unity_output.rl_output.agentInfos[behavior_name].value
     agents.extend(pair.agent_info for pair in pairs)
@@ -277,14 +277,15 @@ def _decode_actions(
     branches = spec.action_spec.discrete_branches
     if branches and ((action.discrete < 0) | (action.discrete >= branches)).any():
         raise UnityDemonstrationException(
-            f"a discrete action does not exist: branches have {branches} choices, the actions go "
-            f"from {action.discrete.min(axis=0).tolist()} to {action.discrete.max(axis=0).tolist()}"
+            f"a discrete action is out of range: the branches have the sizes {branches}, the "
+            f"actions go from {action.discrete.min(axis=0).tolist()} to "
+            f"{action.discrete.max(axis=0).tolist()}"
         )
     return action
 
 
 def _in_current_fields(action: Any, spec: ActionSpec) -> Any:
-    """Move what older recordings have in one field to those of today."""
+    """Move the actions of older recordings from the deprecated field to the current ones."""
     legacy = action.vector_actions_deprecated
     if legacy and not action.continuous_actions and not action.discrete_actions:
         if spec.continuous_size:
@@ -295,27 +296,27 @@ def _in_current_fields(action: Any, spec: ActionSpec) -> Any:
 
 
 def _choices(legacy: bytes) -> list[int]:
-    """Read choices that are written as floats."""
+    """Decode discrete actions that are stored as floats."""
     if len(legacy) % _F32.itemsize == 0:
         numbers: list[float] = np.frombuffer(legacy, _F32).tolist()
         if all(number.is_integer() and abs(number) < 2**31 for number in numbers):
             return [int(number) for number in numbers]
     raise UnityDemonstrationException(
-        f"a discrete action is written as no whole numbers: {legacy[:32].hex(' ')}"
+        f"discrete actions are not whole numbers: {legacy[:32].hex(' ')}"
     )
 
 
 def encode_records(
     behavior_name: BehaviorName, spec: BehaviorSpec, records: DemonstrationRecords
 ) -> Iterator[bytes]:
-    """Write records, each with its length before it."""
+    """Encode records; yield each with its length as prefix."""
     spec.action_spec.check(records.action, len(records.done), behavior=behavior_name)
     _require_finite(behavior_name, spec, records)
     ended, going = np.flatnonzero(records.done), np.flatnonzero(~records.done)
     steps = _decision_steps(records, going), _terminal_steps(records, ended)
     message = encode_output(Output({}, {behavior_name: steps}, b""), {behavior_name: spec})
     agents = parse_message(message).unity_output.rl_output.agentInfos[behavior_name].value
-    # It lists those that ended first.
+    # The message lists the terminal steps first.
     place = np.empty(len(records.done), np.intp)
     place[np.concatenate([ended, going])] = np.arange(len(place))
     continuous = np.ascontiguousarray(records.action.continuous, _F32)
@@ -332,7 +333,7 @@ def encode_records(
 def _require_finite(
     behavior_name: BehaviorName, spec: BehaviorSpec, records: DemonstrationRecords
 ) -> None:
-    """Raise unless all numbers are finite; the text says whose they are, and which."""
+    """Check that all numbers are finite; the error names the agent and the number."""
     observed = [f"observation {one.name!r}" for one in spec.observation_specs]
     columns: Iterator[tuple[str, NDArray[Any]]] = zip(
         [*observed, "continuous action", "reward", "group reward"],
@@ -345,9 +346,8 @@ def _require_finite(
         numbers = column.reshape(len(column), -1)
         row, place = np.argwhere(~np.isfinite(numbers))[0].tolist()
         raise UnityNonFiniteException(
-            f"behavior {behavior_name!r}: agent {records.agent_id[row]} has {numbers[row, place]} "
-            f"in its {what}, number {place} of {numbers.shape[1]} in record {row} of "
-            f"{len(column)}, counted from 0"
+            f"behavior {behavior_name!r}, record {row} of {len(column)}, counted from 0: agent "
+            f"{records.agent_id[row]} has {numbers[row, place]} at index {place} of its {what}"
         )
 
 
@@ -375,14 +375,14 @@ def _terminal_steps(records: DemonstrationRecords, rows: NDArray[np.intp]) -> Te
 
 
 def _as_written(batch: NDArray[Any]) -> NDArray[Any]:
-    """Turn uncompressed images as Unity writes them, whatever their shape says: channels last."""
+    """Return uncompressed images in Unity's order, channels last, with their shape unchanged."""
     if batch.ndim == 4 and batch.dtype != np.uint8:
         return batch.transpose(0, 2, 3, 1).reshape(batch.shape)
     return batch
 
 
 def concatenate(batches: Sequence[DemonstrationRecords]) -> DemonstrationRecords:
-    """Return the records of several batches as one."""
+    """Return the records of several batches as one batch."""
     if len(batches) == 1:
         return batches[0]
     masks = [batch.action_mask for batch in batches if batch.action_mask is not None]

@@ -1,10 +1,10 @@
-"""Reads and writes `.demo` files: play recorded as observations, actions and rewards.
+"""Reader and writer of `.demo` files, which contain recorded observations, actions and rewards.
 
     metadata │ zeros up to byte 33 │ brain parameters │ record │ record │ ...
 
-A record is what one agent reported and an action; see `ActionPlacement` for which one. On the wire
-a list of agents and a list of actions have the same elements, so the records are decoded and
-encoded as if they had come in one message of many agents. Source: wire protocol, section 5.
+A record is the report of one agent and an action; `ActionPlacement` tells which action. Records
+have the same format as agents and actions on the wire, so they are encoded and decoded like one
+message of many agents. Source: wire protocol, section 5.
 """
 
 import itertools
@@ -74,11 +74,11 @@ __all__ = [
 
 SUFFIX = ".demo"
 
-# How much is decoded at once: a message has limits.
+# Records and numbers to decode at once, because the size of a message is limited.
 _BATCH_RECORDS = 10_000
 _BATCH_NUMBERS = 2**24
 _MAX_NUMBERS = 2**31
-"""How many numbers a file may hold in all: some bytes of an image can stand for very many."""
+"""Limit of numbers in a file, because a few bytes of a compressed image can contain many."""
 
 
 def read_demonstration(
@@ -92,16 +92,16 @@ def read_demonstration(
 
     Args:
         path: Path of the file.
-        image_layout: In which order the file has the axes of images; specs and arrays are
-            (C, H, W). None to tell by what the file says of the axes.
-        keep_8_bit_images: Whether compressed images become uint8 rather than float32 in [0, 1].
-        action_placement: Which record keeps the action taken at an observation. None to tell by
-            whether the file ends as Unity's recorder ends it.
+        image_layout: Order of the axes of images in the file; None to detect it from the
+            properties of the axes. Specifications and arrays are always (C, H, W).
+        keep_8_bit_images: Whether compressed images become uint8 instead of float32 in [0, 1].
+        action_placement: Record that contains the action for an observation; None to detect it
+            from the end of the file, which is different if Unity's recorder wrote it.
 
     Raises:
-        UnityDemonstrationException: The file is not a demonstration, is cut short or holds no
+        UnityDemonstrationException: The file is not a demonstration, is truncated, or contains no
             records.
-        OSError: It cannot be opened.
+        OSError: The file cannot be opened.
     """
     data = Path(path).read_bytes()
     try:
@@ -122,18 +122,19 @@ def decode_demonstration(
     keep_8_bit_images: bool = False,
     action_placement: ActionPlacement | None = None,
 ) -> Demonstration:
-    """Read the content of a `.demo` file.
+    """Decode the content of a `.demo` file.
 
     Args:
-        data: The content.
-        image_layout: As for `read_demonstration`.
-        keep_8_bit_images: As for `read_demonstration`.
-        action_placement: As for `read_demonstration`.
+        data: Content of the file.
+        image_layout: Order of the axes of images; see `read_demonstration`.
+        keep_8_bit_images: Whether compressed images become uint8 instead of float32 in [0, 1].
+        action_placement: Record that contains the action for an observation; see
+            `read_demonstration`.
 
     Raises:
-        UnityDemonstrationException: The data is not a demonstration, is cut short or holds no
+        UnityDemonstrationException: The data is not a demonstration, is truncated, or contains no
             records.
-        UnityException: A record breaks the protocol, as `codec.decode_output` raises it.
+        UnityException: A record breaks the protocol; `codec.decode_output` has the errors.
     """
     metadata = decode_metadata(message_at(DemonstrationMetaProto, data, 0, "the metadata")[0])
     announcement, at = message_at(
@@ -144,7 +145,7 @@ def decode_demonstration(
     first = next(pairs, None)
     if first is None:
         raise UnityDemonstrationException(
-            "the file holds no records: nothing was recorded, or the recorder was not closed"
+            "the file contains no records: nothing was recorded, or the recorder was not closed"
         )
     layout = layout_of(first) if image_layout is None else image_layout
     images = ImageReading(layout, keep_8_bit_images)
@@ -159,8 +160,8 @@ def decode_demonstration(
         batches.append(decode_records(batch, behavior_name, spec, images))
         if len(batches) * n_records * n_numbers > _MAX_NUMBERS:
             raise UnityDemonstrationException(
-                f"{metadata.number_steps} records of {n_numbers} numbers each are too many; record "
-                "several files"
+                f"{metadata.number_steps} records of {n_numbers} numbers each exceed the limit of "
+                f"{_MAX_NUMBERS} numbers; record several files"
             )
     records = concatenate(batches)
     if action_placement is None:
@@ -171,14 +172,14 @@ def decode_demonstration(
 
 
 def read_demonstration_messages(path: str | os.PathLike[str]) -> tuple[Any, list[Any], int]:
-    """Read a `.demo` file as the messages it consists of, their numbers as repeated fields.
+    """Read the messages of a `.demo` file, with numbers as repeated fields.
 
     Returns:
         `BrainParametersProto`, one `AgentInfoActionPairProto` for each record, and the number of
-        records that the head of the file tells.
+        records in the metadata.
 
     Raises:
-        UnityDemonstrationException: The file is not a demonstration, or is cut short.
+        UnityDemonstrationException: The file is not a demonstration, or is truncated.
         OSError: The file cannot be opened.
     """
     data = Path(path).read_bytes()
@@ -203,26 +204,26 @@ def write_demonstration(
     *,
     name: str | None = None,
 ) -> None:
-    """Write a `.demo` file at once; see `DemonstrationWriter`."""
+    """Write a complete `.demo` file; see `DemonstrationWriter`."""
     with DemonstrationWriter(path, behavior_name, spec, name=name) as writer:
         writer.append(records)
 
 
 class DemonstrationWriter(Closing):
-    """Writes a `.demo` file piece by piece.
+    """Writer of a `.demo` file to which records can be appended.
 
         with DemonstrationWriter("expert.demo", behavior_name, spec) as writer:
             writer.append(records)
 
     The file appears at `path` when the writer is closed, so other programs see a complete file or
-    none. An existing file of that name is replaced. Without any record, no file is written.
+    none. It replaces an existing file. If there are no records, no file is written.
 
     Args:
-        path: Path of the file; it ends in `.demo`.
+        path: Path of the file, ending in `.demo`.
         behavior_name: Behavior of the recorded agents.
-        spec: Observations and actions of the behavior.
-        name: Name stored in the file; by default the name in `path`. Letters, digits, blanks
-            and hyphens are kept, 16 of them at most, or fewer if the head has no room for them.
+        spec: Specification of the behavior.
+        name: Name stored in the file; by default the file name without its suffix. Only letters,
+            digits, spaces and hyphens are kept, at most 16, or fewer if the metadata is too long.
 
     Raises:
         UnityDemonstrationException: The path does not end in `.demo`.
@@ -242,7 +243,7 @@ class DemonstrationWriter(Closing):
         self._name = self.path.stem if name is None else name
         self._number_steps = self._number_ended = 0
         self._sum_of_rewards = 0.0
-        # Unbuffered: after an error nothing waits that could not be written either.
+        # Unbuffered, so that after an error no data is left in a buffer.
         self._pending = PendingFile(self.path, buffering=0)
         self._size = 0
         try:
@@ -256,7 +257,7 @@ class DemonstrationWriter(Closing):
 
     @property
     def metadata(self) -> DemonstrationMetadata:
-        """What the head of the file would say of what was written so far."""
+        """Metadata of the file, if it were closed now."""
         episodes = self._number_ended + 1
         return DemonstrationMetadata(
             name=shorten(self._name, self._number_steps, episodes),
@@ -266,26 +267,27 @@ class DemonstrationWriter(Closing):
         )
 
     def append(self, records: DemonstrationRecords) -> None:
-        """Write more records.
+        """Append records to the file.
 
         Raises:
-            UnityActionException: Their actions do not fit the behavior.
-            UnityNonFiniteException: Something in them is NaN or infinite.
+            UnityActionException: The shape of the actions does not match the specification.
+            UnityNonFiniteException: A number is NaN or infinite.
             UnityDemonstrationException: The writer is closed.
-            OSError: The disk is full; none of these records is written, those before are.
+            OSError: The records cannot be written, for example because the disk is full. None of
+                them is in the file; earlier records are not affected.
         """
         if self._pending.file.closed:
-            raise UnityDemonstrationException(f"{self.path} is closed; make a new writer")
+            raise UnityDemonstrationException(f"{self.path} is closed; create a new writer")
         self._write(b"".join(encode_records(self.behavior_name, self.spec, records)))
         self._number_steps += len(records.done)
         self._number_ended += int(records.done.sum())
         self._sum_of_rewards += float(records.reward.sum(dtype=np.float64))
 
     def close(self) -> None:
-        """Finish the file and give it its name. Calling it again does nothing.
+        """Complete the file and move it to its path. Calling it again does nothing.
 
         Raises:
-            OSError: It cannot be finished; nothing of it is left.
+            OSError: The file cannot be completed. It is deleted.
         """
         if self._pending.file.closed:
             return
@@ -302,7 +304,7 @@ class DemonstrationWriter(Closing):
         self._pending.keep()
 
     def _write(self, data: bytes) -> None:
-        """Append all of the data, or none of it."""
+        """Append the data completely, or nothing after an error."""
         file = self._pending.file
         rest = memoryview(data)
         try:
@@ -319,16 +321,14 @@ class DemonstrationWriter(Closing):
 
 
 def demonstration_path(path: str | os.PathLike[str]) -> Path:
-    """Return where a demonstration can be written.
+    """Return the path of a demonstration to write, and check its suffix.
 
     Raises:
         UnityDemonstrationException: The path does not end in `.demo`.
     """
     if Path(path).suffix != SUFFIX:
         raise UnityDemonstrationException(
-            f"{os.fspath(path)}: a demonstration is named *{SUFFIX}, or no trainer finds it"
+            f"{os.fspath(path)}: the name of a demonstration must end in {SUFFIX}, the suffix that "
+            "trainers search for"
         )
     return Path(path)
-
-
-# The parts of a file.

@@ -1,6 +1,6 @@
-"""`DemonstrationRecorder`: an environment whose play is written to a `.demo` file.
+"""`DemonstrationRecorder`: a wrapper that records an environment into a `.demo` file.
 
-env ──steps──► recorder ──steps──► the player: a policy, a script or a person
+env ──steps──► recorder ──steps──► a policy, a script or a person
                   │ ◄──actions──
                   └──episodes──► expert.demo
 """
@@ -47,37 +47,37 @@ _PASSED_ON = (
     "set_gaussian_sampler_parameters",
     "set_multirangeuniform_sampler_parameters",
 )
-"""What an environment may offer beyond `BaseEnv`."""
+"""Optional methods and attributes of environments beyond `BaseEnv`."""
 
 
 class DemonstrationRecorder(BaseEnv):
-    """An environment of which every episode of one behavior is written to a `.demo` file.
+    """Wrapper that records every episode of one behavior into a `.demo` file.
 
         with closing(DemonstrationRecorder(env, "expert.demo")) as env:
             env.reset()
             ...
 
-    Every decision is a record: what the agent saw, the reward since its record before, and what it
-    then did. The end of an episode is one more. Agents play at the same time, so an episode is
-    written as a whole when it ends. One that is cut off, by a reset or because the recorder is
-    closed, ends as interrupted with what the agent saw last.
+    Each decision is a record of the observations, the reward since the agent's previous record, and
+    the chosen action. The end of an episode is one more record. Since agents act at the same time,
+    each episode is written as a whole when it ends. If a reset or `close` cuts an episode off, it
+    is recorded as interrupted, and ends with the agent's last observations.
 
-    The file is made with the first steps of the behavior and gets its name when the recorder is
-    closed. If nothing was recorded there is none. Whatever the environment offers beyond `BaseEnv`,
-    as pictures, environment parameters and statistics, the recorder offers too.
+    The file appears at `path` when the recorder is closed. If nothing was recorded, no file is
+    written. The recorder also has the optional methods of the environment, such as those for
+    pictures, environment parameters and statistics.
 
     Args:
-        env: What to wrap; it is closed with the recorder.
-        path: Ends in `.demo`; a file that is there is replaced.
-        behavior_name: Whose play to record, with or without its team; may be left out where there
-            is one behavior. One that is not there yet is recorded from when it appears.
-        name: What the file calls itself; see `DemonstrationWriter`.
-        is_recorded: Function that returns whether an agent is recorded, by its id, when it has
-            acted; None for all agents.
+        env: Environment to wrap, which is closed with the recorder.
+        path: Path of the file, ending in `.demo`. An existing file is replaced.
+        behavior_name: Behavior to record, with or without its team; not needed if there is only
+            one. If it appears later, it is recorded from then on.
+        name: Name stored in the file; see `DemonstrationWriter`.
+        is_recorded: Function that returns whether to record an agent, by its id, after it has
+            acted; None to record all agents.
 
     Raises:
         UnityDemonstrationException: The path does not end in `.demo`.
-        OSError: No file can be written there.
+        OSError: The file cannot be written.
     """
 
     def __init__(
@@ -92,32 +92,34 @@ class DemonstrationRecorder(BaseEnv):
         self._is_recorded = is_recorded
         self._env = env
         self._path, self._name = demonstration_path(path), name
-        PendingFile(self._path).discard()  # rather now than when much was played
+        PendingFile(self._path).discard()  # fails now instead of after the first episode
         self._behavior_name = behavior_name
         self._recording: _Recording | None = None
         self._has_warned = False
-        # As attributes of its own: who looks for a protocol's methods sees no others.
+        # Set as attributes, because runtime-checkable protocols do not see `__getattr__` methods.
         for offered in _PASSED_ON:
             if hasattr(env, offered):
                 setattr(self, offered, getattr(env, offered))
 
     @property
     def metadata(self) -> DemonstrationMetadata | None:
-        """What the file says of itself; None while nothing has been recorded."""
+        """Metadata of the file; None while nothing has been recorded."""
         return None if self._recording is None else self._recording.metadata
 
     @property
     def behavior_specs(self) -> Mapping[BehaviorName, BehaviorSpec]:
-        """Those of the environment."""
+        """Specifications of the environment's behaviors, by name."""
         return self._env.behavior_specs
 
     def reset(self) -> None:
-        """Begin a new episode for every agent; those that are running are cut off.
+        """Begin a new episode for every agent; running episodes are recorded as interrupted.
 
         Raises:
-            UnityEnvironmentException: There are several behaviors, and none was chosen.
-            UnityNonFiniteException: Something of an episode is NaN or infinite.
-            OSError: The disk is full. After either error, other episodes are recorded as before.
+            UnityEnvironmentException: There are several behaviors, and `behavior_name` is None.
+            UnityNonFiniteException: A number of an episode is NaN or infinite. The episode is not
+                recorded; recording continues.
+            OSError: An episode cannot be written, for example because the disk is full. Recording
+                continues.
         """
         if self._recording is not None:
             self._recording.cut_off()
@@ -125,7 +127,7 @@ class DemonstrationRecorder(BaseEnv):
         self._note_steps()
 
     def step(self) -> None:
-        """Step the environment; errors as for `reset`."""
+        """Step the environment, with the errors of `reset`."""
         self._note_actions()
         self._env.step()
         self._note_steps()
@@ -136,12 +138,12 @@ class DemonstrationRecorder(BaseEnv):
         self._env.step_send()
 
     def step_receive(self) -> None:
-        """Finish the step that `step_send` started; errors as for `reset`."""
+        """Finish the step that `step_send` started, with the errors of `reset`."""
         self._env.step_receive()
         self._note_steps()
 
     def fileno(self) -> int | None:
-        """That of the environment."""
+        """Return the file descriptor of the environment, if any."""
         return self._env.fileno()
 
     def get_steps(self, behavior_name: BehaviorName) -> tuple[DecisionSteps, TerminalSteps]:
@@ -163,17 +165,19 @@ class DemonstrationRecorder(BaseEnv):
             self._recording.set_action_for_agent(agent_id, action)
 
     def close(self) -> None:
-        """Finish the file and close the environment. Calling it again does nothing.
+        """Complete the file and close the environment. Calling it again does nothing.
 
         Raises:
-            UnityNonFiniteException, OSError: As for `reset`; what could be written is in the file.
+            UnityNonFiniteException: A number of a running episode is NaN or infinite. The other
+                episodes are in the file.
+            OSError: An episode or the file cannot be written.
         """
         try:
             if self._recording is not None:
                 self._recording.close()
             elif self._has_warned:
                 self._has_warned = False
-                logger.warning(f"{self._path} was not written: {self._not_there()}.")
+                logger.warning(f"{self._path} was not written: {self._explain_missing()}.")
         finally:
             self._env.close()
 
@@ -188,7 +192,7 @@ class DemonstrationRecorder(BaseEnv):
             self._recording.note_steps(*self._env.get_steps(self._recording.behavior_name))
 
     def _begin(self) -> "_Recording | None":
-        """Make the file, if the behavior has appeared."""
+        """Start the file, if the behavior has appeared."""
         specs = self._env.behavior_specs
         found = list(specs)
         if self._behavior_name is not None:
@@ -196,27 +200,27 @@ class DemonstrationRecorder(BaseEnv):
             found = [full for full in found if full == self._behavior_name] or found
         if len(found) > 1:
             raise UnityEnvironmentException(
-                f"there are several behaviors, {sorted(found)}: choose the one to record by "
-                "behavior_name (mlagents-play: --behavior)"
+                f"expected one behavior to record, got {sorted(found)}. Choose one with "
+                "behavior_name (mlagents-play: --behavior)."
             )
         if not found:
             if specs and not self._has_warned:
                 self._has_warned = True
-                logger.warning(f"Nothing is recorded yet: {self._not_there()}.")
+                logger.warning(f"Nothing is recorded yet: {self._explain_missing()}.")
             return None
         (name,) = found
         writer = DemonstrationWriter(self._path, name, specs[name], name=self._name)
         return _Recording(writer, self._is_recorded)
 
-    def _not_there(self) -> str:
+    def _explain_missing(self) -> str:
         return (
-            f"there is no behavior {self._behavior_name!r} in this environment; it has "
+            f"this environment does not have the behavior {self._behavior_name!r}; it has "
             f"{', '.join(self._env.behavior_specs)}"
         )
 
 
 class _Episode(NamedTuple):
-    """What one agent saw and did in the episode that is running; as many steps as actions."""
+    """Running episode of one agent: its decision steps, and the action for each."""
 
     steps: list[DecisionStep]
     continuous: list[NDArray[np.float32]]
@@ -224,7 +228,7 @@ class _Episode(NamedTuple):
 
 
 class _Recording:
-    """The running episodes of one behavior, and the file for those that end.
+    """Recording of one behavior: its running episodes, and the file for those that end.
 
     Args:
         writer: Writer of the file.
@@ -239,7 +243,7 @@ class _Recording:
         self._writer = writer
         self._branches = writer.spec.action_spec.discrete_branches
         self._actions = ActionBuffer({writer.behavior_name: writer.spec})
-        self._nobody = self._asking = DecisionSteps.empty(writer.spec)
+        self._empty = self._asking = DecisionSteps.empty(writer.spec)
         self._episodes: dict[AgentId, _Episode] = {}
 
     @property
@@ -254,7 +258,7 @@ class _Recording:
         self._actions.set_for_agent(self.behavior_name, agent_id, action, self._asking)
 
     def note_actions(self) -> None:
-        """Append to the episodes what those who asked now do."""
+        """Append the actions, and the steps that requested them, to the episodes."""
         action = self._actions.take(self.behavior_name, len(self._asking))
         continuous, discrete = action.continuous.copy(), action.discrete.copy()
         for row, (agent_id, step) in enumerate(self._asking.items()):
@@ -264,16 +268,16 @@ class _Recording:
             episode.steps.append(step)
             episode.continuous.append(continuous[row])
             episode.discrete.append(discrete[row])
-        self._asking = self._nobody
+        self._asking = self._empty
 
     def note_steps(self, asking: DecisionSteps, ended: TerminalSteps) -> None:
-        """Write the episodes that ended, and remember who asks."""
+        """Store the decision steps, and write the episodes that ended."""
         self._actions.clear()
         self._asking = asking
         self._write_all((agent_id, last, last.interrupted) for agent_id, last in ended.items())
 
     def cut_off(self) -> None:
-        """Write the episodes that are running; the last record of each is its last request."""
+        """Write the running episodes; the last record of each is the agent's last decision step."""
         self._write_all(
             (
                 agent_id,
@@ -290,7 +294,7 @@ class _Recording:
             self._writer.close()
 
     def _write_all(self, ends: Iterable[tuple[AgentId, DecisionStep | TerminalStep, bool]]) -> None:
-        """Write episodes; one that cannot be written keeps back none of the others."""
+        """Write episodes; after an error, write the others before raising it."""
         errors = []
         for agent_id, last, interrupted in ends:
             try:
@@ -303,7 +307,7 @@ class _Recording:
     def _write(
         self, agent_id: AgentId, last: DecisionStep | TerminalStep, *, interrupted: bool
     ) -> None:
-        """Write an episode in which something was done before its last record."""
+        """Write an episode, unless it has no action before its last record."""
         episode = self._episodes.pop(agent_id, None)
         if episode is None or not episode.steps:
             return
@@ -312,7 +316,7 @@ class _Recording:
         self._writer.append(
             DemonstrationRecords(
                 obs=[np.stack(batch) for batch in zip(*(step.obs for step in steps), strict=True)],
-                # A record at the end has an action that means nothing: the last one, once more.
+                # The action of the last record is ignored: repeat the previous one.
                 action=ActionTuple(
                     np.stack([*episode.continuous, episode.continuous[-1]])[: len(steps)],
                     np.stack([*episode.discrete, episode.discrete[-1]])[: len(steps)],
@@ -328,7 +332,7 @@ class _Recording:
         )
 
     def _masks(self, steps: list[DecisionStep]) -> list[NDArray[np.bool_]] | None:
-        """Return one (T, size) array per branch, for the steps and a last one that has none."""
+        """Return one (T, size) array per branch; the last record, without a mask, has zeros."""
         if not self._branches:
             return None
         masks = []

@@ -1,4 +1,4 @@
-"""What a demonstration consists of: metadata, and records in columns."""
+"""Content of a demonstration: metadata, and records in columns."""
 
 from enum import Enum
 from typing import Any, NamedTuple
@@ -16,18 +16,18 @@ from mlagents_envs.base_env import (
 )
 
 API_VERSION = 1
-"""Version of the file format that is written."""
+"""Version of the file format that this package writes."""
 
 
 class DemonstrationMetadata(NamedTuple):
-    """What a file says of itself at its head.
+    """Metadata at the beginning of a demonstration file.
 
     Attributes:
-        name: What it is called, at most 16 letters, digits, blanks and hyphens.
+        name: Name of at most 16 letters, digits, spaces and hyphens.
         number_steps: Number of records.
-        number_episodes: Number of records that end an episode, and one more for the end of the
+        number_episodes: Number of records that end an episode, plus one for the end of the
             recording.
-        mean_reward: Sum of all rewards by `number_episodes`.
+        mean_reward: Sum of all rewards, divided by `number_episodes`.
         api_version: Version of the file format.
     """
 
@@ -39,12 +39,12 @@ class DemonstrationMetadata(NamedTuple):
 
 
 class ActionPlacement(Enum):
-    """Which record of a file keeps the action taken at the observation of record t.
+    """Record of a file that contains the action for the observation of record t.
 
-    Unity's recorder stores the action that an agent still carries out when it observes, which it
-    chose one record earlier. At its end such a file repeats its metadata. Files without this
+    Unity's recorder stores each observation with the action in effect at that moment, which the
+    agent chose one record earlier. Such a file repeats its metadata at its end. Files without this
     repetition were written by this project, by a trainer's own tools or by Unity's first packages.
-    They keep each action beside its observation.
+    They store each action with its observation.
     """
 
     SAME_RECORD = 0
@@ -55,25 +55,25 @@ class ActionPlacement(Enum):
 
 
 class DemonstrationRecords(NamedTuple):
-    """T records, in columns: one for every decision, and one for every end of an episode.
+    """T records in columns: one record per decision, and one per end of an episode.
 
-    Records have the order of the file: usually episodes follow each other, but agents may have
-    recorded by turns; see `episodes`. The action of a record is the one taken at its observation,
-    wherever the file keeps it, and its reward the one that came before it. Within an episode, a
-    step of experience is observation t, mask t, action t, reward t+1. The action of an episode's
-    last record means nothing.
+    Records are in the order of the file. The episodes of several agents may be interleaved; see
+    `episodes`. The action of a record is the one chosen for its observation, wherever the file
+    stores it. The reward of a record is the one received since the agent's previous record. Within
+    an episode, a step of experience is observation t, mask t, action t, reward t+1. Ignore the
+    action of an episode's last record.
 
     Attributes:
         obs: One array per observation, (T, *shape).
-        action: (T, A) and (T, K).
+        action: (T, A) continuous and (T, K) discrete actions.
         action_mask: One (T, size) array per discrete branch, True where an action is *not*
-            allowed; None where there are no discrete actions.
-        reward: (T,) float32, since the record before.
-        done: (T,) bool, whether the episode ended here.
-        interrupted: (T,) bool, whether a clock ended it rather than the task.
-        agent_id: (T,) int32.
-        group_id: (T,) int32, 0 for no group.
-        group_reward: (T,) float32, since the record before.
+            allowed; None if there are no discrete actions.
+        reward: (T,) float32, reward since the previous record.
+        done: (T,) bool, whether the episode ended with the record.
+        interrupted: (T,) bool, whether a time limit ended the episode rather than the task.
+        agent_id: (T,) int32, id of the agent.
+        group_id: (T,) int32, id of the agent's group; 0 for no group.
+        group_reward: (T,) float32, group reward since the previous record.
     """
 
     obs: list[NDArray[Any]]
@@ -87,9 +87,9 @@ class DemonstrationRecords(NamedTuple):
     group_reward: FloatArray
 
     def episodes(self) -> list[NDArray[np.intp]]:
-        """Return the rows of each episode, in the order in which episodes begin.
+        """Return the rows of each episode, in the order in which the episodes begin.
 
-        An episode ends at its agent's first record that is `done`, or with its agent's last one.
+        An episode ends with a `done` record of its agent, or with the agent's last record.
         """
         by_agent = np.argsort(self.agent_id, kind="stable")
         agent_id, done = self.agent_id[by_agent], self.done[by_agent]
@@ -99,14 +99,15 @@ class DemonstrationRecords(NamedTuple):
 
 
 class Demonstration(NamedTuple):
-    """A whole file.
+    """Content of a demonstration file.
 
     Attributes:
-        metadata: Metadata stored in the file.
+        metadata: Metadata at the beginning of the file.
         behavior_name: Behavior of the recorded agents.
         spec: Observations and actions of the behavior.
         records: Recorded observations and actions.
-        action_placement: Where the file keeps actions; `records` has them beside what was observed.
+        action_placement: Placement of actions in the file; `records` has each action at its
+            observation.
     """
 
     metadata: DemonstrationMetadata

@@ -1,4 +1,4 @@
-"""Finds and starts builds, under the names that scripts for ML-Agents use; see `launcher`."""
+"""Functions of `launcher` under the names that scripts for ML-Agents use."""
 
 import subprocess
 import sys
@@ -14,10 +14,10 @@ def get_platform() -> str:
 
 
 def validate_environment_path(env_path: str) -> str | None:
-    """Return the path of a build's executable, None where there is none that may be executed.
+    """Return the path of a build's executable; None if it does not exist or is not executable.
 
     Args:
-        env_path: Its path, with or without the suffix that builds have on this platform.
+        env_path: Path of the build, with or without the platform's suffix.
     """
     try:
         return str(find_executable(env_path))
@@ -26,13 +26,13 @@ def validate_environment_path(env_path: str) -> str | None:
 
 
 def launch_executable(file_name: str, args: Sequence[str]) -> "subprocess.Popen[bytes]":
-    """Start a build in a session of its own; what it prints is thrown away.
+    """Start a build in a new session, and discard its output.
 
     Args:
-        file_name: Its path, with or without the suffix that builds have on this platform.
-        args: Its arguments.
+        file_name: Path of the build, with or without the platform's suffix.
+        args: Arguments of the build.
 
     Raises:
-        UnityEnvironmentException: There is no such executable, or it cannot be started.
+        UnityEnvironmentException: The executable does not exist or cannot be started.
     """
     return start_process([str(find_executable(file_name)), *args], output=subprocess.DEVNULL)

@@ -62,8 +62,7 @@ class UnityEnvironment(BaseEnv):
     Args:
         file_name: Path of the player's executable; None waits for the Editor to enter play mode.
         worker_id: Number of this environment in the program; the port is `base_port + worker_id`.
-        base_port: Port of worker 0; by default 5005, or 5004 for the Editor. 0 takes any free
-            port.
+        base_port: Port of worker 0; by default 5005, or 5004 for the Editor. 0 picks a free port.
         seed: Seed of the simulation's random numbers, a signed 32-bit number.
         no_graphics: Whether to start the player without a window and a graphics card.
         no_graphics_monitor: Whether to apply `no_graphics` to every worker except worker 0.
@@ -74,7 +73,7 @@ class UnityEnvironment(BaseEnv):
         log_folder: Folder for the player's log, `Player-<worker_id>.log`. It is created if it does
             not exist.
         num_areas: Number of copies of the training area, if the simulation supports it.
-        listen_address: Address to listen at. Any program that can reach it can pose as the
+        listen_address: Address to listen on. Any program that can reach it can connect as the
             simulation.
         max_message_bytes: Size of the largest message to accept.
         turn_channel_last_images: Whether to return the images of Unity packages before 3.0, which
@@ -85,8 +84,8 @@ class UnityEnvironment(BaseEnv):
             False reads them as announced, with mixed channels; use it for policies that were
             trained on such images.
         keep_8_bit_images: Whether to return 8-bit images as uint8 from 0 to 255, which takes a
-            quarter of the memory; the `dtype` of the spec tells which. False returns float32 from
-            0 to 1.
+            quarter of the memory; the `dtype` of the observation spec shows it. False returns
+            float32 from 0 to 1.
         communicator: Open connection to use instead of a port. It is closed with the environment.
         command: Program and first arguments that start the player, in place of `file_name`.
         connect: Whether to wait until the simulation has connected. After False, call `connect()`,
@@ -96,7 +95,7 @@ class UnityEnvironment(BaseEnv):
         UnityEnvironmentException: The executable does not exist or cannot be started; the player
             exited; the protocol versions differ; two side channels have the same id; the log
             folder cannot be created; `num_areas` is below 1.
-        UnityWorkerInUseException: The port is taken.
+        UnityWorkerInUseException: The port is in use.
         UnityTimeOutException: The simulation did not connect in time.
         UnityCommunicatorStoppedException: The simulation ended the session.
         UnityCommunicationException: The program that connected does not speak the protocol.
@@ -109,7 +108,7 @@ class UnityEnvironment(BaseEnv):
     reports_are_checked = True
 
     _was_reset = False
-    _was_finished = False  # the last step or reset, by `poll`
+    _was_finished = False  # whether `poll` has finished the last step or reset
 
     def __init__(
         self,
@@ -216,7 +215,10 @@ class UnityEnvironment(BaseEnv):
             self._simulation.communication_version,
         )
         if not self._simulation.capabilities.baseRLCapabilities:
-            logger.warning("The simulation reports that it lacks the base of the protocol.")
+            logger.warning(
+                "The simulation does not report the capability baseRLCapabilities, which every "
+                "version of the protocol includes."
+            )
         layout = handshake.image_layout(self._simulation.package_version)
         self._decoder = OutputDecoder(self._images.reading(layout))
         self._session.agree()
@@ -312,7 +314,7 @@ class UnityEnvironment(BaseEnv):
             self._finish(self._session.receive())
 
     def _finish(self, message: Received) -> None:
-        """Take in the simulation's answer, which ends a step or reset."""
+        """Process the simulation's answer, which ends a step or reset."""
         try:
             output = self._decoder.decode(message, self._specs)
         except UnityCommunicatorStoppedException as error:
@@ -320,15 +322,15 @@ class UnityEnvironment(BaseEnv):
         for name, spec in output.specs.items():
             if self._specs.setdefault(name, spec) != spec:
                 raise UnityCommunicationException(
-                    f"behavior {name!r} was announced again, as {spec}; before, it was "
-                    f"{self._specs[name]}"
+                    f"behavior {name!r} was announced again with another specification: {spec}; "
+                    f"the first was {self._specs[name]}"
                 )
         if not self._specs and not self._was_reset:
             logger.warning(
-                "The simulation is connected, but has announced no behavior: no agent has asked "
-                "for a decision. Agents need the Behavior Type Default and a component that "
-                "requests decisions, such as a Decision Requester. A behavior that appears later "
-                "is added then."
+                "The simulation is connected, but has announced no behavior, because no agent has "
+                "requested a decision. Agents need the Behavior Type Default and a component that "
+                "requests decisions, such as a Decision Requester. Behaviors that appear later "
+                "are added."
             )
         self._was_reset = True
         self._steps = output.steps
@@ -375,7 +377,7 @@ class UnityEnvironment(BaseEnv):
         return False
 
     def get_steps(self, behavior_name: BehaviorName) -> tuple[DecisionSteps, TerminalSteps]:
-        """Return the agents that ask for an action and those that ended in the last step or reset.
+        """Return the decision steps and terminal steps of the last step or reset.
 
         Raises:
             KeyError: The behavior is unknown.
@@ -384,8 +386,8 @@ class UnityEnvironment(BaseEnv):
             return self._steps[behavior_name]
         except KeyError:
             raise KeyError(
-                f"{unknown_behavior(behavior_name, self._steps)} One may be announced later, with "
-                "its first agent."
+                f"{unknown_behavior(behavior_name, self._steps)} Behaviors may be announced later, "
+                "with their first agent."
             ) from None
 
     def set_actions(self, behavior_name: BehaviorName, action: ActionTuple) -> None:
@@ -402,7 +404,7 @@ class UnityEnvironment(BaseEnv):
         """Set the next action of one agent, one row; other agents keep theirs, zeros by default.
 
         Raises:
-            IndexError: The agent did not ask for a decision.
+            IndexError: The agent did not request a decision.
             UnityActionException: The behavior is unknown or the shapes do not fit.
         """
         self._actions.set_for_agent(behavior_name, agent_id, action, self._decisions(behavior_name))
@@ -446,12 +448,12 @@ def _check_numbers(worker_id: int, num_areas: int, *, is_editor: bool) -> None:
     """Check the constructor's numbers.
 
     Raises:
-        UnityEnvironmentException: The Editor has a worker number; there are no training areas.
+        UnityEnvironmentException: `worker_id` is not 0 for the Editor, or `num_areas` is below 1.
     """
     if is_editor and worker_id != 0:
         raise UnityEnvironmentException(
-            f"worker_id is {worker_id}, but there is only one Unity Editor: pass the "
-            "file_name or command of a player, or leave worker_id 0"
+            f"worker_id is {worker_id}, but the Unity Editor requires worker_id 0. To use another "
+            "worker_id, pass the file_name or command of a player."
         )
     if num_areas < 1:
         raise UnityEnvironmentException(f"num_areas must be at least 1, got {num_areas}")

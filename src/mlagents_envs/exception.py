@@ -1,30 +1,30 @@
-"""The exceptions that this package raises.
+"""Exceptions of this package.
 
 UnityException
-├── UnityEnvironmentException          a simulation that cannot be started, used or kept
-├── UnityTimeOutException              no message from the simulation within the deadline
+├── UnityEnvironmentException          a simulation that cannot be started or used, or that ended
+├── UnityTimeOutException              no message from the simulation before the deadline
 ├── UnityWorkerInUseException          the port is used by another program
 ├── UnityCommunicatorStoppedException  the simulation ended the session
 ├── UnityCommunicationException        bytes or messages that break the protocol
-├── UnityObservationException          an observation that is not what its spec announced
-│   └── UnityNonFiniteException        a NaN or an infinity; also a `RuntimeError`
+├── UnityObservationException          an observation that does not match its specification
+│   └── UnityNonFiniteException        a NaN or infinite number; also a `RuntimeError`
 ├── UnityActionException               actions that do not fit the behavior
-├── UnitySideChannelException          a side channel used against its rules
+├── UnitySideChannelException          incorrect use of a side channel
 ├── UnityDemonstrationException        a demonstration file that cannot be read or written
-└── UnityPolicyException               a policy that cannot serve the behavior
+└── UnityPolicyException               a policy that does not fit the behavior
 """
 
 
 class UnityException(Exception):
-    """Base of every error raised by `mlagents_envs`."""
+    """Base class of all errors that `mlagents_envs` raises."""
 
 
 class UnityEnvironmentException(UnityException):
-    """A simulation could not be started, used or kept: launch, version, exit, use after close."""
+    """A simulation failed to start, exited, has another version, or was used after `close`."""
 
 
 class UnityTimeOutException(UnityException):
-    """No message came from the simulation within the deadline."""
+    """No message from the simulation arrived before the deadline."""
 
 
 class UnityCommunicatorStoppedException(UnityException):
@@ -32,11 +32,11 @@ class UnityCommunicatorStoppedException(UnityException):
 
 
 class UnityCommunicationException(UnityException):
-    """Bytes or messages that break the protocol; the text names the reason."""
+    """Bytes or a message broke the protocol; the error message gives the reason."""
 
 
 class UnityObservationException(UnityException):
-    """An observation is not what its specification announced."""
+    """An observation does not match its specification."""
 
 
 class UnityNonFiniteException(UnityObservationException, RuntimeError):
@@ -48,27 +48,27 @@ class UnityActionException(UnityException):
 
 
 class UnitySideChannelException(UnityException):
-    """A side channel was used against its rules."""
+    """A side channel was used incorrectly."""
 
 
 class UnityDemonstrationException(UnityException):
-    """A demonstration file cannot be read or written; the text names the reason."""
+    """A demonstration file cannot be read or written; the error message gives the reason."""
 
 
 class UnityPolicyException(UnityException):
-    """A policy cannot serve the behavior it was asked to serve."""
+    """A policy does not fit the behavior that it should control."""
 
 
 class UnityWorkerInUseException(UnityException):
-    """The port a worker would listen on is taken.
+    """The port on which a worker would listen is in use.
 
     Args:
-        worker_id: Number of the worker; its port is base port plus worker id.
-        detail: Further information, for example the port and the process that holds it.
+        worker_id: Number of the worker; its port is `base_port` + `worker_id`.
+        detail: Additional information, for example the port and the process that uses it.
     """
 
     MESSAGE_TEMPLATE = (
-        "worker {} cannot listen: its port is taken. Close the environment that holds it, "
+        "worker {} cannot listen: its port is in use. Close the environment that uses it, "
         "or choose another worker_id or base_port (0 picks a free port)."
     )
 

@@ -1,4 +1,4 @@
-"""What a name stands for: a build to start, or what makes an environment in this process.
+"""Resolve names to builds, or to factories of environments in this process.
 
 factory = find_factory("3DBall")  # a registered name, gym:<id> or module:function
 env = call_factory(factory, seed=1)
@@ -28,28 +28,29 @@ from mlagents_envs.registry import BuildRegistryEntry, UnityEnvRegistry, default
 from mlagents_envs.suggestions import did_you_mean
 
 EnvironmentFactory = Callable[..., Any]
-"""Makes a `BaseEnv` from some of the keywords that `call_factory` offers."""
+"""Function or class that creates a `BaseEnv` from some of the keywords of `call_factory`."""
 
 GYMNASIUM = "gym:"
 
 
 def is_factory_name(name: str) -> bool:
-    """Return whether a name is `gym:<id>` or `module:function`, and nothing else."""
+    """Return whether a name has the form `gym:<id>` or `module:function`."""
     return name.startswith(GYMNASIUM) or bool(re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", name))
 
 
 def find_build(name: str) -> Callable[..., UnityEnvironment] | None:
-    """Find what starts a build; None where a name does not stand for a build.
+    """Find the function that starts a build.
 
-    An executable goes before a registered name, so that a build of one's own is never mistaken for
-    a world of the same name. A registered build is downloaded here, unless it has been before.
+    An executable takes precedence over a registered name, so that your own build is never mistaken
+    for a world of the same name. A registered build is downloaded if it is not in the cache.
 
     Returns:
-        What takes the arguments of `UnityEnvironment`, but for what to execute.
+        Function that takes the arguments of `UnityEnvironment`, except the executable; None if the
+        name does not refer to a build.
 
     Raises:
-        UnityEnvironmentException: It is a path, and there is nothing to execute; or a registered
-            build cannot be downloaded.
+        UnityEnvironmentException: The name is a path without an executable, or a registered build
+            cannot be downloaded.
     """
     if is_factory_name(name):
         return None
@@ -62,7 +63,7 @@ def find_build(name: str) -> Callable[..., UnityEnvironment] | None:
                 entry.fetch()
                 return entry.make
         elif Path(name).name != name or Path(name).exists():
-            raise  # a path: what is wrong with the file is the better answer
+            raise  # a path, so the error about the file helps more than "not a registered name"
         return None
     return functools.partial(UnityEnvironment, name)
 
@@ -73,19 +74,19 @@ def find_factory(
     registry: UnityEnvRegistry = default_registry,
     results: Collection[Path] = (),
 ) -> EnvironmentFactory:
-    """Find what makes an environment.
+    """Find the factory of an environment.
 
-    Modules are looked for in the working folder too, after all other places; from then on by the
-    whole program. A module that lies among results, or was downloaded from the Hub, is refused.
+    The working folder is appended to `sys.path`, so that all later imports search it last. Modules
+    in folders of results, or downloaded from the Hub, are refused.
 
     Args:
         name: `gym:` and the id of a Gymnasium environment, `module:function`, or a registered name.
-        registry: Where names are registered.
-        results: Folders of results.
+        registry: Registry of names.
+        results: Folders of results, from which no module is imported.
 
     Raises:
-        UnityEnvironmentException: It names nothing, and the text lists what is near; or a module
-            that is refused.
+        UnityEnvironmentException: No environment has this name (the message lists similar names),
+            or the module is refused.
     """
     _GUARD.close(results)
     if name.startswith(GYMNASIUM):
@@ -97,7 +98,7 @@ def find_factory(
     known = sorted(registry)
     near = did_you_mean(name, known, n=3, cutoff=0.4) or f". Registered: {', '.join(known)}."
     raise UnityEnvironmentException(
-        f"no environment is registered as {name!r}{near} Otherwise give module:function, or gym: "
+        f"no environment is registered as {name!r}{near} You can also use module:function, or gym: "
         "and the id of a Gymnasium environment."
     )
 
@@ -105,40 +106,41 @@ def find_factory(
 def call_factory(
     factory: EnvironmentFactory, *, keep_8_bit_images: bool = False, **offered: Any
 ) -> BaseEnv:
-    """Call an environment factory with those of the offered keywords that it takes.
+    """Call an environment factory with the offered keywords that it accepts.
 
-    What takes any keyword (`**kwargs`) gets all but `worker_id`, which is for who names it. A class
-    hands such keywords on to the one above it: it gets what that takes.
+    A function with `**kwargs` gets every keyword except `worker_id`, which it must name. A class
+    whose constructor has `**kwargs` also gets the keywords that its base classes accept.
 
     Args:
-        factory: Makes the environment.
-        keep_8_bit_images: Whether worlds and adapters hand out images of 8 bit as uint8, a quarter
-            of the memory, rather than as float32 from 0 to 1.
-        offered: Keywords, by name.
+        factory: Function or class that creates the environment.
+        keep_8_bit_images: Whether worlds and adapters return 8-bit images as uint8 instead of
+            float32 from 0 to 1, which takes four times the memory.
+        offered: Offered keywords and their values.
 
     Raises:
-        UnityEnvironmentException: It wants something else, is abstract, takes amiss what it gets,
-            or does not return a `BaseEnv`.
+        UnityEnvironmentException: The factory requires other arguments, is abstract, rejects its
+            arguments, ends the program, or does not return a `BaseEnv`.
     """
     given = arguments_for(factory, **offered)
     try:
         env = factory(**given)
     except SystemExit as error:
         raise UnityEnvironmentException(
-            f"{factory!r} ended the program (SystemExit: {error}). What makes an environment must "
-            "not call sys.exit(); let it raise an error."
+            f"{factory!r} ended the program (SystemExit: {error}). An environment factory must "
+            "not call sys.exit(); raise an error instead."
         ) from error
     except TypeError as error:
         arguments = ", ".join(f"{key}={value!r}" for key, value in given.items())
         at = traceback.extract_tb(error.__traceback__)[-1]
         raise UnityEnvironmentException(
-            f"{factory!r} was called with {arguments or 'nothing'}: {error} "
+            f"{factory!r} was called with {arguments or 'no arguments'} and failed: {error} "
             f"({at.filename}, line {at.lineno})"
         ) from error
     if not is_environment(env):
         raise UnityEnvironmentException(
-            f"{factory!r} returned a {type(env).__name__}; a mlagents_envs.base_env.BaseEnv is "
-            f"needed, or what has its methods. It lacks {', '.join(missing_in(env))}."
+            f"{factory!r} returned a {type(env).__name__}: expected a "
+            "mlagents_envs.base_env.BaseEnv, or an object with its methods. Missing: "
+            f"{', '.join(missing_in(env))}."
         )
     made: BaseEnv = env
     if keep_8_bit_images and isinstance(made, HasEightBitImages):
@@ -147,10 +149,11 @@ def call_factory(
 
 
 def arguments_for(factory: EnvironmentFactory, **offered: Any) -> dict[str, Any]:
-    """Return those of the offered keywords that `call_factory` calls a factory with.
+    """Return the offered keywords with which `call_factory` calls a factory.
 
     Raises:
-        UnityEnvironmentException: It is not a function, wants something else, or is abstract.
+        UnityEnvironmentException: The factory is not callable, requires other arguments, or is
+            abstract.
     """
     try:
         taken = _taken_by(factory, offered.keys())
@@ -158,17 +161,17 @@ def arguments_for(factory: EnvironmentFactory, **offered: Any) -> dict[str, Any]
         inspect.signature(factory).bind(**given)
     except (TypeError, ValueError) as error:
         raise UnityEnvironmentException(
-            f"{factory!r} cannot be called: {error}. It may take {', '.join(offered)}, by name, "
-            "and nothing else without a default."
+            f"{factory!r} cannot be called: {error}. The available keywords are "
+            f"{', '.join(offered)}; every other argument needs a default."
         ) from error
     missing = sorted(getattr(factory, "__abstractmethods__", ()))
     if missing:
-        raise UnityEnvironmentException(f"{factory!r} is abstract: it lacks {', '.join(missing)}.")
+        raise UnityEnvironmentException(f"{factory!r} is abstract. Implement {', '.join(missing)}.")
     return given
 
 
 def _taken_by(factory: EnvironmentFactory, offered: Set[str]) -> Set[str]:
-    """Return which of the offered keywords to call a factory with."""
+    """Return the offered keywords that a factory accepts."""
     signatures = [inspect.signature(factory)]
     if inspect.isclass(factory):
         inits = (vars(base).get("__init__") for base in factory.__mro__[1:-1])
@@ -203,7 +206,7 @@ def _import_factory(name: str) -> EnvironmentFactory:
 
 
 def _look_in_working_folder() -> None:
-    """Let imports look there last, so that no file in it takes the place of another module."""
+    """Search the working folder last, so that no file in it shadows another module."""
     folder = os.getcwd()
     if not {"", folder} & set(sys.path):
         sys.path.append(folder)
@@ -212,11 +215,11 @@ def _look_in_working_folder() -> None:
 
 
 class _RefusedModule(UnityEnvironmentException, ImportError):
-    """A module lies where nothing is imported from."""
+    """Import of a module from a folder of results or downloads."""
 
 
 class _ResultsGuard(MetaPathFinder):
-    """Refuses modules from folders that hold results or downloads; leaves all others alone.
+    """Finder that refuses modules in folders of results or downloads, and finds no others.
 
     Without it, a file in `results/walker` would be the module `results.walker.file`.
     """
@@ -225,7 +228,7 @@ class _ResultsGuard(MetaPathFinder):
         self._results: set[Path] = set()
 
     def close(self, folders: Collection[Path]) -> None:
-        """Refuse modules from these folders too, but for one that the working folder lies in."""
+        """Refuse modules in these folders too, except in one that contains the working folder."""
         here = Path.cwd()
         self._results |= {
             folder for each in folders if not here.is_relative_to(folder := each.resolve())
@@ -234,7 +237,7 @@ class _ResultsGuard(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return None, so that the usual finders go on, or raise."""
+        """Return None, so that the next finder is asked, or raise if the module is refused."""
         spec = PathFinder.find_spec(fullname, path, target)
         if spec is None:
             return None
@@ -244,8 +247,8 @@ class _ResultsGuard(MetaPathFinder):
         for folder in folders:
             if refused := self._refused_around(folder):
                 raise _RefusedModule(
-                    f"module {fullname} is not imported: it lies in {refused}, which holds results "
-                    "or was downloaded, and nothing there may run. If you trust it, copy it to "
+                    f"module {fullname} was not imported: it is in {refused}, which contains "
+                    "results or a download, and code there is not run. If you trust it, copy it to "
                     "another folder."
                 )
         return None
@@ -271,5 +274,5 @@ def _gymnasium_factory(name: str) -> EnvironmentFactory:
         from mlagents_envs.envs.from_gymnasium import make_from_gymnasium
     except ModuleNotFoundError as error:
         raise UnityEnvironmentException(f"{name}: {error}") from error
-    _look_in_working_folder()  # gym:module:Name-v0 imports one
+    _look_in_working_folder()  # because gym:module:Name-v0 imports a module
     return functools.partial(make_from_gymnasium, name.removeprefix(GYMNASIUM))

@@ -1,24 +1,24 @@
-"""Names that a folder may have, and folders that somebody else wrote."""
+"""Checks of folder names, and folders that were downloaded."""
 
 import re
 import sys
 from pathlib import Path
 
 _LONGEST_NAME_BYTES = 200
-"""Most systems allow 255; the names of files begin with that of their folder and go on."""
+"""Most systems allow 255; file names begin with the folder name, so they are longer."""
 
 _NOT_ON_WINDOWS = re.compile(
     r'[<>:"|?*]|\.$|(?:con|prn|aux|nul|com[0-9]|lpt[0-9])(?:\..*)?$', re.IGNORECASE
 )
-"""Characters, endings and names that Windows gives another meaning."""
+"""Characters, endings and names that Windows reserves."""
 
 
 def folder_name_problem(name: str, *, platform: str = sys.platform) -> str:
-    """Say why a text from outside cannot be the name of one folder; empty if it can.
+    """Return the reason why a name cannot be used for a folder; empty if it can.
 
     Args:
-        name: The text.
-        platform: As in `sys.platform`.
+        name: Untrusted name.
+        platform: Platform, as in `sys.platform`.
     """
     if not name or name != name.strip():
         return "it is empty, or begins or ends with a space"
@@ -29,18 +29,18 @@ def folder_name_problem(name: str, *, platform: str = sys.platform) -> str:
     if not name.isprintable():
         return "it contains a character that cannot be printed"
     if len(name.encode()) > _LONGEST_NAME_BYTES:
-        return f"it is {len(name.encode())} bytes long, and at most {_LONGEST_NAME_BYTES} fit"
+        return f"it is {len(name.encode())} bytes long; the limit is {_LONGEST_NAME_BYTES}"
     if platform == "win32" and _NOT_ON_WINDOWS.search(name):
         return "Windows does not allow such a name"
     return ""
 
 
 DOWNLOADED = ".mlagents-downloaded"
-"""Name of the file that marks a folder as one that somebody else wrote."""
+"""Name of the file that marks a folder as downloaded."""
 
 
 def downloaded_folder(path: Path) -> Path | None:
-    """Return the folder of a download that is a path or holds it, None if there is none."""
+    """Return the downloaded folder that is or contains a path; None if there is none."""
     place = path.resolve()
     for folder in (place, *place.parents):
         if (folder / DOWNLOADED).exists():

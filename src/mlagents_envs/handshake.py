@@ -1,4 +1,4 @@
-"""Protocol version and capabilities: offered, wanted, agreed.
+"""The first messages of a session, which agree on protocol version and capabilities.
 
     simulation                                trainer
     SimulationHello  ───────────────────────►
@@ -18,51 +18,51 @@ from mlagents_envs.images import ImageLayout
 from mlagents_envs.messages import STATUS_OK, UnityMessageProto, parse_message
 
 API_VERSION = "1.5.0"
-"""The version of the protocol that this package speaks."""
+"""Version of the protocol that this package speaks."""
 
 _OUR_MARK = "+mlagents-next"
 
 PACKAGE_VERSION = f"4.0.0{_OUR_MARK}.{__version__}"
-"""What a simulation of this project says in place of the version of the Unity package.
+"""Version that simulations of this project send in place of the version of the Unity package.
 
-Trainers tell the order of an image's axes by it, and the number in front answers as it should: (C,
-H, W). Unity's own package 4.0.0 writes uncompressed images in another order than it announces and
-nothing else in the protocol would show the difference, so what follows the plus, which no order of
-versions looks at, says that this simulation writes them as announced.
+From the number before the plus sign, trainers derive the order of an image's axes, (C, H, W).
+Unity's package 4.0.0 writes uncompressed images in another order than it announces, and no other
+field of the protocol shows this. The suffix after the plus sign, which comparisons of versions
+ignore, says that this simulation writes them as announced.
 """
 
 
 class Capabilities(NamedTuple):
-    """What one side of the wire can do beyond the first version; named as in the protocol."""
+    """Optional features of the protocol that one side supports, named as in the protocol."""
 
     baseRLCapabilities: bool = False
-    """The protocol of version 1.0."""
+    """Protocol version 1.0."""
     concatenatedPngObservations: bool = False
-    """Images of more than three channels as several PNG files in a row."""
+    """Images of more than three channels as concatenated PNG files."""
     compressedChannelMapping: bool = False
-    """A mapping from the channels of those files to those of the observation."""
+    """Mapping from the channels of these files to the channels of the observation."""
     hybridActions: bool = False
     """Continuous and discrete actions in one behavior."""
     trainingAnalytics: bool = False
-    """The side channel of training analytics."""
+    """Side channel for training analytics."""
     variableLengthObservation: bool = False
-    """Observations of a varying number of entities."""
+    """Observations with a varying number of entities."""
     multiAgentGroups: bool = False
     """Groups of agents with a shared reward."""
 
     @staticmethod
     def all() -> "Capabilities":
-        """Make the capabilities of this package: every one."""
+        """Return the capabilities of this package, which are all."""
         return Capabilities(*[True] * len(Capabilities._fields))
 
 
 class SimulationHello(NamedTuple):
-    """The simulation's first message.
+    """First message of the simulation.
 
     Attributes:
-        communication_version: The protocol version it speaks.
-        package_version: The version of the Unity package, or of what stands in for it.
-        capabilities: What it can do.
+        communication_version: Protocol version of the simulation.
+        package_version: Version of the Unity package, or `PACKAGE_VERSION`.
+        capabilities: Capabilities of the simulation.
     """
 
     communication_version: str
@@ -71,14 +71,14 @@ class SimulationHello(NamedTuple):
 
 
 class TrainerHello(NamedTuple):
-    """The trainer's first message.
+    """First message of the trainer.
 
     Attributes:
-        seed: Seeds the simulation's random numbers; 32 bits, signed.
-        communication_version: The protocol version it speaks.
-        package_version: The version of this package.
-        capabilities: What it can do.
-        num_areas: How many copies of its training area a simulation shall make, if it can.
+        seed: Seed of the simulation's random numbers, a signed 32-bit integer.
+        communication_version: Protocol version of the trainer.
+        package_version: Version of this package.
+        capabilities: Capabilities of the trainer.
+        num_areas: Number of copies of the training area, for simulations that can create them.
     """
 
     seed: int
@@ -89,10 +89,10 @@ class TrainerHello(NamedTuple):
 
 
 def encode_simulation_hello(hello: SimulationHello) -> bytes:
-    """Write the simulation's first message."""
+    """Encode the first message of the simulation."""
     message = UnityMessageProto(header={"status": STATUS_OK})
     offered = message.unity_output.rl_initialization_output
-    offered.name = "AcademySingleton"  # what Unity's package says
+    offered.name = "AcademySingleton"  # the name that Unity's package sends
     offered.communication_version = hello.communication_version
     offered.package_version = hello.package_version
     offered.capabilities.SetInParent()
@@ -101,16 +101,16 @@ def encode_simulation_hello(hello: SimulationHello) -> bytes:
 
 
 def decode_simulation_hello(message: bytes) -> SimulationHello:
-    """Read the simulation's first message.
+    """Decode the first message of the simulation.
 
     Raises:
-        UnityCommunicationException: It is another message, or none.
+        UnityCommunicationException: The bytes are another message, or not a message.
         UnityCommunicatorStoppedException: The simulation ended the session.
     """
     output = parse_message(message).unity_output
     if not output.HasField("rl_initialization_output"):
         raise UnityCommunicationException(
-            "the simulation's first message does not introduce it (no rl_initialization_output)"
+            "the simulation's first message is not a handshake: it has no rl_initialization_output"
         )
     offered = output.rl_initialization_output
     return SimulationHello(
@@ -121,7 +121,7 @@ def decode_simulation_hello(message: bytes) -> SimulationHello:
 
 
 def encode_trainer_hello(hello: TrainerHello) -> bytes:
-    """Write the trainer's answer to a `SimulationHello`.
+    """Encode the trainer's answer to a `SimulationHello`.
 
     Raises:
         ValueError: The seed or the number of areas does not fit in 32 bits.
@@ -129,30 +129,30 @@ def encode_trainer_hello(hello: TrainerHello) -> bytes:
     for name, number in (("seed", hello.seed), ("num_areas", hello.num_areas)):
         if not -(2**31) <= number < 2**31:
             raise ValueError(
-                f"{name} is {number}: it must fit in 32 bits, from -2**31 to 2**31 - 1"
+                f"{name} is {number}: expected a 32-bit integer, from -2**31 to 2**31 - 1"
             )
     message = UnityMessageProto(header={"status": STATUS_OK})
     wanted = message.unity_input.rl_initialization_input
     wanted.seed = hello.seed
     wanted.communication_version = hello.communication_version
     wanted.package_version = hello.package_version
-    wanted.capabilities.SetInParent()  # Unity's package fails where it is absent
+    wanted.capabilities.SetInParent()  # Unity's package fails if the field is absent
     _set_capabilities(wanted.capabilities, hello.capabilities)
     wanted.num_areas = hello.num_areas
     return _serialized(message)
 
 
 def decode_trainer_hello(message: bytes) -> TrainerHello:
-    """Read the trainer's answer to a `SimulationHello`.
+    """Decode the trainer's answer to a `SimulationHello`.
 
     Raises:
-        UnityCommunicationException: It is another message, or none.
+        UnityCommunicationException: The bytes are another message, or not a message.
         UnityCommunicatorStoppedException: The trainer refused the session.
     """
     wanted_by = parse_message(message).unity_input
     if not wanted_by.HasField("rl_initialization_input"):
         raise UnityCommunicationException(
-            "the trainer's first message does not introduce it (no rl_initialization_input)"
+            "the trainer's first message is not a handshake: it has no rl_initialization_input"
         )
     wanted = wanted_by.rl_initialization_input
     return TrainerHello(
@@ -165,12 +165,12 @@ def decode_trainer_hello(message: bytes) -> TrainerHello:
 
 
 def encode_ready() -> bytes:
-    """Write the simulation's second message: it waits for the first reset."""
+    """Encode the second message of the simulation, which says that it waits for the first reset."""
     return _serialized(UnityMessageProto(header={"status": STATUS_OK}))
 
 
 def decode_ready(message: bytes) -> None:
-    """Check the simulation's second message; its contents, if any, are ignored.
+    """Check the second message of the simulation; its content, if any, is ignored.
 
     Raises:
         UnityCommunicationException: The bytes are not a message.
@@ -180,25 +180,26 @@ def decode_ready(message: bytes) -> None:
 
 
 def check_version(communication_version: str) -> None:
-    """Raise unless a simulation of this protocol version can be served.
+    """Check that a simulation's protocol version is compatible with this package.
 
-    Major versions must be equal; below 1.0 minor ones too.
+    Major versions must be equal; below 1.0, minor versions too.
 
     Raises:
-        UnityEnvironmentException: They differ, or `communication_version` is not a version.
+        UnityEnvironmentException: The versions are not compatible, or `communication_version` is
+            not a version.
     """
     if _compatible_part(communication_version) != _compatible_part(API_VERSION):
         raise UnityEnvironmentException(
             f"protocol versions differ: the simulation speaks {communication_version!r}, this "
             f"package {API_VERSION!r}. Build the simulation with a version of the Unity package "
-            f"that speaks {API_VERSION.split('.')[0]}.x."
+            f"that speaks protocol version {API_VERSION.split('.')[0]}.x."
         )
 
 
 def image_layout(package_version: str) -> ImageLayout:
-    """Return how a simulation of this package version announces and writes images.
+    """Return the layout in which a simulation of this package version announces and writes images.
 
-    One that says nothing sensible is taken for a current one (wire protocol, sections 0 and 3.4.2).
+    An invalid version counts as current (wire protocol, sections 0 and 3.4.2).
     """
     if _OUR_MARK in package_version:
         return ImageLayout.CHANNEL_FIRST
@@ -209,7 +210,10 @@ def image_layout(package_version: str) -> ImageLayout:
 
 
 def _compatible_part(version: str) -> str | None:
-    """Return the part of `1.5`, `1.5.0` or `1.5.0a2` in which peers must agree, None for others."""
+    """Return the part of a version that must agree, or None for an invalid version.
+
+    Versions have the form `1.5`, `1.5.0` or `1.5.0a2`.
+    """
     match = re.fullmatch(r"0*(\d+)\.0*(\d+)(\.\d+)?([ab]\d+)?", version, re.ASCII)
     if match is None:
         return None

@@ -1,16 +1,16 @@
-"""Header compression of HTTP/2 (HPACK, RFC 7541): decodes all of it, encodes the simplest part.
+"""Header compression of HTTP/2 (HPACK, RFC 7541): a complete decoder and a minimal encoder.
 
-A peer may use every feature, so `Decoder` knows them all. What we say fits in static entries and
-literals, so `encode` never touches a dynamic table and its result can be kept and sent again.
+A peer may use every feature, so `Decoder` implements all of them. `encode` uses only static entries
+and literals. It never changes a dynamic table, so its result can be stored and sent again.
 """
 
 Field = tuple[bytes, bytes]
 
-# Section 4.2: the table may hold this much until an endpoint announces otherwise, and ours never
-# does. Every entry counts 32 bytes more than its name and value.
+# Section 4.2: default size of the dynamic table. We never announce another. Every entry counts 32
+# bytes more than its name and value.
 _TABLE_BYTES = 4096
 _ENTRY_OVERHEAD = 32
-_MAX_REPEATABLE = 2  # a response has two: its headers and its trailers
+_MAX_REPEATABLE = 2  # a response has two blocks: headers and trailers
 
 # Appendix A: "name" or "name: value", from index 1 on.
 _STATIC_TEXT = b"""\
@@ -76,10 +76,10 @@ vary
 via
 www-authenticate"""
 
-# Appendix B, the Huffman code. It is canonical: codes of one length are consecutive numbers in
-# the order of their symbols, and each length goes on where the one before it ended. So the
-# symbols by the length of their code, in bits, say it all. (The end mark, 30 ones, is left out:
-# it may not occur in a string.)
+# Appendix B, the Huffman code. It is canonical: codes of one length are consecutive numbers in the
+# order of their symbols, and each length continues where the previous one ended. The symbols by
+# length of their code, in bits, therefore define it completely. The end-of-string symbol, 30 ones,
+# is omitted because it must not occur in a string.
 _HUFFMAN_SYMBOLS = {
     5: b"012aceiost",
     6: b" %-./3456789=A_bdfghlmnpru",
@@ -118,7 +118,7 @@ def _static_table() -> list[Field]:
 
 
 def _huffman_codes() -> dict[int, int]:
-    """Map each code to its symbol; a one in front of the code keeps its leading zeros."""
+    """Return symbols by code; a 1 bit before each code preserves its leading zeros."""
     codes = {}
     code, bits = 0, 0
     for length, symbols in _HUFFMAN_SYMBOLS.items():
@@ -136,9 +136,9 @@ _HUFFMAN = _huffman_codes()
 
 
 def encode(fields: list[Field]) -> bytes:
-    """Write a header block that leaves every dynamic table as it is.
+    """Encode a header block that does not change the dynamic table.
 
-    Fields the static table holds whole become its index, all others literals without indexing.
+    Fields in the static table are written as its index, all others as literals without indexing.
     """
     block = bytearray()
     for field in fields:
@@ -153,7 +153,7 @@ def encode(fields: list[Field]) -> bytes:
 
 
 def _encode_length(length: int) -> bytes:
-    """Write an integer behind the zero bit that says "not Huffman" (section 5.1)."""
+    """Encode the length of a string that is not Huffman-coded (sections 5.1 and 5.2)."""
     if length < 0x7F:
         return bytes([length])
     encoded = bytearray([0x7F])
@@ -166,11 +166,11 @@ def _encode_length(length: int) -> bytes:
 
 
 class Decoder:
-    """Reads the header blocks of one connection, in order, with the dynamic table they build.
+    """Decoder of the header blocks of one connection, in order, with their dynamic table.
 
     Args:
-        max_list_bytes: Largest list of fields accepted from one block, counted as the HTTP/2
-            setting MAX_HEADER_LIST_SIZE counts it.
+        max_list_bytes: Size of the largest list of fields to accept from one block, counted as in
+            the HTTP/2 setting MAX_HEADER_LIST_SIZE.
     """
 
     def __init__(self, max_list_bytes: int) -> None:
@@ -178,17 +178,17 @@ class Decoder:
         self._table: list[Field] = []  # newest first
         self._table_bytes = 0
         self._table_limit = _TABLE_BYTES
-        # Blocks that leave the table as it is, as they read until another changes it.
+        # Cache of decoded blocks that do not change the table, valid until another block does.
         self._repeatable: dict[bytes, dict[bytes, bytes]] = {}
 
     def decode(self, block: bytes) -> dict[bytes, bytes]:
-        """Return values by name; of a repeated name the last.
+        """Return values by name; the last value of a repeated name.
 
         Raises:
-            ValueError: The block is malformed or too large; the connection's table can no longer
-                be trusted.
+            ValueError: The block is malformed or too large. The dynamic table is then undefined,
+                so the connection must be closed.
         """
-        # A peer that makes the same call over and over soon sends the same blocks: all indices.
+        # A peer that repeats the same call soon sends identical blocks, which contain only indices.
         known = self._repeatable.get(block)
         if known is not None:
             return known
@@ -198,17 +198,17 @@ class Decoder:
         at = 0
         while at < len(block):
             first = block[at]
-            if first & 0x80:  # section 6.1: a field of the tables
+            if first & 0x80:  # section 6.1: index of a field
                 index, at = _integer(block, at, 0x7F)
                 name, value = self._field(index)
-            elif first & 0xE0 == 0x20:  # section 6.3: the dynamic table's new limit
+            elif first & 0xE0 == 0x20:  # section 6.3: new size of the dynamic table
                 if fields:
-                    raise ValueError("table size update behind a field")
+                    raise ValueError("table size update after a field")
                 limit, at = _integer(block, at, 0x1F)
                 self._resize(limit)
                 repeatable = False
                 continue
-            else:  # section 6.2: a literal, to be remembered or not
+            else:  # section 6.2: literal, with or without indexing
                 remember = first & 0x40
                 index, at = _integer(block, at, 0x3F if remember else 0x0F)
                 if index:
@@ -237,10 +237,10 @@ class Decoder:
         try:
             return self._table[index - len(_STATIC) - 1]
         except IndexError:
-            raise ValueError(f"index {index} is in no table") from None
+            raise ValueError(f"index {index} is beyond the table") from None
 
     def _remember(self, name: bytes, value: bytes) -> None:
-        """Put a field in front, dropping the oldest as needed: all, if it is too large itself."""
+        """Insert a field at the front, and evict old ones; a too large field evicts all."""
         self._repeatable.clear()
         self._table.insert(0, (name, value))
         self._table_bytes += len(name) + len(value) + _ENTRY_OVERHEAD
@@ -260,14 +260,14 @@ class Decoder:
 
 
 def _integer(block: bytes, at: int, mask: int) -> tuple[int, int]:
-    """Read an integer whose first bits are those of `mask`; return it and where it ends."""
+    """Decode an integer with a prefix of the bits in `mask`; return it and its end position."""
     if at >= len(block):
         raise ValueError("header block ends inside a field")
     value = block[at] & mask
     at += 1
     if value < mask:
         return value, at
-    for shift in (0, 7, 14, 21):  # 28 bits are more than any length or index that can be valid
+    for shift in (0, 7, 14, 21):  # 28 bits: larger than any valid length or index
         if at >= len(block):
             raise ValueError("header block ends inside an integer")
         byte = block[at]
@@ -299,8 +299,8 @@ def _huffman_decode(text: bytes) -> bytes:
                 decoded.append(symbol)
                 code, bits = 1, 0
             elif bits == _LONGEST_CODE_BITS:
-                raise ValueError("Huffman code of no symbol")
-    # Section 5.2: what is left is padding, less than a byte, all ones.
+                raise ValueError("invalid Huffman code")
+    # Section 5.2: the remaining bits are padding, fewer than 8, all ones.
     if bits > 7 or code != (2 << bits) - 1:
-        raise ValueError("Huffman padding is wrong")
+        raise ValueError("invalid Huffman padding")
     return bytes(decoded)

@@ -1,7 +1,7 @@
-"""The frames of one gRPC method over plain-text HTTP/2, both roles, without a socket.
+"""Both roles of one gRPC method over plain-text HTTP/2, without a socket.
 
-Bytes that came from the peer go into `receive_data`, events come out, and `bytes_to_send` has
-what to write to the peer now:
+Pass the bytes from the peer to `receive_data`, which returns events. Write the bytes that
+`bytes_to_send` returns to the peer:
 
     simulation                                trainer
     ClientConnection                          ServerConnection
@@ -9,19 +9,19 @@ what to write to the peer now:
         receive_data(...)  ◄── bytes ──           respond(message)
             -> [Message(...)]
 
-One unary call is open at a time, as the protocol has it (wire protocol, section 2.1). That makes
-this much smaller than a general HTTP/2: one stream to keep account of; any other is refused.
-Frames are those of RFC 9113, calls those of gRPC over HTTP/2. `CALL_TRANSITIONS` has the states of
-the one call:
+As the protocol requires, one unary call is open at a time (wire protocol, section 2.1). There is
+thus only one stream, and others are refused, so this is much smaller than a general HTTP/2
+implementation. Frames follow RFC 9113, calls follow gRPC over HTTP/2. `CALL_TRANSITIONS` has the
+states of the one call:
 
     IDLE ──OPENED──► HEADERS ──FIELDS──► BODY ──END──► ANSWERING ──OVER──► IDLE
 
-A message that arrives in one piece is handed over as a view of the bytes that were read. Pieces of
+A message that arrives in one piece is returned as a view of the bytes that were read. The pieces of
 a longer one are copied once, as they arrive.
 
-What a peer can make us hold is bounded: one frame, one header block, one message, and answers to
-its control frames. Whatever breaks the protocol or a limit raises `ProtocolError`; a GOAWAY
-waits in `bytes_to_send` then, and the connection is of no further use.
+The memory that a peer can occupy is limited: one frame, one header block, one message, and answers
+to its control frames. If the peer breaks the protocol or a limit, `ProtocolError` is raised. Then
+`bytes_to_send` returns a GOAWAY frame, and the connection cannot be used any more.
 """
 
 from urllib.parse import unquote_to_bytes
@@ -81,11 +81,11 @@ _GRPC_STATUSES = (
 
 
 class ServerConnection(Connection):
-    """The trainer's end: a request comes in, its response goes out.
+    """Trainer's end of the connection, which receives requests and sends responses.
 
     Args:
-        max_message_bytes: Largest request accepted. gRPC's own default of 4 MiB is too small for
-            many cameras.
+        max_message_bytes: Size of the largest request to accept. gRPC's default of 4 MiB is too
+            small for many cameras.
     """
 
     _ROLE_SETTING = (MAX_CONCURRENT_STREAMS, 1)
@@ -99,7 +99,7 @@ class ServerConnection(Connection):
 
     @property
     def awaits_response(self) -> bool:
-        """Whether a request has come that is not answered yet."""
+        """Whether a request has arrived that is not answered yet."""
         return self._call is Call.ANSWERING and not self._outbox
 
     def respond(self, message: bytes) -> None:
@@ -120,7 +120,7 @@ class ServerConnection(Connection):
             self._advance_call(CallEvent.END if end else CallEvent.FIELDS)
             self._on_end()
         elif stream % 2 == 0:
-            raise ProtocolError(f"a call on stream {stream}; a client's streams are odd")
+            raise ProtocolError(f"call on stream {stream}; the streams of a client are odd")
         elif stream > self._last_stream:
             self._on_call(stream, fields, end)
 
@@ -132,12 +132,12 @@ class ServerConnection(Connection):
         self._begin_call(stream)
         self._advance_call(CallEvent.END if end else CallEvent.FIELDS)
         if fields.get(b":path") != METHOD:
-            self._refuse_call(12, f"the only method here is {METHOD.decode()}")
+            self._refuse_call(12, f"the only method of this server is {METHOD.decode()}")
         elif end:
             self._on_end()
 
     def _refuse_call(self, status: int, reason: str) -> None:
-        """End the open call with an error, whatever the client still has to send."""
+        """End the open call with an error, even if the client has not sent everything."""
         block = hpack.encode(
             [
                 (b":status", b"200"),
@@ -164,11 +164,11 @@ class ServerConnection(Connection):
 
 
 class ClientConnection(Connection):
-    """The simulation's end: a request goes out, its response comes in.
+    """Simulation's end of the connection, which sends requests and receives responses.
 
     Args:
-        authority: Host and port called.
-        max_message_bytes: Largest response accepted.
+        authority: Host and port of the server.
+        max_message_bytes: Size of the largest response to accept.
     """
 
     _ROLE_SETTING = (ENABLE_PUSH, 0)
@@ -192,7 +192,7 @@ class ClientConnection(Connection):
     def request(self, message: bytes) -> None:
         """Begin a call."""
         if self._call is not Call.IDLE:
-            raise RuntimeError("a call is open already")
+            raise RuntimeError("a call is already open")
         stream = self._last_stream + 2 if self._last_stream else 1
         if stream > LARGEST_STREAM:
             raise RuntimeError("all 2**30 calls of this connection are used up: connect again")
@@ -209,7 +209,7 @@ class ClientConnection(Connection):
             return
         if self._call is Call.HEADERS and fields.get(b":status") != b"200":
             status = fields.get(b":status", b"none").decode("ascii", "replace")
-            self._give_up(f"it answered with HTTP status {status}, not as a gRPC server")
+            self._give_up(f"it answered with HTTP status {status}, so it is not a gRPC server")
             return
         self._advance_call(CallEvent.END if end else CallEvent.FIELDS)
         if not end:
@@ -234,7 +234,7 @@ class ClientConnection(Connection):
         self._events.append(Ended(reason))
 
     def _cancel_rest(self) -> None:
-        """End the call; tell a server that answered before it read the whole request."""
+        """End the call; cancel the rest of the request if the server answered before reading it."""
         if self._outbox:
             self._send_reset(self._stream, ErrorCode.CANCEL)
         self._end_call()

@@ -1,6 +1,6 @@
-"""`Connection`: what both ends of an HTTP/2 connection share.
+"""`Connection`: base class of both ends of an HTTP/2 connection.
 
-Frames, settings, flow control, and the two bodies of the one open call.
+It implements frames, settings, flow control, and the two bodies of the one open call.
 """
 
 import struct
@@ -51,13 +51,13 @@ from mlagents_envs.http2_frames import (
 
 DEFAULT_MAX_MESSAGE_BYTES = 64 * 2**20
 
-# What we announce to the peer. Windows this wide never make it wait for us on a loopback.
+# Limits announced to the peer. On a loopback, a window of this size never blocks the peer.
 RECEIVE_WINDOW_BYTES = 16 * 2**20
 MAX_FRAME_BYTES = 2**20
 MAX_HEADER_BYTES = 16 * 2**10
 
-# Acknowledgements, window updates and refusals that may wait unsent: more than one read of 64 KiB
-# of the smallest frames can ask for.
+# Limit of unsent acknowledgements, window updates and resets. One read of 64 KiB of the smallest
+# frames cannot request more than this.
 MAX_CONTROL_BYTES = 128 * 2**10
 
 _MESSAGE_PREFIX = struct.Struct(">BI")  # compressed or not, length
@@ -65,13 +65,13 @@ _MESSAGE_PREFIX_BYTES = 5
 
 
 class Message(NamedTuple):
-    """The peer's message is here whole: the request at the server, the response at the client."""
+    """Complete message of the peer: the request at the server, the response at the client."""
 
     data: bytes | memoryview
 
 
 class Ended(NamedTuple):
-    """The peer will not go on: it cancelled or refused the call, or it is going away."""
+    """End of a call by the peer, which cancelled or refused it, or is closing the connection."""
 
     reason: str
 
@@ -80,31 +80,31 @@ Event = Message | Ended
 
 
 class Call(IntEnum):
-    """State of the one call, seen from either end."""
+    """State of the one call, the same for both roles."""
 
     IDLE = 0
     """No call is open."""
     HEADERS = 1
-    """The headers of the peer's half are due."""
+    """The headers of the peer's half are expected."""
     BODY = 2
     """The peer's message is arriving."""
     ANSWERING = 3
-    """The peer's half is over."""
+    """The peer's half is complete."""
 
 
 class CallEvent(IntEnum):
-    """What changes the state of the one call."""
+    """Event that changes the state of the one call."""
 
     OPENED = 0
-    """We or the peer opened it."""
+    """We or the peer opened the call."""
     FIELDS = 1
-    """HEADERS came, and more follows."""
+    """HEADERS arrived that do not end the stream."""
     DATA = 2
-    """DATA came."""
+    """DATA arrived."""
     END = 3
-    """The last frame of the peer's half came."""
+    """The last frame of the peer's half arrived."""
     OVER = 4
-    """It was answered, cancelled or refused."""
+    """The call was answered, cancelled or refused."""
 
 
 CALL_TRANSITIONS: dict[Call, dict[CallEvent, Call]] = {
@@ -121,63 +121,63 @@ CALL_TRANSITIONS: dict[Call, dict[CallEvent, Call]] = {
     },
     Call.ANSWERING: {CallEvent.OVER: Call.IDLE},
 }
-"""The state that follows each event. What is not in the table is refused."""
+"""State that follows each event. Any other event is a protocol error."""
 
 
 class Connection(ABC):
-    """What both roles share: frames, settings, flow control and the one stream's two bodies."""
+    """Base class of both roles: frames, settings, flow control and the bodies of the one stream."""
 
     def __init__(self, max_message_bytes: int) -> None:
         self._max_message_bytes = max_message_bytes
         self.established = False
-        """Whether the peer has introduced itself as one that speaks HTTP/2."""
+        """Whether the peer has sent its first SETTINGS frame, and so speaks HTTP/2."""
         self._error: ProtocolError | None = None
         self._events: list[Event] = []
 
         self._out: list[bytes | memoryview] = []
         self._control_bytes = 0
 
-        # A preface, frame header or frame that is not whole yet, and its size as far as known.
+        # An incomplete preface, frame header or frame, and its size as far as it is known.
         self._buffer = bytearray()
         self._needed = 0
         self._expected_preface = b""
 
-        # The DATA frame being read: bytes still to come, and whether they are of the open call.
+        # The current DATA frame: missing bytes, and whether it belongs to the open call.
         self._data_left = 0
         self._data_counts = False
-        self._data_ends = False  # the peer's half ends with it
+        self._data_ends = False  # whether it ends the peer's half
 
-        # A header block that goes on in CONTINUATION frames: its stream, flags and bytes so far.
+        # An incomplete header block: its stream, flags and bytes so far.
         self._block: tuple[int, int, bytearray] | None = None
         self._decoder = hpack.Decoder(MAX_HEADER_BYTES)
-        # We never use a dynamic table of our own, so one update, saying that its size is 0, keeps
-        # us right whatever size the peer allows (RFC 7541, section 4.2).
+        # Our encoder does not use the dynamic table. One update that sets its size to 0 is valid
+        # whatever size the peer allows (RFC 7541, section 4.2).
         self._table_size_update = b"\x20"
 
         self._call = Call.IDLE
-        self._stream = 0  # of the open call; 0 when none is
+        self._stream = 0  # stream of the open call; 0 if no call is open
         self._last_stream = 0
 
-        self._prefix = b""  # of the peer's message
-        self._whole = memoryview(b"")  # the message without its prefix, if it came in one piece
-        self._inbox = BytesIO()  # the message as it arrives, if it comes in several
-        self._inbox_size = 0  # announced by the prefix
+        self._prefix = b""  # prefix of the peer's message
+        self._whole = memoryview(b"")  # the message without prefix, if it arrived in one piece
+        self._inbox = BytesIO()  # the part that has arrived, if it arrives in several pieces
+        self._inbox_size = 0  # size of the message, from the prefix
         self._receive_window = RECEIVE_WINDOW_BYTES
         self._stream_receive_window = RECEIVE_WINDOW_BYTES
 
-        self._outbox = memoryview(b"")  # what the windows did not let out yet of our message
+        self._outbox = memoryview(b"")  # part of our message that waits for larger windows
         self._send_window = INITIAL_WINDOW_BYTES
         self._stream_send_window = INITIAL_WINDOW_BYTES
         self._peer_stream_window = INITIAL_WINDOW_BYTES
         self._peer_frame_bytes = INITIAL_FRAME_BYTES
 
-    # -- what the owner calls --
+    # -- interface for the owner --
 
     def receive_data(self, data: bytes) -> list[Event]:
-        """Take in what the peer sent, cut anywhere, and return what it amounts to.
+        """Process bytes from the peer, split at any point, and return the resulting events.
 
         Raises:
-            ProtocolError: The peer broke the protocol or a limit, now or before.
+            ProtocolError: The peer broke the protocol or a limit, now or earlier.
         """
         if self._error is not None:
             raise self._error
@@ -195,7 +195,7 @@ class Connection(ABC):
         return self._events
 
     def bytes_to_send(self) -> bytes:
-        """Remove and return what can be written to the peer now."""
+        """Remove and return the bytes to write to the peer now."""
         if not self._out:
             return b""
         data = b"".join(self._out)
@@ -205,43 +205,43 @@ class Connection(ABC):
 
     @property
     def sending(self) -> bool:
-        """Whether part of our message waits until the peer opens its windows."""
+        """Whether part of our message waits for a window update of the peer."""
         return len(self._outbox) > 0
 
     def close(self) -> None:
-        """Say goodbye to a peer that has introduced itself."""
+        """Queue a GOAWAY frame, if the peer speaks HTTP/2."""
         if self.established and self._error is None:
             self._say_goodbye(ErrorCode.NO_ERROR)
 
-    # -- what differs between the roles --
+    # -- differences between the roles --
 
     _ROLE_SETTING: ClassVar[tuple[int, int]]
     _PEER_HALF: ClassVar[str]
 
     @abstractmethod
     def _on_fields(self, stream: int, fields: dict[bytes, bytes], end: bool) -> None:
-        """Take the header fields of a stream, which ends with them or not."""
+        """Handle the header fields of a stream; `end` tells whether the stream ends with them."""
 
     @abstractmethod
     def _on_end(self) -> None:
-        """Act on the end of the peer's half of the call, which ended with a DATA frame."""
+        """Handle the end of the peer's half of the call with a DATA frame."""
 
     @abstractmethod
     def _on_goodbye(self, last_stream: int, reason: str) -> None:
-        """Act on a GOAWAY."""
+        """Handle a GOAWAY frame."""
 
     @abstractmethod
     def _send_data(self, frame: bytes | memoryview, last: bool) -> None:
-        """Send one frame's worth of our message, and what follows the last."""
+        """Send a part of our message as one frame, and the trailers, if any, after the last."""
 
     def _reject_message(self, status: int, reason: str) -> None:
-        """Raise because of the peer's message; `status` is what gRPC calls the matter."""
+        """Raise an error about the peer's message; `status` is its gRPC status code."""
         raise ProtocolError(reason)
 
     # -- frames in --
 
     def _finish_buffered(self, data: bytes) -> int:
-        """Complete what is not whole yet, act on it, and return how much of `data` that took."""
+        """Complete and process the incomplete frame; return the number of bytes of `data` used."""
         at = 0
         while self._buffer and at < len(data):
             missing = self._needed - len(self._buffer)
@@ -266,8 +266,8 @@ class Connection(ABC):
         return len(head)
 
     def _read_frames(self, data: bytes, at: int) -> int:
-        """Act on whole frames, and on pieces of DATA, from `at` on; return where that ends."""
-        if self._expected_preface:  # nothing came before it
+        """Process frames, and pieces of DATA frames, from `at` on; return the end position."""
+        if self._expected_preface:  # it is the first thing that a client sends
             at = self._read_preface(data)
             if self._expected_preface:
                 return at
@@ -302,19 +302,19 @@ class Connection(ABC):
             at = payload_at + length
             self._check_order(kind, flags, stream)
             handler = _HANDLERS.get(kind)
-            if handler is not None:  # unknown types are extensions, to be ignored
+            if handler is not None:  # frames of unknown types must be ignored (RFC 9113, 5.5)
                 handler(self, flags, stream, data[payload_at:at])
 
     def _check_order(self, kind: int, flags: int, stream: int) -> None:
         if not self.established:
             if kind != SETTINGS or flags & ACK:
-                raise ProtocolError(f"the first frame is of type {kind}, not SETTINGS")
+                raise ProtocolError(f"expected SETTINGS as the first frame, got type {kind}")
             self.established = True
         if self._block is not None and (kind != CONTINUATION or stream != self._block[0]):
             raise ProtocolError("header block interrupted by another frame")
 
     def _begin_data(self, flags: int, stream: int, size: int) -> None:
-        """Take in the header of a DATA frame."""
+        """Process the header of a DATA frame."""
         self._receive_window -= size
         if self._receive_window < 0:
             raise ProtocolError("more DATA than our window allows", ErrorCode.FLOW_CONTROL_ERROR)
@@ -335,7 +335,7 @@ class Connection(ABC):
             self._stream_receive_window = RECEIVE_WINDOW_BYTES
 
     def _add_data(self, piece: memoryview) -> None:
-        """Take in a piece of the payload of a DATA frame."""
+        """Process a piece of the payload of a DATA frame."""
         self._data_left -= len(piece)
         if not self._data_counts:
             return
@@ -352,7 +352,7 @@ class Connection(ABC):
             self._on_end()
 
     def _read_prefix(self, piece: memoryview) -> memoryview:
-        """Take in the prefix of the message; return what follows it."""
+        """Process the prefix of the message; return the bytes after it."""
         missing = _MESSAGE_PREFIX_BYTES - len(self._prefix)
         self._prefix += piece[:missing]
         if len(self._prefix) == _MESSAGE_PREFIX_BYTES:
@@ -393,7 +393,7 @@ class Connection(ABC):
 
     def _on_continuation(self, flags: int, stream: int, payload: bytes) -> None:
         if self._block is None:
-            raise ProtocolError("CONTINUATION of no header block")
+            raise ProtocolError("CONTINUATION without a header block")
         _, first_flags, block = self._block
         self._add_to_block(stream, first_flags, block, payload, complete=flags & END_HEADERS)
 
@@ -435,7 +435,7 @@ class Connection(ABC):
             return
         if len(payload) % SETTING.size:
             raise ProtocolError(
-                f"SETTINGS of {len(payload)} bytes are not a row of settings",
+                f"SETTINGS of {len(payload)} bytes, not a multiple of {SETTING.size}",
                 ErrorCode.FRAME_SIZE_ERROR,
             )
         for setting, value in SETTING.iter_unpack(payload):
@@ -448,10 +448,10 @@ class Connection(ABC):
             if value > LARGEST_WINDOW:
                 raise ProtocolError(f"initial window of {value}", ErrorCode.FLOW_CONTROL_ERROR)
             if self._stream:
-                # May turn the window of the open stream negative; RFC 9113, section 6.9.2.
+                # The window of the open stream may become negative (RFC 9113, section 6.9.2).
                 self._stream_send_window += value - self._peer_stream_window
                 if self._stream_send_window > LARGEST_WINDOW:
-                    raise ProtocolError("stream window too wide", ErrorCode.FLOW_CONTROL_ERROR)
+                    raise ProtocolError("stream window too large", ErrorCode.FLOW_CONTROL_ERROR)
             self._peer_stream_window = value
         elif setting == MAX_FRAME_SIZE:
             if not INITIAL_FRAME_BYTES <= value <= LARGEST_FRAME_BYTES:
@@ -461,7 +461,7 @@ class Connection(ABC):
             raise ProtocolError(f"ENABLE_PUSH of {value}")
 
     def _on_push_promise(self, flags: int, stream: int, payload: bytes) -> None:
-        raise ProtocolError("PUSH_PROMISE, which is switched off")
+        raise ProtocolError("PUSH_PROMISE, although push is disabled")
 
     def _on_ping(self, flags: int, stream: int, payload: bytes) -> None:
         if stream != 0:
@@ -477,7 +477,7 @@ class Connection(ABC):
             raise ProtocolError("GOAWAY too short", ErrorCode.FRAME_SIZE_ERROR)
         last_stream, code = GOAWAY_HEAD.unpack_from(payload)
         detail = payload[GOAWAY_HEAD.size :][:200].decode("utf-8", "replace")
-        reason = f"it went away ({code_name(code)}{detail and ': '}{detail})"
+        reason = f"it closed the connection ({code_name(code)}{detail and ': '}{detail})"
         self._on_goodbye(last_stream & LARGEST_STREAM, reason)
 
     def _on_window_update(self, flags: int, stream: int, payload: bytes) -> None:
@@ -490,14 +490,14 @@ class Connection(ABC):
         elif self._is_open(stream, "WINDOW_UPDATE"):
             self._stream_send_window += increment
         if max(self._send_window, self._stream_send_window) > LARGEST_WINDOW:
-            raise ProtocolError("window too wide", ErrorCode.FLOW_CONTROL_ERROR)
+            raise ProtocolError("window too large", ErrorCode.FLOW_CONTROL_ERROR)
         self._send_outbox()
 
     def _is_open(self, stream: int, what: str) -> bool:
-        """Whether a frame is for the open call, or comes late for a call that is over.
+        """Return True for a frame of the open call, False for a late frame of an earlier call.
 
         Raises:
-            ProtocolError: It is for a stream that was never opened.
+            ProtocolError: The stream was never opened.
         """
         if stream % 2 == 0 or stream > self._last_stream:
             raise ProtocolError(f"{what} on stream {stream}, which was never opened")
@@ -506,15 +506,15 @@ class Connection(ABC):
     # -- the one call --
 
     def _advance_call(self, event: CallEvent) -> None:
-        """Put the call into the state that follows.
+        """Move the call to its next state.
 
         Raises:
-            ProtocolError: The peer sent what is not allowed now.
+            ProtocolError: The peer sent a frame that the current state does not allow.
         """
         after = CALL_TRANSITIONS[self._call].get(event)
         if after is None:
             if event is CallEvent.DATA:
-                raise ProtocolError("DATA outside of its message", ErrorCode.STREAM_CLOSED)
+                raise ProtocolError("DATA outside of a message", ErrorCode.STREAM_CLOSED)
             raise ProtocolError(f"HEADERS inside a {self._PEER_HALF}")
         self._call = after
 
@@ -537,11 +537,11 @@ class Connection(ABC):
             self._inbox = BytesIO()
 
     def _take_message(self) -> bytes | memoryview:
-        """Return the message that came, which must be whole."""
+        """Return the received message, and check that it is complete."""
         size = self._n_held
         if len(self._prefix) < _MESSAGE_PREFIX_BYTES or size < self._inbox_size:
             raise ProtocolError(f"a call ended {len(self._prefix) + size} bytes into its message")
-        # `getvalue` does not copy, because nothing is written to the inbox any more.
+        # `getvalue` does not copy unless the inbox is written to again.
         message = self._whole or self._inbox.getvalue()
         self._clear_inbox()
         return message
@@ -564,7 +564,8 @@ class Connection(ABC):
         self._control_bytes += len(frame)
         if self._control_bytes > MAX_CONTROL_BYTES:
             raise ProtocolError(
-                "asks for more answers than it reads", code=ErrorCode.ENHANCE_YOUR_CALM
+                f"more than {MAX_CONTROL_BYTES} bytes of answers that the peer does not read",
+                code=ErrorCode.ENHANCE_YOUR_CALM,
             )
         self._out.append(frame)
 

@@ -1,4 +1,4 @@
-"""The layout of HTTP/2 frames (RFC 9113), and the errors of a peer that breaks it."""
+"""Layout of HTTP/2 frames (RFC 9113), and errors of a peer that violates it."""
 
 import struct
 from enum import IntEnum
@@ -33,7 +33,7 @@ GOAWAY_HEAD = struct.Struct(">II")
 
 
 class ErrorCode(IntEnum):
-    """Why a stream or a connection ended (RFC 9113, section 7)."""
+    """Reason for the end of a stream or connection (RFC 9113, section 7)."""
 
     NO_ERROR = 0
     PROTOCOL_ERROR = 1
@@ -79,10 +79,10 @@ def without_padding(payload: bytes) -> bytes:
     """Return the content of a padded frame.
 
     Raises:
-        ProtocolError: There is more padding than payload.
+        ProtocolError: The padding is longer than the payload.
     """
     if not payload or payload[0] >= len(payload):
-        raise ProtocolError("more padding than the frame has room for")
+        raise ProtocolError("padding longer than the frame")
     return payload[1 : len(payload) - payload[0]]
 
 
@@ -94,7 +94,7 @@ def require_length(what: str, payload: bytes, length: int) -> None:
     """
     if len(payload) != length:
         raise ProtocolError(
-            f"{what} of {len(payload)} bytes, must have {length}", ErrorCode.FRAME_SIZE_ERROR
+            f"{what} of {len(payload)} bytes, expected {length}", ErrorCode.FRAME_SIZE_ERROR
         )
 
 

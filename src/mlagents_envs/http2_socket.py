@@ -1,6 +1,6 @@
-"""An HTTP/2 connection on a socket, with deadlines: what both ends of the wire share.
+"""HTTP/2 connection on a socket with deadlines, shared by both ends of the wire.
 
-Deadlines are moments on the clock of `time.monotonic`; None is never.
+Deadlines are values of `time.monotonic`; None waits without a limit.
 """
 
 import selectors
@@ -16,24 +16,24 @@ from mlagents_envs.exception import (
 )
 from mlagents_envs.http2 import ClientConnection, Event, ProtocolError, ServerConnection
 
-# Registers in memory alone: no descriptor of its own, no system call but the one that waits.
+# Unlike epoll, poll needs neither a file descriptor nor system calls to register sockets.
 Selector: type[selectors.BaseSelector] = getattr(
     selectors, "PollSelector", selectors.SelectSelector
 )
 
 _READ_BYTES = 64 * 2**10
-# poll() counts milliseconds in 31 bits; a longer wait is several of these.
+# poll() takes milliseconds as a 31-bit number, so a longer wait is split.
 _LONGEST_WAIT_S = 86_400.0
-# What a peer had under way when we hung up is read away, so that its system does not take the
-# close for a reset and drop our last words; a peer that never stops is not waited for.
+# On close, unread bytes of the peer are read first. Otherwise the system would send a reset, and
+# the peer could lose our last bytes. The number of reads is limited in case the peer never stops.
 _LAST_READS = 64
 
 
 def wait(selector: selectors.BaseSelector, deadline: float | None) -> list[selectors.SelectorKey]:
-    """Return what is ready, waiting for it until the deadline at most.
+    """Wait until a registered object is ready, and return the keys of all that are.
 
     Raises:
-        TimeoutError: Nothing is.
+        TimeoutError: The deadline has passed and no object is ready.
     """
     while True:
         wait_s = _LONGEST_WAIT_S if deadline is None else deadline - time.monotonic()
@@ -45,15 +45,15 @@ def wait(selector: selectors.BaseSelector, deadline: float | None) -> list[selec
 
 
 class Http2Socket:
-    """Moves bytes between a connected socket, which it owns, and an HTTP/2 connection.
+    """Connected socket that carries an HTTP/2 connection.
 
     Args:
-        sock: The socket.
-        connection: Our role on it.
-        peer: What errors call the other end.
+        sock: Connected socket, which this object owns from now on.
+        connection: Server or client side of the HTTP/2 connection.
+        peer: Name of the other end, for error messages.
 
     Attributes:
-        events: What the bytes read so far amount to, oldest first; the owner removes them.
+        events: Events of the connection, oldest first; the owner removes them.
     """
 
     def __init__(
@@ -67,30 +67,30 @@ class Http2Socket:
         self._selector = Selector()
         self._selector.register(sock, selectors.EVENT_READ)
         sock.setblocking(False)
-        with suppress(OSError):  # some systems refuse where the peer is gone; `read` will say so
+        with suppress(OSError):  # fails on some systems if the peer is gone; `read` reports that
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def fileno(self) -> int:
-        """The socket's file descriptor."""
+        """Return the file descriptor of the socket."""
         return self._socket.fileno()
 
     @property
     def peer_port(self) -> int:
-        """The port of the other end; 0 where there is none."""
+        """Port of the other end; 0 if it has none."""
         try:
             return int(self._socket.getpeername()[1])
-        except (OSError, IndexError):  # gone, or not of the internet
+        except (OSError, IndexError):  # disconnected, or not an internet socket
             return 0
 
     def read(self, deadline: float | None) -> None:
-        """Read once from the socket, which is ready, and answer what asks for an answer.
+        """Read once from the socket, which must be ready, and send the answers that are due.
 
         Raises:
-            UnityTimeOutException: The peer does not read our answer; what is unsent is kept.
-            UnityCommunicatorStoppedException: The peer hung up.
+            UnityTimeOutException: The peer does not read our answers; unsent bytes are kept.
+            UnityCommunicatorStoppedException: The peer closed the connection.
             UnityCommunicationException: The peer broke the protocol.
         """
-        if self._unsent:  # a peer that reads no answers is not read from: else they would pile up
+        if self._unsent:  # otherwise answers would pile up if the peer does not read them
             self.flush(deadline)
         try:
             data = self._socket.recv(_READ_BYTES)
@@ -98,10 +98,12 @@ class Http2Socket:
             return
         except OSError as error:
             raise UnityCommunicatorStoppedException(
-                f"the connection to {self._peer} broke{self._without_a_word}: {error}"
+                f"the connection to {self._peer} was lost{self._if_not_established}: {error}"
             ) from error
         if not data:
-            raise UnityCommunicatorStoppedException(f"{self._peer} hung up{self._without_a_word}")
+            raise UnityCommunicatorStoppedException(
+                f"{self._peer} closed the connection{self._if_not_established}"
+            )
         try:
             self.events += self._connection.receive_data(data)
         except ProtocolError as error:
@@ -114,22 +116,23 @@ class Http2Socket:
         """Wait until the socket is ready, then `read`.
 
         Raises:
-            UnityTimeOutException: It was not ready before the deadline, or that has passed already.
+            UnityTimeOutException: The socket was not ready before the deadline, or the deadline
+                had already passed.
         """
         try:
             if deadline is not None and time.monotonic() >= deadline:
-                raise TimeoutError  # a peer that talks on and on is always ready
+                raise TimeoutError  # the socket of a peer that never stops sending is always ready
             wait(self._selector, deadline)
         except TimeoutError:
-            raise UnityTimeOutException(f"{self._peer} was silent for too long") from None
+            raise UnityTimeOutException(f"{self._peer} did not respond in time") from None
         self.read(deadline)
 
     def flush(self, deadline: float | None) -> None:
-        """Write what the connection has to send and its windows allow.
+        """Write the bytes that the connection has to send, as far as its windows allow.
 
         Raises:
-            UnityTimeOutException: The peer does not read; what is unsent is kept.
-            UnityCommunicatorStoppedException: The peer hung up.
+            UnityTimeOutException: The peer does not read; unsent bytes are kept.
+            UnityCommunicatorStoppedException: The peer closed the connection.
         """
         data = self._connection.bytes_to_send()
         if self._unsent:
@@ -146,7 +149,7 @@ class Http2Socket:
                     self._write()
             except TimeoutError:
                 raise UnityTimeOutException(
-                    f"{self._peer} did not read for too long; {len(self._unsent)} bytes are unsent"
+                    f"{self._peer} did not read in time; {len(self._unsent)} bytes are unsent"
                 ) from None
             finally:
                 self._selector.modify(self._socket, selectors.EVENT_READ)
@@ -158,16 +161,16 @@ class Http2Socket:
             return
         except OSError as error:
             raise UnityCommunicatorStoppedException(
-                f"the connection to {self._peer} broke: {error}"
+                f"the connection to {self._peer} was lost: {error}"
             ) from error
         self._unsent = self._unsent[sent:]
 
     def send(self, deadline: float | None) -> None:
-        """Write our whole message, reading meanwhile where its windows ask for that.
+        """Write our whole message, and read window updates in between if needed.
 
         Raises:
-            UnityTimeOutException: The peer did not take it before the deadline.
-            UnityCommunicatorStoppedException: The peer hung up.
+            UnityTimeOutException: The peer did not accept the message before the deadline.
+            UnityCommunicatorStoppedException: The peer closed the connection.
             UnityCommunicationException: The peer broke the protocol.
         """
         self.flush(deadline)
@@ -175,7 +178,7 @@ class Http2Socket:
             self.wait_and_read(deadline)
 
     def close(self) -> None:
-        """Say goodbye as far as that does not take waiting, and close the socket."""
+        """Send the last frames as far as possible without waiting, and close the socket."""
         self._connection.close()
         with suppress(OSError):
             self._socket.send(bytes(self._unsent) + self._connection.bytes_to_send())
@@ -187,5 +190,7 @@ class Http2Socket:
         self._socket.close()
 
     @property
-    def _without_a_word(self) -> str:
-        return "" if self._connection.established else " without a word; it may serve another"
+    def _if_not_established(self) -> str:
+        if self._connection.established:
+            return ""
+        return " before it sent anything; it may be connected to another program"

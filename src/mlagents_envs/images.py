@@ -1,11 +1,11 @@
-"""Images: PNG files <-> pixels, and the order of their axes; a decoder loads with the first image.
+"""Encoding and decoding of PNG images, and the order of their axes.
 
-One agent's image of C channels comes as PNG files back to back, three channels each:
+An image of C channels is sent as concatenated PNG files of three channels each:
 
     compressed ──split──► files ──decoder──► (H, W, 3) each ──mapping──► (C, H, W)
 
-Nothing is believed before it was checked against the announced shape: a file says in its first
-bytes how large it is, and one that is too large is not decoded. Source: wire protocol, section 3.4.
+The size in a file's header is compared with the announced shape before the file is decoded. The
+decoder library is imported with the first image. Source: wire protocol, section 3.4.
 """
 
 import io
@@ -37,15 +37,15 @@ Pixels = NDArray[np.uint8]
 _Axis = TypeVar("_Axis")
 
 CHANNELS_PER_FILE = 3
-"""Every file is read as RGB."""
+"""Number of channels per file; every file is decoded as RGB."""
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _CHUNK_HEAD = struct.Struct(">I4s")  # length, kind
-_CHUNK_OVERHEAD = 12  # its head, and a checksum at its end
+_CHUNK_OVERHEAD = 12  # head and checksum
 _IMAGE_HEADER = struct.Struct(">IIBBBBB")  # width, height, depth, color, and three that are 0
 _RGB = 2
 
-# Of smaller images, decoders spend most of their time where only one thread can run.
+# For smaller images, decoders spend most of their time holding the global interpreter lock.
 _MIN_PIXELS_FOR_THREADS = 2**12
 
 
@@ -62,7 +62,7 @@ def to_channel_last(axes: tuple[_Axis, ...]) -> tuple[_Axis, ...]:
 class ImageLayout(Enum):
     """Order in which a simulation announces the axes of images and writes uncompressed ones.
 
-    A compressed image has its channels where the announced shape says.
+    Compressed images always have the announced order.
     """
 
     CHANNEL_FIRST = 0
@@ -74,12 +74,13 @@ class ImageLayout(Enum):
 
 
 class ImageReading(NamedTuple):
-    """How the images of one simulation are read: as (C, H, W), unless `keep_channel_last`.
+    """Image format of one simulation, and of the arrays that its images are decoded to.
 
     Attributes:
-        layout: Order of their axes on the wire.
-        keep_8_bit: Whether compressed images become uint8 rather than float32 in [0, 1].
-        keep_channel_last: Whether images announced as (H, W, C) stay so in specs and arrays.
+        layout: Order of the axes on the wire.
+        keep_8_bit: Whether compressed images become uint8 instead of float32 in [0, 1].
+        keep_channel_last: Whether images announced as (H, W, C) keep this order in specifications
+            and arrays. Otherwise all images become (C, H, W).
     """
 
     layout: ImageLayout = ImageLayout.CHANNEL_FIRST
@@ -87,11 +88,11 @@ class ImageReading(NamedTuple):
     keep_channel_last: bool = False
 
     def in_spec_order(self, axes: tuple[_Axis, ...]) -> tuple[_Axis, ...]:
-        """Put announced sizes or flags of axes in the order of specs."""
+        """Return announced sizes or flags of axes in the order of specifications."""
         return to_channel_first(axes) if self._turns_announced(axes) else axes
 
     def announced(self, axes: tuple[_Axis, ...]) -> tuple[_Axis, ...]:
-        """Put sizes or flags of a spec's axes in the order in which they were announced."""
+        """Return sizes or flags of a specification's axes in the announced order."""
         return to_channel_last(axes) if self._turns_announced(axes) else axes
 
     def _turns_announced(self, axes: tuple[_Axis, ...]) -> bool:
@@ -107,12 +108,12 @@ class ImageReading(NamedTuple):
 
 
 class ImageOptions(NamedTuple):
-    """Corrections that a user wants; see the arguments of `UnityEnvironment`.
+    """Options of the user for decoding images; see the arguments of `UnityEnvironment`.
 
     Attributes:
         turn_channel_last: Whether (H, W, C) becomes (C, H, W).
         reorder_uncompressed: Whether images written in another order than announced are corrected.
-        keep_8_bit: Whether compressed images become uint8.
+        keep_8_bit: Whether compressed images become uint8 instead of float32 in [0, 1].
     """
 
     turn_channel_last: bool = True
@@ -120,7 +121,7 @@ class ImageOptions(NamedTuple):
     keep_8_bit: bool = False
 
     def reading(self, layout: ImageLayout) -> ImageReading:
-        """Return how to read the images of a simulation with this layout."""
+        """Return the image format for a simulation with this layout."""
         if layout is ImageLayout.NUMBERS_CHANNEL_LAST and not self.reorder_uncompressed:
             layout = ImageLayout.CHANNEL_FIRST
         is_kept = layout is ImageLayout.CHANNEL_LAST and not self.turn_channel_last
@@ -130,22 +131,24 @@ class ImageOptions(NamedTuple):
 def decode_image(
     compressed: bytes, mapping: Sequence[int], out: NDArray[Any], *, n_frames: int = 1
 ) -> None:
-    """Read one agent's image.
+    """Decode the image of one agent into an array.
 
-    Without a mapping, surplus channels are dropped, and a single channel is the mean of a file's
-    three.
+    Without a mapping, channels are copied in order and surplus ones are dropped; an image of one
+    channel is the mean of the file's three.
 
     Args:
-        compressed: PNG files back to back.
-        mapping: The channel of the image for each channel of the files, negative for none; several
-            with one target are averaged. Empty for the order in which they come.
-        out: (C, H, W), written to: float32 in [0, 1], or uint8, for which means are rounded.
-        n_frames: How many frames, oldest first, a stack of them has; 1 for other images.
+        compressed: Concatenated PNG files.
+        mapping: Channel of the image for each channel of the files, negative to drop it. Channels
+            of the files with the same target are averaged. Empty if there is no mapping.
+        out: (C, H, W) array for the result: float32 in [0, 1], or uint8, for which means are
+            rounded.
+        n_frames: Number of stacked frames, oldest first; 1 for an image that is not stacked.
 
     Raises:
-        UnityObservationException: Size, channels or mapping do not give the shape of `out`.
-        UnityCommunicationException: These are no PNG files, or they are damaged.
-        UnityEnvironmentException: No library is installed that decodes them.
+        UnityObservationException: The size of the files, the number of channels, or the mapping
+            does not match the shape of `out`.
+        UnityCommunicationException: The bytes are not PNG files, or a file is damaged.
+        UnityEnvironmentException: No library that decodes PNG files is installed.
     """
     channels, height, width = out.shape
     files = _fill_history(_split(compressed), len(mapping) // CHANNELS_PER_FILE, n_frames)
@@ -176,34 +179,35 @@ def decode_image(
 
 
 def _targets(mapping: Sequence[int], n_files: int, channels: int) -> Sequence[int]:
-    """Return the channel of the image for each channel of its files, negative for none."""
+    """Return the channel of the image for each channel of its files, negative to drop it."""
     n_decoded = n_files * CHANNELS_PER_FILE
     if not mapping:
         if channels == 1:
             return [0] * CHANNELS_PER_FILE
         if n_decoded < channels:
             raise UnityObservationException(
-                f"{n_files} PNG files with {n_decoded} channels; {channels} were announced"
+                f"expected {channels} channels, got {n_decoded} in {n_files} PNG files"
             )
         return [*range(channels), *[-1] * (-channels % CHANNELS_PER_FILE)]
     if len(mapping) != n_decoded:
         raise UnityObservationException(
-            f"a mapping of {len(mapping)} channels for {n_files} PNG files with {n_decoded}"
+            f"expected a mapping of {n_decoded} channels for {n_files} PNG files, got "
+            f"{len(mapping)}"
         )
     named = {target for target in mapping if target >= 0}
     if len(named) != channels or max(named, default=-1) != channels - 1:
         raise UnityObservationException(
-            f"a mapping to the channels {sorted(named)[:16]}; expected each from 0 to "
-            f"{channels - 1}, the number announced"
+            f"the mapping has the channels {sorted(named)[:16]}; expected each from 0 to "
+            f"{channels - 1}, as announced"
         )
     return mapping
 
 
 def _fill_history(files: list[bytes], n_wanted: int, n_frames: int) -> Sequence[bytes | None]:
-    """Add None for files that a stack of frames lacks because they are from before the episode.
+    """Insert None for the missing files of stacked frames from before the episode.
 
-    For each of those frames, the oldest, Unity's stacking sensor sends a single black file, even
-    where a frame has more than three channels and takes several.
+    For each such frame (the oldest), Unity's stacking sensor sends a single black file, even if a
+    frame has more than three channels and takes several files.
     """
     files_per_frame, rest = divmod(n_wanted, n_frames)
     n_lacking = n_wanted - len(files)
@@ -220,18 +224,18 @@ def _fill_history(files: list[bytes], n_wanted: int, n_frames: int) -> Sequence[
 
 
 def stacked_frames(name: str) -> int:
-    """Return how many frames a sensor of this name stacks; 1 for those that do not."""
+    """Return the number of frames that a sensor of this name stacks; 1 without stacking."""
     match = re.match(r"StackingSensor_size(\d{1,4})_", name, re.ASCII)
     return max(int(match[1]), 1) if match else 1
 
 
 def count_files(compressed: bytes) -> int:
-    """Return at least how many PNG files `decode_image` will find."""
+    """Return an upper bound of the number of PNG files that `decode_image` finds."""
     return compressed.count(_SIGNATURE)
 
 
 def _split(compressed: bytes) -> list[bytes]:
-    """Cut PNG files that lie back to back apart, by walking over their chunks."""
+    """Split concatenated PNG files by walking through their chunks."""
     files: list[bytes] = []
     start = 0 if compressed.startswith(_SIGNATURE) else -1
     while start >= 0:
@@ -243,52 +247,54 @@ def _split(compressed: bytes) -> list[bytes]:
                 raise UnityCommunicationException(f"PNG file {len(files)} is cut short")
             length, kind = _CHUNK_HEAD.unpack_from(compressed, at)
             at += _CHUNK_OVERHEAD + length
-            # A second header could announce another size than the one that is checked.
+            # A second header could contain another size than the one that is checked.
             if (kind == b"IHDR") != is_first or (is_first and length != _IMAGE_HEADER.size):
-                raise UnityCommunicationException(f"PNG file {len(files)} is damaged: its header")
+                raise UnityCommunicationException(f"PNG file {len(files)} has a damaged header")
         if at > len(compressed):
             raise UnityCommunicationException(f"PNG file {len(files)} is cut short")
         files.append(compressed[start:at])
         start = compressed.find(_SIGNATURE, at)
     if not files:
         raise UnityCommunicationException(
-            f"{len(compressed)} bytes are no PNG file: they begin with "
+            f"{len(compressed)} bytes are not a PNG file: they begin with "
             f"{compressed[: len(_SIGNATURE)].hex(' ')!r}"
         )
     return files
 
 
 def _decode_png(file: bytes, height: int, width: int) -> Pixels:
-    """Return the pixels of a file that must have this size, (H, W, 3)."""
+    """Return the pixels of a file, (H, W, 3), and check their size."""
     header = _IMAGE_HEADER.unpack_from(file, len(_SIGNATURE) + _CHUNK_HEAD.size)
     if header[:2] != (width, height):
         raise UnityObservationException(
-            f"a PNG file of {header[1]} x {header[0]} pixels (height x width); announced were "
-            f"{height} x {width}"
+            f"expected a PNG file of {height} x {width} pixels (height x width), as announced; got "
+            f"{header[1]} x {header[0]}"
         )
     if header[2] > 8:
-        raise UnityCommunicationException(f"a PNG file of {header[2]} bits a channel; at most 8")
+        raise UnityCommunicationException(
+            f"expected a PNG file of at most 8 bits per channel, got {header[2]} bits"
+        )
     decode = _decoder()
     try:
         pixels = decode(file)
     except Exception as error:  # decoders raise errors of every kind
-        raise UnityCommunicationException(f"a damaged PNG file: {error}") from error
+        raise UnityCommunicationException(f"damaged PNG file: {error}") from error
     if pixels.shape != (height, width, CHANNELS_PER_FILE):
-        raise UnityCommunicationException(f"a damaged PNG file: it has the shape {pixels.shape}")
+        raise UnityCommunicationException(f"damaged PNG file: its shape is {pixels.shape}")
     return pixels
 
 
 @cache
 def _decoder() -> Callable[[bytes], Pixels]:
-    """Return the fastest decoder at hand; each lets other threads run meanwhile."""
+    """Return the fastest installed decoder; each releases the global interpreter lock."""
     for load in (_load_opencv, _load_pillow):
         try:
             return load()
         except ImportError:
             continue
     raise UnityEnvironmentException(
-        "the simulation sends compressed images, and neither Pillow nor OpenCV is installed to "
-        f"read them. Install Pillow: {install_command('images')}"
+        "the simulation sends compressed images, but neither Pillow nor OpenCV is installed to "
+        f"decode them. Install Pillow: {install_command('images')}"
     )
 
 
@@ -317,14 +323,14 @@ def _load_pillow() -> Callable[[bytes], Pixels]:
 
 
 def encode_image(image: Pixels) -> bytes:
-    """Write an image as PNG files back to back, as Unity's sensors do: always RGB.
+    """Encode an image as concatenated RGB PNG files, as Unity's sensors do.
 
-    A single channel becomes gray; of others, three go into each file and what is left stays 0.
-    The pixels are stored rather than packed: a machine moves them to itself faster than it
-    packs and unpacks them, and they are a quarter of the same numbers as floats.
+    A single channel is written as gray. Otherwise each file has three channels, and unused channels
+    of the last one are 0. The pixels are not compressed: on one machine, sending them is faster
+    than compressing them, and they already take a quarter of the bytes of floats.
 
     Args:
-        image: (C, H, W), none of them 0.
+        image: (C, H, W) array with at least one pixel and channel.
     """
     channels, height, width = image.shape
     if channels == 1:
@@ -335,7 +341,7 @@ def encode_image(image: Pixels) -> bytes:
         planes = image[first : first + CHANNELS_PER_FILE]
         pixels = np.zeros((height, width, CHANNELS_PER_FILE), np.uint8)
         pixels[..., : len(planes)] = planes.transpose(to_channel_last((0, 1, 2)))
-        # Each row follows a byte that says how it is filtered: 0 for not at all.
+        # Each row begins with the number of its filter; 0 is none.
         rows = np.zeros((height, 1 + width * CHANNELS_PER_FILE), np.uint8)
         rows[:, 1:] = pixels.reshape(height, -1)
         files += [
@@ -353,15 +359,15 @@ def _chunk(kind: bytes, content: bytes) -> bytes:
 
 
 def for_each_image(work: Callable[[int], None], rows: Sequence[int], *, n_pixels: int) -> None:
-    """Do `work` for every row, on all processors where that pays.
+    """Call `work` for every row, in several threads if the images are large enough.
 
     Args:
-        work: Decodes the image of one row.
+        work: Function that decodes the image of one row.
         rows: Rows of the batch.
-        n_pixels: Height times width of one image.
+        n_pixels: Number of pixels of one image, height times width.
 
     Raises:
-        As `work`.
+        The first error of `work`.
     """
     is_worth_it = n_pixels >= _MIN_PIXELS_FOR_THREADS and len(rows) > 1
     n_shares = min(n_cpus(), len(rows)) if is_worth_it else 1
@@ -382,5 +388,5 @@ def for_each_image(work: Callable[[int], None], rows: Sequence[int], *, n_pixels
 
 @cache
 def _threads(process_id: int) -> ThreadPoolExecutor:
-    """Return the threads of this process: those of its parent do not run after a fork."""
+    """Return the thread pool of this process; after a fork, the parent's threads do not run."""
     return ThreadPoolExecutor(max(n_cpus() - 1, 1), f"images-{process_id}")

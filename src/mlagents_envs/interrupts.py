@@ -1,18 +1,18 @@
-"""Ctrl-C in a command that has not begun yet."""
+"""Handling of Ctrl-C while a command is still being imported."""
 
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 INTERRUPTED_STATUS = 130
-"""What a shell reports of a program that Ctrl-C ended."""
+"""Exit status of a program that Ctrl-C ended, by the convention of shells."""
 
 
 @contextmanager
 def ends_quietly() -> Iterator[None]:
-    """Let Ctrl-C within the `with` block end the program, without a traceback.
+    """End the program without a traceback if Ctrl-C is pressed within the `with` block.
 
-    It surrounds the imports of a command, which may take seconds.
+    Used around the imports of a command, which may take seconds.
 
     Raises:
         SystemExit: Ctrl-C was pressed; the status is 130.
@@ -20,5 +20,5 @@ def ends_quietly() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        print("Interrupted before it began.", file=sys.stderr)
+        print("Interrupted before the start.", file=sys.stderr)
         sys.exit(INTERRUPTED_STATUS)

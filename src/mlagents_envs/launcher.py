@@ -1,7 +1,7 @@
-"""Finds, starts, watches and stops a player.
+"""Functions that find an executable, and `Player`, which starts, watches and stops it.
 
-A player is a simulation in a process of its own: a Unity build, or anything else that takes the
-same arguments and calls the trainer (wire protocol, section 2.3).
+A player is a simulation in its own process: a Unity build, or any other program that accepts the
+same arguments and connects to the trainer (wire protocol, section 2.3).
 """
 
 import contextlib
@@ -52,7 +52,7 @@ def find_executable(name: str, *, platform: str = sys.platform) -> Path:
         raise UnityEnvironmentException(_explain_missing(name.strip(), candidates))
     if not os.access(found, os.X_OK):
         raise UnityEnvironmentException(
-            f"{found} may not be executed; allow it with: chmod +x '{found}'"
+            f"{found} is not executable; make it executable with: chmod +x '{found}'"
         )
     return found.absolute()
 
@@ -62,7 +62,7 @@ def _installed_program(name: str) -> str | None:
 
 
 def _candidates(name: str, platform: str) -> list[Path]:
-    """Return the files that could be meant, the best first."""
+    """Return the paths to try, in order of preference."""
     base = next((name.removesuffix(end) for end in _SUFFIXES if name.endswith(end)), name)
     path = Path(base)
     as_given = [Path(name)] if name != base else []
@@ -84,7 +84,7 @@ def _explain_missing(name: str, candidates: Sequence[Path]) -> str:
     path = Path(name)
     if path.is_dir():
         inside = [file.name for file in sorted(path.iterdir()) if file.suffix in _SUFFIXES]
-        hint = f" In it are: {', '.join(inside[:5])}." if inside else ""
+        hint = f" It contains {', '.join(inside[:5])}." if inside else ""
         return f"{name!r} is a folder, not an executable; {looked_for}.{hint}"
     if not path.parent.is_dir():
         return f"no executable {name!r}: the folder {str(path.parent)!r} does not exist"
@@ -171,18 +171,18 @@ def _show(lines: Sequence[bytes]) -> None:
 
 
 class Player:
-    """A running player; making this object starts it.
+    """Player process, which the constructor starts.
 
-    The process runs in a new session: Ctrl-C in the terminal does not reach it, and the processes
-    that it starts end with it.
+    The process runs in a new session, so Ctrl-C in the terminal does not reach it, and its child
+    processes end with it.
 
     Args:
         command: Executable and arguments.
-        show_output: Whether to print the player's output line by line. In any case its last lines
-            are kept for `exit_description`.
+        show_output: Whether to print the player's output line by line. Its last lines are kept for
+            `exit_description` in any case.
 
     Attributes:
-        command: Executable and arguments, as given.
+        command: Executable and arguments.
         log_file: Log file that the arguments name, or None; see `log_file_of`.
 
     Raises:
@@ -205,10 +205,10 @@ class Player:
         self._watcher.start()
 
     def share(self) -> "Player":
-        """Return another handle of the same process, with a file descriptor of its own.
+        """Return another handle of the same process, with its own file descriptor.
 
-        The process ends when all handles are stopped, or one of them without waiting: a player that
-        hangs, hangs for all of them.
+        The process ends when all handles are stopped, or when one is stopped with timeout 0, which
+        is how the caller ends a player that hangs.
         """
         other = copy.copy(self)
         other._wakeup_r = self._wakeup_r.dup()
@@ -216,7 +216,7 @@ class Player:
         return other
 
     def fileno(self) -> int:
-        """File descriptor that becomes readable when the player has exited."""
+        """Return a file descriptor that becomes readable when the player has exited."""
         return self._wakeup_r.fileno()
 
     def wait(self, timeout_s: float) -> bool:
@@ -229,10 +229,10 @@ class Player:
         return self._process.returncode
 
     def exit_description(self, when: str = "") -> str:
-        """Return how the player ended and what it wrote last, for an error message.
+        """Return the player's exit and its last output, for an error message.
 
         Args:
-            when: Words after the exit, as in "exited with code 3 before it had connected".
+            when: Text after the exit, as in "exited with code 3 before it had connected".
         """
         code = self.exit_code
         if code is None:
@@ -241,18 +241,18 @@ class Player:
         return f"{how}{when}{self.last_words() or ', and wrote nothing'}"
 
     def last_words(self) -> str:
-        """Return text to append to an error: the player's last lines; empty if there are none."""
+        """Return the player's last lines, to append to an error; empty if there are none."""
         tail = self._tail()
         return f"{LAST_LINES}{tail}" if tail else ""
 
     def stop(self, timeout_s: float) -> None:
-        """End the player and all processes that it started.
+        """End the player and its child processes, unless other handles remain.
 
-        If other handles remain, this waits for a moment instead: a handle is often stopped because
-        the player is just exiting, and the caller's error should tell how.
+        If other handles remain, this only waits for up to a second. A handle is often stopped
+        because the player is exiting, and an error can then include the exit.
 
         Args:
-            timeout_s: Seconds that the player may take to exit on its own. After that it is
+            timeout_s: Seconds that the player may take to exit by itself. After that it is
                 terminated, then killed. 0 ends it for all handles.
         """
         self._holders.discard(self)
@@ -262,7 +262,7 @@ class Player:
             return
         try:
             self.wait(timeout_s)
-        finally:  # also when Ctrl-C cuts the wait short
+        finally:  # even if Ctrl-C interrupts the wait
             if not self.wait(0):
                 self._end(by_force=False)
                 if not self.wait(_TERMINATE_TIMEOUT_S):
@@ -275,7 +275,7 @@ class Player:
 
     def _watch(self) -> None:
         self._process.wait()
-        self._end(by_force=True)  # processes that the player left behind
+        self._end(by_force=True)  # child processes that are still running
         self._exited.set()
         self._wakeup_w.close()
 
@@ -304,7 +304,7 @@ class Player:
             _show([unfinished])
 
     def _tail(self) -> str:
-        """Return the last lines of the log file if this player wrote one, else of its output."""
+        """Return the last lines of the player's log file, or of its output if there is none."""
         if self.exit_code is not None:
             self._reader.join(_KILL_TIMEOUT_S)
         tail = self._log_tail() or bytes(self._output_tail)
@@ -314,7 +314,7 @@ class Player:
     def _log_tail(self) -> bytes:
         try:
             with open(self.log_file or os.devnull, "rb") as log:
-                if os.fstat(log.fileno()).st_mtime < self._started_at_s - 1:  # of an earlier run
+                if os.fstat(log.fileno()).st_mtime < self._started_at_s - 1:  # from an earlier run
                     return b""
                 log.seek(max(0, log.seek(0, os.SEEK_END) - _TAIL_BYTES))
                 return log.read()

@@ -23,11 +23,11 @@ from mlagents_envs.exception import UnityEnvironmentException
 
 
 class Report(NamedTuple):
-    """What the agents of one behavior report in one step.
+    """Steps that the agents of one behavior report at the same time.
 
     Attributes:
-        decisions: The agents that ask for an action; None for no agent.
-        terminals: The agents whose episode ended; None for no agent.
+        decisions: Agents that request an action; None if there are none.
+        terminals: Agents whose episode ended; None if there are none.
     """
 
     decisions: DecisionSteps | None = None
@@ -35,18 +35,18 @@ class Report(NamedTuple):
 
 
 class LocalEnv(BaseEnv):
-    """Base of worlds, adapters, and environments of your own.
+    """Base class of worlds, adapters, and your own environments.
 
-    It keeps the specifications, the last report and the actions set. A subclass calls `announce`
-    in its constructor and writes `restart` and `advance`.
+    It stores the specifications, the latest report and the actions. A subclass calls `announce`
+    in its constructor and implements `restart` and `advance`.
 
-    Images may be announced and reported as uint8, 0 to 255. They are handed out as float32, 0 to 1,
-    unless `keep_8_bit_images` is called.
+    A subclass may announce and report images as uint8, 0 to 255. `get_steps` returns them as
+    float32, 0 to 1, unless `keep_8_bit_images` was called.
     """
 
     def __init__(self) -> None:
         self._announced: dict[BehaviorName, BehaviorSpec] = {}
-        self._specs: dict[BehaviorName, BehaviorSpec] = {}  # as handed out
+        self._specs: dict[BehaviorName, BehaviorSpec] = {}  # as returned to users
         self._empty_steps: dict[BehaviorName, tuple[DecisionSteps, TerminalSteps]] = {}
         self._current_steps: dict[BehaviorName, tuple[DecisionSteps, TerminalSteps]] = {}
         self._actions = ActionBuffer(self._specs, self.check_actions)
@@ -55,30 +55,31 @@ class LocalEnv(BaseEnv):
         self._has_begun = False
         self._is_closed = False
 
-    # What a subclass writes.
+    # Methods that a subclass implements.
 
     @abstractmethod
     def restart(self) -> Mapping[BehaviorName, Report]:
-        """Begin all episodes. Return a report for each behavior that has any."""
+        """Begin all episodes, and return a report for each behavior with agents."""
 
     @abstractmethod
     def advance(self) -> Mapping[BehaviorName, Report]:
-        """Apply `take_actions` and go on until some agent asks or ended.
+        """Apply `take_actions`, and simulate until an agent requests an action or its episode ends.
 
-        Return a report for each behavior that has any.
+        Returns:
+            A report for each behavior with such agents.
         """
 
     def check_actions(self, behavior_name: BehaviorName, action: ActionTuple) -> None:
-        """Raise if the values of actions cannot be obeyed. Their shapes are right.
+        """Check the values of actions; their shapes are already checked. Optional.
 
         Raises:
-            UnityActionException: The text says which value, and what is allowed.
+            UnityActionException: A value is not allowed. The message names it and the limits.
         """
 
-    # What a subclass calls.
+    # Methods that a subclass calls.
 
     def announce(self, specs: Mapping[BehaviorName, BehaviorSpec]) -> None:
-        """Add behaviors. Each is announced once, at the latest before its first report."""
+        """Add behaviors. Announce each one once, before its first report."""
         self._announced.update(specs)
         for name, spec in specs.items():
             self._specs[name] = spec if self._keeps_8_bit_images else with_float_images(spec)
@@ -87,10 +88,10 @@ class LocalEnv(BaseEnv):
             self._empty_steps[name] = self._current_steps[name] = empty
 
     def take_actions(self, behavior_name: BehaviorName) -> ActionTuple:
-        """Return a row for each agent that asks; zeros where no action was set."""
+        """Return one row for each agent that requested an action; zeros if no action was set."""
         return self._actions.take(behavior_name, len(self._current_steps[behavior_name][0]))
 
-    # What an environment offers.
+    # Methods that users of the environment call.
 
     @property
     def behavior_specs(self) -> BehaviorMapping:
@@ -98,27 +99,29 @@ class LocalEnv(BaseEnv):
         return BehaviorMapping(self._specs)
 
     def keep_8_bit_images(self) -> None:
-        """Hand out images of 8 bit as uint8, 0 to 255, rather than as float32, 0 to 1.
+        """Return 8-bit images as uint8, 0 to 255, instead of float32, 0 to 1.
 
         Raises:
-            UnityEnvironmentException: The environment has been reset: its specifications are known.
+            UnityEnvironmentException: The environment was already reset, so that its
+                specifications can no longer change.
         """
         if self._has_begun:
             raise UnityEnvironmentException(
-                "keep_8_bit_images() comes before the first reset: specifications never change"
+                "keep_8_bit_images() was called after the first reset. Call it before, because it "
+                "changes the specifications."
             )
         self._keeps_8_bit_images = True
         self._makes_floats = False
         self.announce(self._announced.copy())
 
     def reset(self) -> None:
-        """Begin a new episode for every agent; running ones vanish without a terminal step."""
+        """Begin a new episode for every agent; running episodes end without a terminal step."""
         self._require_open()
-        self._has_begun = False  # until all is done: after an error, the next step is a reset
+        self._has_begun = False  # so that the next step resets if `restart` raises
         self._hand_out(self.restart())
 
     def step(self) -> None:
-        """Apply the actions set and go on until some agent asks or ended."""
+        """Apply the actions, and simulate until an agent requests an action or its episode ends."""
         self._require_open()
         if not self._has_begun:
             self.reset()
@@ -127,20 +130,20 @@ class LocalEnv(BaseEnv):
         self._hand_out(self.advance())
 
     def get_steps(self, behavior_name: BehaviorName) -> tuple[DecisionSteps, TerminalSteps]:
-        """Return who asks and who ended; no agent before the first reset."""
+        """Return the decision and terminal steps, which are empty before the first reset."""
         try:
             return self._current_steps[behavior_name]
         except KeyError:
             raise KeyError(unknown_behavior(behavior_name, self._specs)) from None
 
     def set_actions(self, behavior_name: BehaviorName, action: ActionTuple) -> None:
-        """Set one row per agent that asks."""
+        """Set one row of actions for each agent that requests one."""
         self._actions.set(behavior_name, action, self._decisions(behavior_name))
 
     def set_action_for_agent(
         self, behavior_name: BehaviorName, agent_id: AgentId, action: ActionTuple
     ) -> None:
-        """Set the row of one agent that asks."""
+        """Set the action of one agent that requests one."""
         self._actions.set_for_agent(behavior_name, agent_id, action, self._decisions(behavior_name))
 
     def close(self) -> None:
@@ -148,11 +151,11 @@ class LocalEnv(BaseEnv):
         self._is_closed = True
 
     def _decisions(self, behavior_name: BehaviorName) -> DecisionSteps:
-        return self._current_steps.get(behavior_name, _NOBODY)[0]
+        return self._current_steps.get(behavior_name, _NO_STEPS)[0]
 
     def _require_open(self) -> None:
         if self._is_closed:
-            raise UnityEnvironmentException("this environment is closed; make a new one")
+            raise UnityEnvironmentException("this environment is closed; create a new one")
 
     def _hand_out(self, reports: Mapping[BehaviorName, Report]) -> None:
         self._actions.clear()
@@ -170,5 +173,5 @@ class LocalEnv(BaseEnv):
 
 _NO_REPORT = Report()
 _NO_SPEC = BehaviorSpec([], ActionSpec(0, ()))
-_NOBODY = DecisionSteps.empty(_NO_SPEC), TerminalSteps.empty(_NO_SPEC)
-"""Steps of an unknown behavior, which `ActionBuffer` refuses by name."""
+_NO_STEPS = DecisionSteps.empty(_NO_SPEC), TerminalSteps.empty(_NO_SPEC)
+"""Steps of an unknown behavior; `ActionBuffer` raises an error that names the behavior."""

@@ -1,9 +1,9 @@
-"""Log format and level of our packages.
+"""Log format and level of this project's packages.
 
-Lines go to standard output as `[INFO] text`; at DEBUG as
-`2030-01-31 12:00:00 INFO [file.py:12] text`. The root logger is never touched: an application
-that wants the lines in its own log sets `logging.getLogger("mlagents_envs").propagate = True`
-(likewise `mlagents`, `mlagents_sim`).
+Lines go to standard output as `[INFO] text`; at level DEBUG as
+`2030-01-31 12:00:00 INFO [file.py:12] text`. The root logger is not configured. To get the lines in
+the log of your application, set `logging.getLogger("mlagents_envs").propagate = True`, and the same
+for `mlagents` and `mlagents_sim`.
 """
 
 import contextlib
@@ -23,25 +23,26 @@ NOTSET = logging.NOTSET
 
 
 _ESCAPE_SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
-"""Colours, movements of the cursor, and the like."""
+"""ANSI escape sequences, such as colors and cursor movements."""
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-"""What makes a terminal act or turn text around, but for tabs and ends of lines."""
+"""Control characters and bidirectional controls of Unicode, except tab and newline."""
 
 
 def printable(text: str) -> str:
-    """Return a text from outside such that a terminal only shows it.
+    """Return an untrusted text without characters that control a terminal.
 
-    Escape sequences are left out; other control characters are written as in a Python string.
+    Escape sequences are removed; other control characters are escaped as in a Python string.
     """
     return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], _ESCAPE_SEQUENCE.sub("", text))
 
 
 class _StdoutHandler(logging.Handler):
-    """Prints to whatever `sys.stdout` is at that moment: progress bars and tests replace it.
+    """Handler that prints to the current `sys.stdout`, which progress bars and tests replace.
 
-    A record may quote a player, so control characters are not printed as such.
+    Control characters are escaped, because a record may quote a player.
 
-    Where that is a full disk or a closed pipe, lines are lost; standard error says so once.
+    If printing fails (a full disk, a closed pipe), lines are lost and standard error gets one
+    message.
     """
 
     origin = ""
@@ -74,8 +75,8 @@ _level = INFO
 def get_logger(name: str) -> logging.Logger:
     """Return the logger `name`, usually a module's `__name__`.
 
-    The first call for a package gives the package's own logger our format and level; the
-    loggers below inherit them.
+    The first call for a package sets the format and level of the package's logger; the loggers
+    below it inherit them.
     """
     package = logging.getLogger(name.partition(".")[0])
     if package not in _packages:
@@ -96,17 +97,17 @@ def set_log_level(log_level: int) -> None:
 
 
 def set_log_origin(origin: str) -> None:
-    """Begin all lines with the part of the program that they come from; empty for none."""
+    """Set a prefix for all lines, which names the part of the program; empty for none."""
     _handler.origin = origin
 
 
 @contextlib.contextmanager
 def reader_may_leave() -> Iterator[None]:
-    """Drop what is printed in the `with` block once its reader is gone, as after `| head`."""
+    """Discard the output of the `with` block if its reader has exited, as in `| head`."""
     try:
         yield
         sys.stdout.flush()
     except BrokenPipeError:
-        # What is left in the buffer would be an error again when Python ends.
+        # Otherwise Python would flush the rest of the buffer at exit and fail again.
         with open(os.devnull, "w") as nowhere:
             os.dup2(nowhere.fileno(), sys.stdout.fileno())

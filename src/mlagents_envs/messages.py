@@ -1,11 +1,11 @@
-"""The protocol's messages, built from the descriptor of protobuf-definitions/.
+"""Message classes of the protocol, built from the descriptor in protobuf-definitions/.
 
-Generated modules tie their users to one major version of protobuf; classes made from a loaded
-descriptor run on every version from 5.29 on. They live in a descriptor pool of their own, so
+Generated modules would work with one major version of protobuf only; classes built from a loaded
+descriptor work with every version from 5.29 on. They have their own descriptor pool, so that
 another implementation of the protocol can be loaded into the same process.
 
-Only modules that know the wire format import this one. Classes made at run time have no static
-type: they are `Any` to a type checker, which is one more reason to keep them in there.
+Only modules that know the wire format import this one, because a type checker sees classes built
+at run time as `Any`.
 """
 
 from collections.abc import Iterable
@@ -42,7 +42,7 @@ PACKED_FIELDS = {
     "ObservationProto.dimension_properties": _Type.TYPE_INT32,
     "ObservationProto.shape": _Type.TYPE_INT32,
 }
-"""Repeated numbers that the definitions declare as `bytes`, with the type of their elements."""
+"""Fields of repeated numbers that the definitions declare as `bytes`, with their element types."""
 
 
 def _load(definitions: descriptor_pb2.FileDescriptorSet) -> DescriptorPool:
@@ -72,7 +72,7 @@ TrainingBehaviorInitialized: Any = _message_class(_pool, "TrainingBehaviorInitia
 
 @cache
 def message_class_of_repeated_numbers(name: str) -> Any:
-    """Make the class of a message with the element types of `PACKED_FIELDS` declared.
+    """Build a message class whose `PACKED_FIELDS` are declared as repeated numbers.
 
     Args:
         name: Name of the message, for example "AgentInfoProto".
@@ -93,8 +93,8 @@ def message_class_of_repeated_numbers(name: str) -> Any:
 def repack(message: bytes) -> bytes:
     """Return a `UnityMessageProto` with the numbers of every repeated field in one packed block.
 
-    A sender may also write them one by one or in several blocks. Read as `bytes`, such fields come
-    out empty or cut short. What cannot be parsed is returned as it is.
+    Senders may also write them one by one or in several blocks. Such fields, declared as `bytes`,
+    would be parsed as empty or incomplete. A message that cannot be parsed is returned unchanged.
     """
     try:
         of_numbers = message_class_of_repeated_numbers("UnityMessageProto")
@@ -104,11 +104,11 @@ def repack(message: bytes) -> bytes:
 
 
 def parse_message(message: bytes) -> Any:
-    """Parse a `UnityMessageProto` that goes on with the session.
+    """Parse a `UnityMessageProto` that continues the session.
 
     Raises:
-        UnityCommunicationException: This is no `UnityMessageProto`, or it has no header.
-        UnityCommunicatorStoppedException: It is the last message of its sender.
+        UnityCommunicationException: The bytes are not a `UnityMessageProto`, or it has no header.
+        UnityCommunicatorStoppedException: The sender ended the session with this message.
     """
     try:
         parsed = UnityMessageProto.FromString(message)
@@ -117,7 +117,7 @@ def parse_message(message: bytes) -> Any:
             f"{len(message)} bytes are not a UnityMessageProto: {error}"
         ) from None
     if not parsed.HasField("header"):
-        raise UnityCommunicationException(f"a message of {len(message)} bytes without a header")
+        raise UnityCommunicationException(f"a message of {len(message)} bytes has no header")
     status = parsed.header.status
     if status != STATUS_OK:
         raise UnityCommunicatorStoppedException(
@@ -127,7 +127,7 @@ def parse_message(message: bytes) -> Any:
 
 
 def varint(value: int) -> bytes:
-    """Write one integer: seven bits a byte, the lowest first; negative ones as 64 bits."""
+    """Encode an integer: 7 bits per byte, lowest bits first; negative numbers as 64 bits."""
     if 0 <= value < 0x80:
         return bytes((value,))
     value &= 0xFFFF_FFFF_FFFF_FFFF
@@ -140,20 +140,20 @@ def varint(value: int) -> bytes:
 
 
 def field(number: int, payload: bytes) -> bytes:
-    """Write a field whose payload has a length: bytes, a string, a message, packed numbers."""
+    """Encode a length-delimited field: bytes, a string, a message, or packed numbers."""
     return varint(number << 3 | 2) + varint(len(payload)) + payload
 
 
 def pack_int32(values: Iterable[int]) -> bytes:
-    """Write the payload of a packed int32 field."""
+    """Encode the payload of a packed int32 field."""
     return b"".join(map(varint, values))
 
 
 def unpack_int32(payload: bytes) -> list[int]:
-    """Read the payload of a packed int32 field.
+    """Decode the payload of a packed int32 field.
 
     Raises:
-        UnityCommunicationException: It ends in the middle of a number, or a number is too long.
+        UnityCommunicationException: The payload ends within a number, or a number is too long.
     """
     if payload.isascii():  # every number in one byte
         return list(payload)

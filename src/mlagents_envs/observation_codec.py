@@ -1,7 +1,7 @@
-"""What agents observe <-> that part of their messages, for `codec.py`.
+"""Encoding and decoding of observations, for `codec.py`.
 
-A batch of numbers is one join and one `numpy.frombuffer`; images may come as files of PNG
-(`images.py`). Source: wire protocol, section 3.4.
+One join and one `numpy.frombuffer` decode a batch of numbers. Images may be PNG files; see
+`images.py`. Source: wire protocol, section 3.4.
 """
 
 import math
@@ -47,16 +47,16 @@ from mlagents_envs.messages import (
 F32 = np.dtype("<f4")
 _PNG = 1  # CompressionTypeProto
 
-# What is beyond these cannot be meant, and must not be allocated.
+# Larger sizes indicate a corrupt message. Checked before any memory is allocated.
 _MAX_OBSERVATION_SIZE = 2**28
-_MAX_IMAGES = 2**28  # numbers, of all agents: few bytes can stand for many of them
+_MAX_IMAGES = 2**28  # numbers in the images of all agents; a small PNG file can contain many
 
 
 def decode_observation_spec(observation: Any, where: str, images: ImageReading) -> ObservationSpec:
-    """Return what the first agent of a behavior tells of one observation.
+    """Return the specification of an observation from the message of a behavior's first agent.
 
     Raises:
-        UnityCommunicationException: It makes no sense; the text begins with `where`.
+        UnityCommunicationException: The specification is invalid. The message begins with `where`.
     """
     shape = tuple(unpack_int32(observation.shape))
     largest_part = math.prod(max(size, 1) for size in shape)
@@ -75,7 +75,7 @@ def decode_observation_spec(observation: Any, where: str, images: ImageReading) 
         observation_type = ObservationType(observation.observation_type)
     except ValueError:
         raise UnityCommunicationException(
-            f"{where} ({observation.name!r}) announces the unknown observation type "
+            f"{where} ({observation.name!r}) announces an unknown observation type: "
             f"{observation.observation_type}"
         ) from None
     is_8_bit = images.keep_8_bit and observation.HasField("compressed_data")
@@ -100,8 +100,8 @@ def decode_observations(
     """Return one (N, *shape) array per observation.
 
     Raises:
-        UnityObservationException: An agent sends something else than was announced.
-        UnityCommunicationException: A message is malformed or unreasonable.
+        UnityObservationException: An observation does not have the announced specification.
+        UnityCommunicationException: A message is malformed or too large.
     """
     rows = [agent.observations for agent in agents]
     if set(map(len, rows)) != {len(specs)}:
@@ -125,7 +125,7 @@ def decode_observations(
 
 
 class _Column(NamedTuple):
-    """One observation of some agents of a behavior."""
+    """Messages of one observation of some agents of a behavior."""
 
     agents: Sequence[Any]
     observations: Sequence[Any]
@@ -134,7 +134,7 @@ class _Column(NamedTuple):
 
 
 def _decode_numbers(column: _Column) -> FloatArray:
-    """Return (N, numbers in the order in which they came)."""
+    """Return the (N, size) numbers, in the order of the message."""
     floats = [observation.float_data.data for observation in column.observations]
     if set(map(len, floats)) != {math.prod(column.spec.shape) * F32.itemsize}:
         _refuse_size(column)
@@ -143,9 +143,9 @@ def _decode_numbers(column: _Column) -> FloatArray:
         rows, places = np.nonzero(~np.isfinite(numbers))
         row, place = rows[0], places[0]
         raise UnityNonFiniteException(
-            f"{column.where}: agent {column.agents[row].id} observes {numbers[row, place]} as "
-            f"number {place} of {numbers.shape[1]}, counted from 0; "
-            f"{np.count_nonzero(rows == row)} of them are NaN or infinite"
+            f"{column.where}: agent {column.agents[row].id} observes {numbers[row, place]} at "
+            f"index {place} of {numbers.shape[1]}; {np.count_nonzero(rows == row)} of its numbers "
+            "are NaN or infinite"
         )
     return numbers
 
@@ -156,8 +156,8 @@ def _decode_images(column: _Column, images: ImageReading) -> NDArray[Any]:
     is_compressed = [observation.HasField("compressed_data") for observation in observations]
     if not all(is_compressed) and spec.dtype == np.uint8:
         raise UnityObservationException(
-            f"{where}: agent {agents[is_compressed.index(False)].id} sends numbers, but the image "
-            "was announced as 8 bit; keep_8_bit_images=False reads both"
+            f"{where}: agent {agents[is_compressed.index(False)].id} sends an uncompressed image, "
+            "but its specification says 8 bits. Pass keep_8_bit_images=False to read both kinds."
         )
     shape = to_channel_first(spec.shape) if images.keep_channel_last else spec.shape
     if not any(is_compressed):
@@ -166,8 +166,8 @@ def _decode_images(column: _Column, images: ImageReading) -> NDArray[Any]:
     channels, height, width = shape
     if height * width * max(len(agents) * channels, n_files * CHANNELS_PER_FILE) > _MAX_IMAGES:
         raise UnityCommunicationException(
-            f"{where}: {n_files} PNG files for {len(agents)} images of the shape {spec.shape} are "
-            "too many"
+            f"{where}: too many numbers in {n_files} PNG files for {len(agents)} images of shape "
+            f"{spec.shape}; the limit is {_MAX_IMAGES}"
         )
     batch = np.empty((len(agents), *shape), spec.dtype)
     plain = [row for row, compressed in enumerate(is_compressed) if not compressed]
@@ -186,7 +186,7 @@ def _decode_images(column: _Column, images: ImageReading) -> NDArray[Any]:
         try:
             if observation.compression_type != _PNG:
                 raise UnityCommunicationException(
-                    f"unknown compression {observation.compression_type}"
+                    f"expected compression type {_PNG} (PNG), got {observation.compression_type}"
                 )
             mapping = unpack_int32(observation.compressed_channel_mapping)
             decode_image(observation.compressed_data, mapping, batch[row], n_frames=n_frames)
@@ -199,7 +199,7 @@ def _decode_images(column: _Column, images: ImageReading) -> NDArray[Any]:
 
 
 def _in_spec_order(batch: NDArray[Any], images: ImageReading) -> NDArray[Any]:
-    """Return images (N, C, H, W) in the order of specs, contiguous."""
+    """Return images (N, C, H, W) in the order of specifications, contiguous."""
     if images.keep_channel_last:
         batch = batch.transpose(0, *to_channel_last((1, 2, 3)))
     return np.ascontiguousarray(batch)
@@ -216,7 +216,7 @@ def _refuse_count(
     agent = next(a for a in agents if len(a.observations) != len(specs))
     raise UnityObservationException(
         f"behavior {behavior!r}: agent {agent.id} sends {len(agent.observations)} observations; "
-        f"{len(specs)} were announced: {[spec.name for spec in specs]}"
+        f"expected the {len(specs)} that were announced: {[spec.name for spec in specs]}"
     )
 
 
@@ -226,9 +226,11 @@ def _refuse_shape(column: _Column, announced: tuple[int, ...]) -> NoReturn:
         if shape != announced:
             raise UnityObservationException(
                 f"{column.where}, agent {agent.id}: expected the shape {announced}, got {shape}. "
-                "The simulation must send the shape it announced in its first message."
+                "The simulation must send the shape that it announced in its first message."
             )
-    raise UnityCommunicationException(f"{column.where}: a shape is not written in the shortest way")
+    raise UnityCommunicationException(
+        f"{column.where}: the sizes of a shape must be encoded in as few bytes as possible"
+    )
 
 
 def _refuse_size(column: _Column) -> NoReturn:
@@ -241,7 +243,9 @@ def _refuse_size(column: _Column) -> NoReturn:
     )
     where = f"{column.where}, agent {agent.id}"
     if observation.HasField("compressed_data"):
-        raise UnityObservationException(f"{where}: only images are compressed, not {shape}")
+        raise UnityObservationException(
+            f"{where}: expected uncompressed numbers for the shape {shape}, got a compressed image"
+        )
     raise UnityCommunicationException(
         f"{where}: expected {expected_bytes} bytes of numbers for the shape {shape}, got "
         f"{len(observation.float_data.data)}"
@@ -251,7 +255,7 @@ def _refuse_size(column: _Column) -> NoReturn:
 def encode_observations(
     specs: Sequence[ObservationSpec], obs: Sequence[NDArray[Any]]
 ) -> list[list[bytes]]:
-    """Return for every observation its field of every agent."""
+    """Return one list per observation, with the encoded field of every agent."""
     return [
         _encode_images(spec, batch) if _is_compressed(spec) else _encode_numbers(spec, batch)
         for spec, batch in zip(specs, obs, strict=True)
@@ -259,7 +263,7 @@ def encode_observations(
 
 
 def float_rows(batch: NDArray[Any]) -> list[bytes]:
-    """Return the numbers of every agent of (N, ...)."""
+    """Return the float32 bytes of every row of a batch, (N, ...)."""
     numbers = batch.astype(F32, copy=False).tobytes()
     size = len(numbers) // len(batch)
     return [numbers[row * size : (row + 1) * size] for row in range(len(batch))]
@@ -278,7 +282,7 @@ def _encode_images(spec: ObservationSpec, batch: NDArray[np.uint8]) -> list[byte
 
 
 def _encode_numbers(spec: ObservationSpec, batch: NDArray[Any]) -> list[bytes]:
-    """Return one observation of every agent: the same bytes, but for its numbers."""
+    """Return the encoded field of every agent, which differs only in its numbers."""
     before, after = _observation_frame(spec)
     rows = float_rows(batch.reshape(len(batch), *spec.shape))
     return [before + numbers + after for numbers in rows]
@@ -286,7 +290,7 @@ def _encode_numbers(spec: ObservationSpec, batch: NDArray[Any]) -> list[bytes]:
 
 @lru_cache
 def _observation_frame(spec: ObservationSpec) -> tuple[bytes, bytes]:
-    """Return what an observation's message has before and after its numbers."""
+    """Return the bytes before and after the numbers of an observation's field."""
     numbers = bytes(math.prod(spec.shape) * F32.itemsize)
     after = _after_the_data(spec)
     agent = AgentInfoProto(

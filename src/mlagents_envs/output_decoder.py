@@ -1,9 +1,9 @@
-"""`OutputDecoder`: reads a simulation's messages, those laid out like an earlier one at a glance.
+"""`OutputDecoder`: decodes messages without parsing them if their layout is known.
 
-Step after step a simulation sends the same fields of the same agents; only numbers differ. Where
-all other bytes of a message are those of an earlier one, its numbers are where they were then, and
-nothing needs to be parsed: one comparison, then one copy per column. Everything else, and whatever
-looks wrong, goes to `codec.decode_output`. The results are the same.
+At most steps a simulation sends the same fields of the same agents, with other numbers. If all
+other bytes of a message equal those of an earlier one, its numbers are at the same positions. It is
+then decoded with one comparison and one copy per column. All other messages, and those with an
+error, go to `codec.decode_output`. The results are the same.
 """
 
 import math
@@ -33,23 +33,23 @@ _Bytes = NDArray[np.uint8]
 
 _MAX_LAYOUTS = 8
 _MAX_MESSAGE_BYTES = 2**20
-"""Beyond this, copying the numbers is most of the work either way."""
+"""Above this size a layout saves little, because copying the numbers takes most of the time."""
 
 
 class OutputDecoder:
-    """Decodes what one simulation reports, message after message.
+    """Decoder of the messages of one simulation.
 
     Args:
-        images: How its images are read.
+        images: Image format of the simulation.
     """
 
     def __init__(self, images: ImageReading = ImageReading()) -> None:  # noqa: B008  # immutable
         self._images = images
-        self._layouts: dict[int, _Layout] = {}  # by length of the message, the oldest first
-        self._previous = b""  # the last message that had to be parsed
+        self._layouts: dict[int, _Layout] = {}  # by length of the message, oldest first
+        self._previous = b""  # the last message that was parsed
 
     def decode(self, message: Received, specs: Mapping[BehaviorName, BehaviorSpec]) -> Output:
-        """Read what a simulation reports; as `codec.decode_output`, errors included."""
+        """Decode a report, with the results and errors of `codec.decode_output`."""
         layout = self._layouts.get(len(message))
         if layout is not None:
             output = layout.read(message)
@@ -58,7 +58,7 @@ class OutputDecoder:
         message = bytes(message)
         output = decode_output(message, specs, self._images)
         if output.specs:
-            self._layouts.clear()  # they know nothing of the new behavior
+            self._layouts.clear()  # they lack the new behavior
         elif len(message) == len(self._previous) and not _ends_any(output):
             self._remember(message, output, specs)
         self._previous = message if len(message) <= _MAX_MESSAGE_BYTES else b""
@@ -69,7 +69,7 @@ class OutputDecoder:
     ) -> None:
         layout = _remember_layout(message, output, specs)
         if layout is None or layout.read(self._previous) is None:
-            return  # nothing says that another message like it will come
+            return  # the previous message had another layout, so this one may not occur again
         self._layouts.pop(len(message), None)
         self._layouts[len(message)] = layout
         if len(self._layouts) > _MAX_LAYOUTS:
@@ -77,12 +77,12 @@ class OutputDecoder:
 
 
 class _Column(NamedTuple):
-    """Where the numbers of one field are, one row of bytes per agent that has it.
+    """Positions of the numbers of one field in a message.
 
     Attributes:
-        rows: The agents.
-        spans: The bytes of each in the message.
-        stride: Distance between neighboring spans if it is constant, else 0.
+        rows: Rows of the agents that have the field.
+        spans: Byte range of each of these agents.
+        stride: Distance between neighboring spans in bytes if it is constant, else 0.
     """
 
     rows: slice | NDArray[np.intp]
@@ -90,7 +90,7 @@ class _Column(NamedTuple):
     stride: int
 
     def read(self, message: Received) -> _Bytes:
-        """Return the bytes of all numbers, one agent after the other."""
+        """Return the bytes of all numbers, agent by agent."""
         if self.stride:
             first = self.spans[0]
             shape = len(self.spans), first.stop - first.start
@@ -99,7 +99,7 @@ class _Column(NamedTuple):
 
 
 class _Batch(NamedTuple):
-    """The deciding agents of one behavior."""
+    """Layout of the decision steps of one behavior."""
 
     spec: BehaviorSpec
     agent_id: IntArray
@@ -110,7 +110,7 @@ class _Batch(NamedTuple):
     action_mask: _Column
 
     def read(self, message: Received) -> DecisionSteps | None:
-        """Return the agents of a message; None if an observation or a reward is not finite."""
+        """Return the decision steps; None if an observation or a reward is not finite."""
         n_agents = len(self.agent_id)
         obs = [
             np.frombuffer(column.read(message), "<f4").reshape(n_agents, *spec.shape)
@@ -151,14 +151,15 @@ class _Batch(NamedTuple):
 
 
 class _Layout(NamedTuple):
-    """Where the numbers of a message are.
+    """Positions of the numbers in a message.
 
     Attributes:
-        is_fixed: (bytes,) 0xFF at bytes that are no number, 0 at others.
-        fixed: The message with its numbers blanked.
-        scratch: Space for another message with its numbers blanked; `masked` is a view of it.
-        batches: The behaviors with deciding agents.
-        no_agents: Steps of the behaviors without.
+        is_fixed: (bytes,) 0 at bytes of numbers, 0xFF at all others.
+        fixed: The message with its numbers set to 0.
+        scratch: Buffer for another message with its numbers set to 0.
+        masked: (bytes,) View of `scratch`.
+        batches: Layouts of the behaviors with agents.
+        no_agents: Empty steps of the other behaviors.
     """
 
     is_fixed: _Bytes
@@ -169,7 +170,7 @@ class _Layout(NamedTuple):
     no_agents: dict[BehaviorName, Steps]
 
     def read(self, message: Received) -> Output | None:
-        """Return what a message of the same length says; None if it is laid out differently."""
+        """Decode a message of the same length; return None if its layout differs."""
         np.bitwise_and(np.frombuffer(message, np.uint8), self.is_fixed, out=self.masked)
         if self.scratch != self.fixed:
             return None
@@ -185,24 +186,24 @@ class _Layout(NamedTuple):
 def _remember_layout(
     message: bytes, output: Output, specs: Mapping[BehaviorName, BehaviorSpec]
 ) -> _Layout | None:
-    """Find where the numbers of a message are; None if it is one of a rare kind.
+    """Return the layout of a message; None if a message of its kind is too rare to keep one.
 
-    The numbers of a column are the bytes that change when the library writes the same message with
-    other numbers in that column.
+    To find a column, its numbers are changed and the message is serialized again: the bytes that
+    differ belong to the column.
     """
     parsed = parse_message(message)
     agents_of = parsed.unity_output.rl_output.agentInfos
     if output.side_channel or parsed.SerializeToString() != message:
-        return None  # or written in another order, or not packed
+        return None  # side-channel messages, fields in another order, or unpacked numbers
     original = np.frombuffer(message, np.uint8)
     is_fixed = np.full(len(message), 0xFF, np.uint8)
 
     def find(agents: list[Any], change: Callable[[Any], int]) -> _Column:
-        """Find a column; `change` changes each byte of an agent's numbers and counts them."""
+        """Find a column; `change` flips each byte of an agent's numbers and returns their count."""
         sizes = np.array([change(agent) for agent in agents])
         changed = np.flatnonzero(np.frombuffer(parsed.SerializeToString(), np.uint8) != original)
         for agent in agents:
-            change(agent)  # back
+            change(agent)  # restores the numbers
         is_fixed[changed] = 0
         rows = np.flatnonzero(sizes)
         starts = changed[np.cumsum(sizes)[rows] - sizes[rows]]
@@ -243,7 +244,7 @@ def _ends_any(output: Output) -> bool:
 
 
 def _is_common(agent: Any, spec: BehaviorSpec) -> bool:
-    """Whether an agent is of the kind worth a layout, and `_change_...` can change its numbers."""
+    """Return whether `_change_...` can change all numbers of an agent; images are excluded."""
     return (
         all(_is_ordinary(reward) for reward in (agent.reward, agent.group_reward))
         and len(agent.action_mask) in (0, sum(spec.action_spec.discrete_branches))
@@ -255,7 +256,7 @@ def _is_common(agent: Any, spec: BehaviorSpec) -> bool:
 
 
 def _is_ordinary(number: float) -> bool:
-    """Whether flipping bits of a float32 makes neither zero nor infinity of it."""
+    """Return whether a float32 can be changed by `_flipped` without becoming 0 or infinite."""
     return number == 0.0 or 1e-30 < abs(number) < 1e30
 
 
@@ -268,7 +269,7 @@ def _change_observation(index: int, agent: Any) -> int:
 def _change_float(field_name: str, agent: Any) -> int:
     number = getattr(agent, field_name)
     if number == 0.0:
-        return 0  # zeros are not written
+        return 0  # zeros are not serialized
     (flipped,) = _FLOAT.unpack(_flipped(_FLOAT.pack(number)))
     setattr(agent, field_name, flipped)
     return _FLOAT.size
@@ -283,5 +284,5 @@ _FLOAT = struct.Struct("<f")
 
 
 def _flipped(numbers: bytes) -> bytes:
-    """Change every byte, in a way that undoes itself."""
+    """Flip the lowest bit of every byte; a second call restores them."""
     return (np.frombuffer(numbers, np.uint8) ^ 1).tobytes()

@@ -1,7 +1,7 @@
-"""Commands to show to a user, which work as printed in the shell that started this program.
+"""Commands for messages to the user, which work in the shell that started this program.
 
-That shell need not have activated the virtual environment. Where it finds another program of the
-same name, or none, a command begins with the path of this environment's own.
+The virtual environment may not be activated in that shell. If the shell finds another program of
+the same name, or none, a command begins with the path of the program in this environment.
 """
 
 import importlib.metadata
@@ -25,7 +25,7 @@ _MODULES = {
     "mlagents-sim": "mlagents_sim",
     "tensorboard": "tensorboard.main",
 }
-"""What `python -m` runs where a program was not installed as one."""
+"""Modules for `python -m`, for programs that are not installed as scripts."""
 
 _REQUIREMENT = re.compile(
     r"(?P<name>[\w.-]+)\s*(?:\[(?P<extras>[^]]*)\])?\s*(?P<version>[^;]*?)\s*(?:;(?P<marker>.*))?"
@@ -33,15 +33,15 @@ _REQUIREMENT = re.compile(
 
 
 def find_program(name: str) -> str | None:
-    """Return the path of a program that was installed with this Python; None if there is none."""
+    """Return the path of a program that is installed with this Python; None if there is none."""
     return shutil.which(name, path=sysconfig.get_path("scripts"))
 
 
 def program(name: str) -> list[str]:
-    """Return the words that run one of this environment's programs in the user's shell.
+    """Return the words that run a program of this environment in the user's shell.
 
     Args:
-        name: One of the programs of this project, or `tensorboard`.
+        name: Name of a program of this project, or `tensorboard`.
     """
     own = find_program(name)
     return [*python(), "-m", _MODULES[name]] if own is None else [_typed(own, name)]
@@ -56,7 +56,7 @@ def command(*words: str) -> str:
     """Return the words of a command as one line, quoted for the shell of this system."""
     if os.name != "nt":
         return shlex.join(words)
-    # list2cmdline leaves what the shell itself would take for a redirection.
+    # list2cmdline does not quote the characters that the shell uses for redirection.
     return " ".join(
         f'"{word}"' if re.search(r"[<>|&^]", word) else subprocess.list2cmdline([word])
         for word in words
@@ -64,10 +64,10 @@ def command(*words: str) -> str:
 
 
 def install_command(extra: str) -> str:
-    """Return the command that installs what an extra of this distribution needs and is missing.
+    """Return the command that installs the missing requirements of an extra of this distribution.
 
-    It names those packages, not the distribution: so it is right whether that was installed from a
-    checkout, from a folder or as a wheel.
+    It lists the packages instead of the extra, so that it works whether the distribution was
+    installed from a checkout, from a folder or as a wheel.
     """
     try:
         needed = dict(_requirements(extra))
@@ -85,7 +85,7 @@ def pip_install(*requirements: str) -> str:
 
 
 def _typed(path: str, name: str) -> str:
-    """Return a program's name if the shell finds this very one by it, else its path."""
+    """Return a program's name if the shell finds the program by this name, else its path."""
     found = shutil.which(name)
     if found is not None and _place(found) == _place(path):
         return name
@@ -97,12 +97,12 @@ def _typed(path: str, name: str) -> str:
 
 
 def _place(path: str) -> tuple[Path, str]:
-    """Return folder and name; a link such as a virtual environment's Python is not followed."""
+    """Return the resolved folder, and the name; the Python of a virtual environment is a link."""
     return Path(path).absolute().parent.resolve(), Path(path).stem
 
 
 def _requirements(extra: str) -> Iterator[tuple[str, str]]:
-    """Yield name and requirement of all that an extra adds, with what it takes from others."""
+    """Yield name and requirement of each package of an extra, and of extras that it includes."""
     for line in importlib.metadata.requires(DISTRIBUTION) or ():
         found = _REQUIREMENT.fullmatch(line)
         if found is None or not re.search(

@@ -1,7 +1,7 @@
-"""`RpcCommunicator`: a listening socket that one simulation calls.
+"""`RpcCommunicator`: a listening socket for one simulation.
 
-Speaks the protocol's one gRPC method (wire protocol, sections 1.1 and 2.1) directly in HTTP/2
-frames, without threads: all work is done inside `receive` and `send`.
+It implements the protocol's one gRPC method (wire protocol, sections 1.1 and 2.1) directly in
+HTTP/2 frames. It has no threads: `receive` and `send` do all the work.
 """
 
 import errno
@@ -31,7 +31,7 @@ _LOOPBACK = "127.0.0.1"
 _LOOPBACK_IPV6 = "::1"
 _LARGEST_PORT = 65_535
 _BACKLOG = 16
-# Connections that have not introduced themselves yet: the simulation, or a port scanner.
+# Connections whose first frame has not arrived yet: the simulation, or a port scanner.
 _MAX_CANDIDATES = 16
 _FREE_PORT_ATTEMPTS = 16
 
@@ -39,20 +39,21 @@ _logger = logging.getLogger("mlagents_envs")
 
 
 class RpcCommunicator(Communicator):
-    """The trainer's end of the wire, for one simulation.
+    """Trainer's end of the wire for one simulation.
 
-    The first connection that introduces itself as HTTP/2 is the simulation; from then on others
-    are closed at once, and when it ends, so does the session. Anybody who can reach the port can
-    be that first: the protocol has no authentication, so only loopback is listened on by default.
+    The first connection that speaks HTTP/2 is the simulation. All others are then closed at once,
+    and the session ends when this connection does. The protocol has no authentication, so any
+    program that can reach the port can connect as the simulation. By default this listens only on
+    loopback.
 
     Args:
-        worker_id: Number of the worker. It is added to `base_port`, and errors name it.
-        base_port: Port of worker 0. With 0 the system picks a free one: see `port` after `open`.
+        worker_id: Number of the worker, which is added to `base_port` and named in errors.
+        base_port: Port of worker 0. 0 takes any free port; `port` has it after `open`.
         timeout_wait: Seconds that `send` waits for a simulation that does not read.
-        listen_address: A numeric address, or a name, to listen on. The default is loopback, IPv4
-            and, where the machine has it, IPv6: simulations connect to `localhost`.
-        max_message_bytes: Largest message accepted from the simulation. What it accepts itself is
-            commonly 4 MiB.
+        listen_address: Numeric address or host name to listen on. The default is loopback, both
+            IPv4 and, if available, IPv6, because simulations connect to `localhost`.
+        max_message_bytes: Size of the largest message to accept from the simulation. Simulations
+            usually accept up to 4 MiB themselves.
     """
 
     def __init__(
@@ -80,33 +81,33 @@ class RpcCommunicator(Communicator):
 
     @property
     def port(self) -> int:
-        """The port to call; with port 0, known after `open`."""
+        """Port for the simulation to connect to; if it was chosen freely, 0 before `open`."""
         return self._port
 
     def open(self) -> None:
         """Start to listen.
 
         Raises:
-            UnityWorkerInUseException: The port is taken.
-            UnityEnvironmentException: The address or port cannot be listened on.
+            UnityWorkerInUseException: The port is in use.
+            UnityEnvironmentException: The system cannot listen on the address or port.
         """
         if not 0 <= self._port <= _LARGEST_PORT:
             raise UnityEnvironmentException(
-                f"cannot listen on port {self._port}: ports go from 0 to {_LARGEST_PORT}"
+                f"cannot listen on port {self._port}: expected a port from 0 to {_LARGEST_PORT}"
             )
         if not _is_loopback(self._listen_address):
             _logger.warning(
-                "Listening on %s: any program that can reach port %s there can pose as the "
-                "simulation, and nothing is encrypted.",
+                "Listening on %s: any program that can reach port %s can connect as the "
+                "simulation, and messages are not encrypted.",
                 self._listen_address,
-                self._port or "(any free one)",
+                self._port or "(any free port)",
             )
         try:
             self._listeners = self._listen()
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
                 raise UnityWorkerInUseException(
-                    self._worker_id, f"Port {self._port} is held by {_holder_of(self._port)}."
+                    self._worker_id, f"Port {self._port} is used by {_holder_of(self._port)}."
                 ) from error
             raise UnityEnvironmentException(
                 f"cannot listen on {self._listen_address} port {self._port}: {error}"
@@ -124,7 +125,7 @@ class RpcCommunicator(Communicator):
             try:
                 return [ipv4, _listener(_LOOPBACK_IPV6, ipv4.getsockname()[1])]
             except OSError as error:
-                if error.errno != errno.EADDRINUSE:  # the machine has no IPv6
+                if error.errno != errno.EADDRINUSE:  # IPv6 is not available
                     return [ipv4]
                 ipv4.close()
                 if self._port:
@@ -132,20 +133,20 @@ class RpcCommunicator(Communicator):
         raise OSError(errno.EADDRINUSE, "found no port that is free for both IPv4 and IPv6")
 
     def receive(self, timeout_s: float, *, alarm: int | None = None) -> Received | None:
-        """Wait for the simulation's next message; the first one may take it to connect.
+        """Wait for the simulation's next message, and first for its connection if necessary.
 
-        Safe to call again after `UnityTimeOutException`: what came so far is kept.
+        After `UnityTimeOutException` it may be called again: bytes that have arrived are kept.
 
         Args:
-            timeout_s: How long to wait at most; 0 only looks.
-            alarm: A file descriptor to watch meanwhile.
+            timeout_s: Longest wait, in seconds; 0 returns at once.
+            alarm: File descriptor that ends the wait when it becomes readable.
 
         Returns:
-            The message, or None when the alarm became readable first.
+            The message; None if the alarm became readable first.
 
         Raises:
-            UnityTimeOutException: Nothing came in time.
-            UnityCommunicatorStoppedException: The simulation hung up.
+            UnityTimeOutException: No message arrived in time.
+            UnityCommunicatorStoppedException: The simulation closed the connection.
             UnityCommunicationException: The simulation broke the protocol.
         """
         self._require_session()
@@ -153,7 +154,7 @@ class RpcCommunicator(Communicator):
         deadline = time.monotonic() + timeout_s
         message = self._next_message()
         if message is None and timeout_s == 0 and self._peer is not None:
-            self._read_peer(self._peer, deadline)  # as a rule it is there: no need to ask
+            self._read_peer(self._peer, deadline)  # usually succeeds, and saves a system call
             message = self._next_message()
         try:
             while message is None:
@@ -167,7 +168,10 @@ class RpcCommunicator(Communicator):
         return message
 
     def silence(self, timeout_s: float) -> str:
-        """Say that no message came in time and who is connected, as far as /proc tells."""
+        """Return the error message for a simulation that sent nothing in time.
+
+        If another program is connected, the message names it, as far as /proc shows it.
+        """
         if self._has_received:
             return f"the simulation is connected, but sent no message within {timeout_s:g} s"
         connected = [self._peer] if self._peer is not None else list(self._candidates)
@@ -177,56 +181,57 @@ class RpcCommunicator(Communicator):
         return (
             f"no simulation connected to port {self._port} within {timeout_s:g} s; "
             f"{' and '.join(programs)} is connected, but sent no message. If that is not the "
-            "simulation, another program has taken its place: end it, or choose another port"
+            "simulation, end that program or choose another port"
         )
 
     def send(self, message: bytes) -> None:
-        """Answer the message received last; return as soon as it is handed to the system.
+        """Answer the last received message; return as soon as the system has taken the answer.
 
         Raises:
-            UnityTimeOutException: The simulation does not read; the session is over.
-            UnityCommunicatorStoppedException: The simulation hung up.
-            UnityCommunicationException: There is nothing to answer, or the simulation broke the
-                protocol.
+            UnityTimeOutException: The simulation does not read. The session is over.
+            UnityCommunicatorStoppedException: The simulation closed the connection.
+            UnityCommunicationException: No message waits for an answer, or the simulation broke
+                the protocol.
         """
         self._require_session()
         peer, connection = self._peer, self._connection
-        if peer is not None and peer.events:  # it ended the call that this would answer
+        if peer is not None and peer.events:  # the peer ended the call: raises
             self._next_message()
         if peer is None or connection is None or not connection.awaits_response:
-            raise UnityCommunicationException("there is no message of the simulation to answer")
+            raise UnityCommunicationException("no message of the simulation waits for an answer")
         connection.respond(message)
         try:
             peer.send(time.monotonic() + self._send_timeout_s)
         except UnityException as error:
             self._end_session(error)
             raise
-        # The next wait for `fileno` would not see the data that was just read. That data cannot
-        # be a message, which would be a second call; at most it is the end of the session.
+        # Waiting for `fileno` would miss data that was just read. It cannot contain a message,
+        # which would be a second call, but it may end the session.
         self._next_message()
 
     def fileno(self) -> int:
-        """File descriptor of the connection, readable when the next message arrives.
+        """Return the file descriptor of the connection, readable when the next message arrives.
 
-        It is also readable for frames that are no message, which the simulation's HTTP/2 sends of
-        its own accord. Who waits for several simulations at once calls `receive(0)` then, and
-        waits on if that raises `UnityTimeOutException`.
+        It also becomes readable for HTTP/2 frames that are not part of a message. To wait for
+        several simulations, call `receive(0)` when it is readable, and wait again if that raises
+        `UnityTimeOutException`.
 
         Raises:
-            UnityCommunicatorStoppedException: The simulation hung up.
+            UnityCommunicatorStoppedException: The simulation closed the connection.
             UnityCommunicationException: No simulation has connected yet.
         """
         self._require_session()
         if self._peer is None:
             raise UnityCommunicationException(
-                f"no simulation has connected to port {self._port} yet: receive its first message"
+                f"no simulation has connected to port {self._port} yet: call receive() first"
             )
         return self._peer.fileno()
 
     def filenos(self) -> tuple[int, ...]:
-        """File descriptors of which one becomes readable when it is time to `receive(0)`.
+        """Return file descriptors, one of which becomes readable when `receive(0)` has work to do.
 
-        Until the simulation has connected, those are of all that may become its connection.
+        Before the simulation has connected, these are the listening sockets and the connections
+        that may turn out to be the simulation.
         """
         if self._peer is not None:
             return (self._peer.fileno(),)
@@ -234,7 +239,7 @@ class RpcCommunicator(Communicator):
         return (*listeners, *(candidate.fileno() for candidate in self._candidates))
 
     def close(self) -> None:
-        """Hang up and stop listening. Calling it again does nothing."""
+        """Close the connection and stop listening. Calling it again does nothing."""
         for connection in self._candidates:
             connection.close()
         self._candidates.clear()
@@ -250,7 +255,7 @@ class RpcCommunicator(Communicator):
         if self._over:
             raise UnityCommunicatorStoppedException(self._over)
         if not self._listeners:
-            raise UnityCommunicationException("not listening: open() comes first, close() last")
+            raise UnityCommunicationException("not listening: call open() first")
 
     def _end_session(self, error: UnityException) -> None:
         self._over = f"the session is over: {error}"
@@ -260,10 +265,10 @@ class RpcCommunicator(Communicator):
             self._peer = None
 
     def _next_message(self) -> Received | None:
-        """Return the message that was read, None if there is none.
+        """Return the next message that was read; None if there is none.
 
         Raises:
-            UnityCommunicatorStoppedException: The simulation ended the call instead.
+            UnityCommunicatorStoppedException: The simulation ended the call.
         """
         if self._peer is None or not self._peer.events:
             return None
@@ -271,7 +276,9 @@ class RpcCommunicator(Communicator):
         if isinstance(event, Message):
             self._has_received = True
             return event.data
-        error = UnityCommunicatorStoppedException(f"the simulation hung up: {event.reason}")
+        error = UnityCommunicatorStoppedException(
+            f"the simulation ended the session: {event.reason}"
+        )
         self._end_session(error)
         raise error
 
@@ -285,9 +292,9 @@ class RpcCommunicator(Communicator):
             self._selector.register(alarm, selectors.EVENT_READ)
 
     def _handle(self, ready: list[selectors.SelectorKey], deadline: float) -> bool:
-        """Do what is ready; return False where the alarm is all there is.
+        """Handle the sockets that are ready; return False if only the alarm is.
 
-        A player that exits may leave its last words unread, so the alarm comes after them.
+        A player that exits may leave unread messages, so sockets are handled before the alarm.
         """
         alarmed = any(key.data is None for key in ready)
         try:
@@ -303,7 +310,7 @@ class RpcCommunicator(Communicator):
     def _accept(self, listener: socket.socket, deadline: float) -> None:
         try:
             sock, _ = listener.accept()
-        except OSError as error:  # gone again
+        except OSError as error:  # the peer has already disconnected
             _logger.debug("Could not accept a connection: %s", error)
             return
         if self._peer is not None:
@@ -311,7 +318,7 @@ class RpcCommunicator(Communicator):
             sock.close()
             return
         if len(self._candidates) == _MAX_CANDIDATES:
-            self._drop(next(iter(self._candidates)), "others wait")
+            self._drop(next(iter(self._candidates)), "too many connections")
         connection = ServerConnection(self._max_message_bytes)
         candidate = Http2Socket(sock, connection, peer="the simulation")
         self._candidates[candidate] = connection
@@ -325,7 +332,7 @@ class RpcCommunicator(Communicator):
 
     def _read_candidate(self, candidate: Http2Socket, deadline: float) -> None:
         connection = self._candidates.get(candidate)
-        if connection is None:  # another became the peer a moment ago
+        if connection is None:  # dropped, because another one has just become the peer
             return
         try:
             candidate.read(deadline)
@@ -344,7 +351,7 @@ class RpcCommunicator(Communicator):
         self._peer, self._connection = candidate, self._candidates.pop(candidate)
         self._selector.modify(candidate, selectors.EVENT_READ, self._read_peer)
         for other in list(self._candidates):
-            self._drop(other, "another one is the simulation")
+            self._drop(other, "another connection is the simulation")
 
     def _read_peer(self, peer: Http2Socket, deadline: float) -> None:
         try:
@@ -362,7 +369,7 @@ def _is_loopback(address: str) -> bool:
 
 
 def _listener(address: str, port: int) -> socket.socket:
-    """Listen at a free port; a port that only waits out old connections counts as free."""
+    """Return a listening socket; ports whose old connections are in TIME_WAIT can be used."""
     return socket.create_server(
         (address, port),
         family=socket.AF_INET6 if ":" in address else socket.AF_INET,
@@ -372,24 +379,24 @@ def _listener(address: str, port: int) -> socket.socket:
 
 
 def _holder_of(port: int) -> str:
-    """Name the process that listens on a port, as far as /proc tells."""
+    """Return a description of the process that listens on a port, as far as /proc shows it."""
     return _owner_of(lambda local, _remote, state: state == "0A" and local == port)
 
 
 def _program_at(port: int, peer_port: int) -> str:
-    """Name the process that is connected to a port of ours from one of its own."""
+    """Return a description of the process that is connected from `peer_port` to our `port`."""
     return _owner_of(lambda local, remote, _state: (local, remote) == (peer_port, port))
 
 
 def _owner_of(is_meant: Callable[[int, int, str], bool]) -> str:
-    """Name the process that holds a socket.
+    """Return a description of the process that owns a socket.
 
     Args:
-        is_meant: Tells the socket by its port, the port at its other end, and its state.
+        is_meant: Function of local port, remote port and state that selects the socket.
     """
     sockets = _sockets(is_meant)
     for process in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):  # not ours to look into, or gone
+        with suppress(OSError):  # a process of another user, or one that has exited
             for descriptor in (process / "fd").iterdir():
                 if os.readlink(descriptor) in sockets:
                     name = (process / "comm").read_text().strip()
@@ -398,7 +405,7 @@ def _owner_of(is_meant: Callable[[int, int, str], bool]) -> str:
 
 
 def _sockets(is_meant: Callable[[int, int, str], bool]) -> set[str]:
-    """Return the sockets that are meant, as links in /proc/<pid>/fd name them."""
+    """Return the selected sockets, named as by the links in /proc/<pid>/fd."""
     sockets = set()
     for table in (Path("/proc/net/tcp"), Path("/proc/net/tcp6")):
         with suppress(OSError):

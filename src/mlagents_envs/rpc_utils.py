@@ -1,8 +1,8 @@
-"""Messages to specs and steps, one behavior at a time, as existing programs call it.
+"""Decoders of messages of one behavior, at the import path that existing programs use.
 
-The messages may be of any class that protobuf made of the protocol's definitions, for example the
-pairs that `mlagents.trainers.demo_loader.load_demonstration` returns. Images are read in the order
-of axes in which they are announced. `mlagents_envs.codec` reads and writes whole messages.
+Messages may be of any class that protobuf built from the protocol's definitions, for example the
+pairs that `mlagents.trainers.demo_loader.load_demonstration` returns. Images are decoded in their
+announced order of axes. `mlagents_envs.codec` encodes and decodes whole messages.
 """
 
 import struct
@@ -24,18 +24,18 @@ from mlagents_envs.messages import (
 )
 
 _PNG_SIZE = struct.Struct(">8x4x4xII")
-"""Width and height, after a PNG file's signature and the head of its first chunk."""
+"""Beginning of a PNG file up to its width and height."""
 
 
 def behavior_spec_from_proto(brain_param_proto: Any, agent_info: Any) -> BehaviorSpec:
-    """Return what the agents of a behavior see and do.
+    """Return the specification of a behavior.
 
     Args:
         brain_param_proto: `BrainParametersProto` of the behavior.
-        agent_info: `AgentInfoProto` of one of its agents, which tells what is observed.
+        agent_info: `AgentInfoProto` of one of its agents, for the observations.
 
     Raises:
-        UnityCommunicationException: A message makes no sense.
+        UnityCommunicationException: A message is malformed.
     """
     announcement = BrainParametersProto.FromString(brain_param_proto.SerializeToString())
     message = _of_agents([agent_info], announcement.brain_name)
@@ -47,11 +47,11 @@ def behavior_spec_from_proto(brain_param_proto: Any, agent_info: Any) -> Behavio
 def steps_from_proto(
     agent_info_list: Iterable[Any], behavior_spec: BehaviorSpec
 ) -> tuple[DecisionSteps, TerminalSteps]:
-    """Return what agents of one behavior report: those that ask, and those that ended.
+    """Return the decision steps and terminal steps of agents of one behavior.
 
     Args:
         agent_info_list: `AgentInfoProto` of each agent.
-        behavior_spec: Specification of their behavior.
+        behavior_spec: Specification of the behavior.
 
     Raises:
         UnityObservationException: An observation does not have the shape of the specification.
@@ -69,15 +69,15 @@ def process_pixels(
     """Decode the image of one agent.
 
     Args:
-        image_bytes: PNG files of the same size, back to back.
+        image_bytes: Concatenated PNG files of the same size.
         expected_channels: Number of channels of the image.
-        mappings: Channel of the image for each channel of the files, as `decode_image` takes it.
+        mappings: Channel of the image for each channel of the files; see `decode_image`.
 
     Returns:
-        (channels, height, width) from 0 to 1.
+        Array of shape (channels, height, width), from 0 to 1.
 
     Raises:
-        UnityObservationException: The files do not have the expected channels.
+        UnityObservationException: The files do not have the expected number of channels.
         UnityCommunicationException: The bytes are not PNG files.
     """
     if len(image_bytes) < _PNG_SIZE.size:
@@ -89,7 +89,7 @@ def process_pixels(
 
 
 def _of_agents(agent_infos: Iterable[Any], behavior: str) -> Any:
-    """Make the message in which these agents of a behavior report."""
+    """Build the message that reports these agents of a behavior."""
     message = UnityMessageProto(header={"status": STATUS_OK})
     message.unity_output.rl_output.agentInfos[behavior].value.extend(
         AgentInfoProto.FromString(agent_info.SerializeToString()) for agent_info in agent_infos

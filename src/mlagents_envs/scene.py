@@ -1,12 +1,12 @@
-"""`Scene`: what an environment shows, as solids of few kinds and their poses.
+"""`Scene`: a geometric description of an environment, as solids of several kinds with their poses.
 
-A viewer, a film or a picture draws the same scene. An environment offers one by a method `scene`:
+Viewers, films and pictures draw the same scene. An environment provides it with a method `scene`:
 
     def scene(self) -> Scene: ...
 
-All vectors and quaternions are in Unity's frame: left-handed, x right, y up, z forward; metres.
-They are relative to the area that a solid belongs to. An area is what one agent, or one group, sees
-at most: a room, a field or a board.
+All vectors and quaternions are in Unity's frame: left-handed, x right, y up, z forward, in metres.
+They are relative to the area of the solid. An area is the largest space that one agent, or one
+group, can observe: a room, a field or a board.
 """
 
 from collections.abc import Sequence
@@ -24,28 +24,29 @@ Vector = tuple[float, float, float]
 
 
 class Shape(Enum):
-    """Shape of a solid, which its size stretches."""
+    """Shape of a solid, which is scaled to the solid's size."""
 
     BOX = "box"
     BALL = "ball"
     CYLINDER = "cylinder"
-    """A cylinder that stands on its round face."""
+    """Cylinder along y."""
     CAPSULE = "capsule"
-    """A cylinder along y with half a ball at each end. All solids of a kind have one size."""
+    """Cylinder along y with a half ball at each end. All solids of a kind have the same size."""
 
 
 class Solids(NamedTuple):
-    """Solids of one kind, n of them, one row each.
+    """Batch of n solids of one kind, one row each.
 
     Attributes:
         name: Name of the kind, unique within a scene.
-        shape: Shape of all of them.
+        shape: Shape of all solids.
         position: (n, 3) centres, in m. A solid at NaN is hidden.
         rotation: (n, 4) unit quaternions: x, y, z, w.
         size: (n, 3) extents along the solids' own axes, in m.
         colour: (n, 3) red, green and blue, 0 to 255.
-        area: (n,) indices of their areas; None for solids that every area has and that never move.
-        agent: (n,) indices of the agents that they are; None for solids that are not agents.
+        area: (n,) indices of the solids' areas; None for solids that are in every area and never
+            move.
+        agent: (n,) indices of the agents that the solids represent; None for other solids.
     """
 
     name: str
@@ -70,17 +71,17 @@ class Solids(NamedTuple):
         area: IntArray | None = None,
         agent: IntArray | None = None,
     ) -> "Solids":
-        """Return solids; an argument with one row counts for all of them.
+        """Return a batch of solids; an argument with a single row applies to all of them.
 
         Args:
             name: Name of the kind.
-            shape: Shape of all of them.
+            shape: Shape of all solids.
             position: (n, 3) or (3,) centres.
             size: (n, 3) or (3,) extents.
             colour: (n, 3) or (3,) colours.
             rotation: (n, 4) or (4,) quaternions; by default the solids are not rotated.
-            area: (n,) indices of their areas; None for solids that every area has.
-            agent: (n,) indices of the agents that they are.
+            area: (n,) indices of the solids' areas; None for solids that are in every area.
+            agent: (n,) indices of the agents that the solids represent.
         """
         centres = np.atleast_2d(np.array(position, np.float64))
         n = len(centres) if area is None else len(area)
@@ -101,16 +102,16 @@ class Solids(NamedTuple):
 
 
 class Scene(NamedTuple):
-    """The state of all areas at one moment. The arrays do not change with the next step.
+    """State of all areas at one moment. The next step does not change the arrays.
 
-    The same environment always has the same kinds in the same order.
+    An environment always has the same kinds of solids in the same order.
 
     Attributes:
-        solids: Solids by kind; what lies below comes first.
+        solids: Solids by kind, from bottom to top.
         n_areas: Number of areas.
-        low: Lowest corner of an area.
-        high: Highest corner of an area.
-        agent_id: (N,) ids of the agents, to find their steps by.
+        low: Corner of an area with the smallest coordinates, in m.
+        high: Corner of an area with the largest coordinates, in m.
+        agent_id: (N,) ids of the agents, as in their steps.
         time_s: Simulated time since the last reset, in seconds.
     """
 
@@ -122,10 +123,10 @@ class Scene(NamedTuple):
     time_s: float = 0.0
 
     def agent_places(self) -> tuple[IntArray, Array]:
-        """Return the agents' areas, (N,), and places, (N, 3).
+        """Return the areas, (N,), and positions, (N, 3), of the agents.
 
-        An agent without a solid in the scene has area -1 and is at NaN. An agent of several solids
-        is where the first one is.
+        An agent without a solid has area -1 and position NaN. An agent with several solids has the
+        position of the first one.
         """
         area = np.full(len(self.agent_id), -1, np.int32)
         place = np.full((len(self.agent_id), 3), np.nan)
@@ -139,24 +140,24 @@ class Scene(NamedTuple):
 
 @runtime_checkable
 class HasScene(Protocol):
-    """An environment that describes what it shows."""
+    """Environment that provides a scene."""
 
     def scene(self) -> Scene | None:
         """Return the current scene; None if the environment has none."""
 
 
 class Control(NamedTuple):
-    """A key or button that a person plays by.
+    """Key or button with which a person plays.
 
-    A continuous action is the sum of the held controls. A discrete branch takes the choice of the
-    control that was pressed last.
+    A continuous action is the sum of the controls that are held. A discrete branch takes the value
+    of the control that was pressed last.
 
     Attributes:
-        name: Name on the button, such as "forward".
-        key: Key of the keyboard: a capital letter, a digit or "Space".
-        action: Index of the continuous action, or of the discrete branch.
-        value: Value of the continuous action, from -1 to 1, or the choice of the branch.
-        is_continuous: Whether `action` counts continuous actions.
+        name: Label of the button, such as "forward".
+        key: Key on the keyboard: a capital letter, a digit or "Space".
+        action: Index of the continuous action or discrete branch.
+        value: Value of the continuous action, from -1 to 1, or chosen action of the branch.
+        is_continuous: Whether `action` is the index of a continuous action.
     """
 
     name: str
@@ -167,7 +168,7 @@ class Control(NamedTuple):
 
 
 def turned(yaw_rad: ArrayLike) -> Array:
-    """Return (..., 4) rotations about the axis up: to the right by an angle."""
+    """Return (..., 4) quaternions of rotations to the right about the y axis."""
     half = np.asarray(yaw_rad, np.float64) / 2.0
     zero = np.zeros_like(half)
     return np.stack([zero, np.sin(half), zero, np.cos(half)], axis=-1)

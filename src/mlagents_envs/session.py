@@ -1,6 +1,6 @@
 """`Session`: the connection to one simulation and, if it was started here, its player.
 
-The session knows which side sends next and how long to wait. It writes the errors for a simulation
+The session tracks which side sends next and how long to wait. It raises the errors for a simulation
 that does not answer, exits or ends the session.
 """
 
@@ -22,7 +22,7 @@ _EXIT_GRACE_S = 2.0
 
 
 class Session:
-    """The connection to one simulation and, if it was started here, its player.
+    """Connection to one simulation and, if it was started here, its player.
 
     Args:
         communicator: Opened connection.
@@ -48,11 +48,11 @@ class Session:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the simulation's next message is still to come."""
+        """Whether the simulation sends the next message."""
         return not self._owes_answer
 
     def agree(self) -> None:
-        """Record that the handshake is complete; from now on the simulation exits on request."""
+        """Record that the handshake is complete, so that the simulation now exits on request."""
         self.is_agreed = True
         self._exit_timeout_s = self._timeout_s
 
@@ -116,13 +116,14 @@ class Session:
             self._raise_ended(error, _EXIT_GRACE_S)
 
     def raise_explained(self, error: UnityCommunicatorStoppedException) -> NoReturn:
-        """Raise the error for a message that ends the session, with the exit of its player.
+        """Raise the error for a message that ends the session, with the reason for the exit.
 
-        A player that ends the session waits for the answer, exits, and writes why. If the message
-        was polled, this does not wait for the exit: the thread may serve other sessions.
+        A player that ends the session waits for the answer, then exits, and its output has the
+        reason. If the message was polled, this does not wait for the exit, because the thread may
+        serve other sessions.
 
         Args:
-            error: Error of the decoder for that last message.
+            error: Error of the decoder for the last message.
 
         Raises:
             UnityEnvironmentException: The player failed.
@@ -140,14 +141,14 @@ class Session:
         raise self._remembered(exited) from error
 
     def _raise_ended(self, error: UnityException, timeout_s: float) -> NoReturn:
-        """Raise the error for a lost connection, or that of the player if it has exited."""
+        """Raise the error for a lost connection, or for the exit of the player."""
         is_lost = isinstance(error, UnityCommunicatorStoppedException)
         if is_lost and self.player is not None and self.player.wait(timeout_s):
             raise self._remembered(self._player_exited()) from error
         raise self._remembered(error)
 
     def _remembered(self, error: UnityException) -> UnityException:
-        """Remember the type and text of the error that ended the session, for later calls.
+        """Store the type and message of the error that ended the session, for later calls.
 
         The error itself is not kept: its traceback would keep the environment alive.
         """
@@ -156,13 +157,13 @@ class Session:
 
     def _answer_end(self) -> None:
         """Answer the simulation's last message with the end of the session."""
-        if self._owes_answer:  # the simulation waits for this, even if it quit by itself
+        if self._owes_answer:  # the simulation waits for an answer, even if it ended the session
             self._owes_answer = False
             with contextlib.suppress(UnityException):
                 self.communicator.send(encode_close())
 
     def close(self) -> None:
-        """End the session, and the player if there is one."""
+        """End the session and stop the player, if any."""
         self._is_closed = True
         self._answer_end()
         self.communicator.close()
@@ -170,7 +171,7 @@ class Session:
             self.player.stop(0.0 if self._hangs else self._exit_timeout_s)
 
     def _silence(self, text: str) -> UnityTimeOutException:
-        """Return the error for a simulation that missed its deadline; do not wait for it again."""
+        """Return the error for a missed deadline, and note that the simulation hangs."""
         self._hangs = True
         return UnityTimeOutException(text if self.is_agreed else f"{text}. {self._hint()}")
 
@@ -182,7 +183,7 @@ class Session:
             )
         return (
             f"The player {self.player.command[0]!r} is running. Its agents need the Behavior Type "
-            "Default, and nothing may wait for a click at its start; on a machine without a "
+            "Default, and it must not wait for a click at its start. On a machine without a "
             f"display, pass no_graphics=True{self.player.last_words() or '.'}{self._log_hint()}"
         )
 
@@ -190,7 +191,7 @@ class Session:
         assert self.player is not None
         if self.player.log_file is not None:
             return ""
-        return "\nWith log_folder, the last lines of a Unity build's log are shown here."
+        return "\nPass log_folder to see the last lines of a Unity build's log here."
 
     def _require_open(self) -> None:
         if self._is_closed:
@@ -200,7 +201,7 @@ class Session:
             raise kind(f"the session is over: {text}")
 
     def _player_exited(self) -> UnityEnvironmentException:
-        assert self.player is not None, "without a player there is no alarm"
+        assert self.player is not None, "only the exit of a player raises the alarm"
         when = "" if self._is_connected else " before it had connected"
         return UnityEnvironmentException(
             f"the player {self.player.command[0]!r} {self.player.exit_description(when)}"

@@ -1,4 +1,4 @@
-"""Specifications of what a behavior observes and does, and `ActionTuple`, what it does."""
+"""Specifications of the observations and actions of behaviors, and `ActionTuple`."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -21,11 +21,11 @@ BoolArray = NDArray[np.bool_]
 
 
 class BehaviorId(NamedTuple):
-    """A behavior as the simulation names it, taken apart.
+    """Parts of a behavior's full name.
 
     Attributes:
-        name: What the settings call it, for example `3DBall`.
-        team: The team that plays it, 0 unless the simulation says otherwise.
+        name: Name in the settings, for example `3DBall`.
+        team: Number of the team; 0 if the full name does not contain one.
     """
 
     name: str
@@ -33,7 +33,7 @@ class BehaviorId(NamedTuple):
 
     @staticmethod
     def parse(full_name: BehaviorName) -> "BehaviorId":
-        """Take `<name>?team=<id>` apart; a name without a team belongs to team 0."""
+        """Parse `<name>?team=<id>`; without a team, the result has team 0."""
         found = _WITH_TEAM.fullmatch(full_name)
         return BehaviorId(found[1], int(found[2])) if found else BehaviorId(full_name, 0)
 
@@ -42,20 +42,20 @@ _WITH_TEAM = re.compile(r"(.*)\?team=(-?[0-9]{1,10})", re.DOTALL)
 
 
 def behavior_name_problem(behavior: BehaviorName) -> str:
-    """Say why files cannot be saved under a behavior's name; empty if they can."""
+    """Return the reason why files cannot be saved under a behavior's name; empty if they can."""
     name = BehaviorId.parse(behavior).name
     if "?" in name:
-        return "a question mark may only begin `?team=` and a number of at most ten digits"
+        return "it may contain a question mark only in `?team=` before a number of up to ten digits"
     return folder_name_problem(name)
 
 
 def check_behavior_name(behavior: BehaviorName) -> None:
-    """Raise if files cannot be saved under a behavior's name.
+    """Check that files can be saved under a behavior's name.
 
-    Everything that takes in behaviors from outside calls this first, once for each of them.
+    Must be called once for every behavior whose name comes from a simulation or file.
 
     Raises:
-        UnityEnvironmentException: The name leads to another folder, is malformed or too long.
+        UnityEnvironmentException: The name refers to another folder, is malformed or too long.
     """
     if problem := behavior_name_problem(behavior):
         raise UnityEnvironmentException(
@@ -66,39 +66,39 @@ def check_behavior_name(behavior: BehaviorName) -> None:
 
 
 def is_named(behavior: BehaviorName, name: str) -> bool:
-    """Whether a person who says `name`, with or without a team, means this behavior."""
+    """Return whether `name`, with or without a team, refers to this behavior."""
     return name in (behavior, BehaviorId.parse(behavior).name)
 
 
 class DimensionProperty(IntFlag):
-    """What may be assumed of one axis of an observation."""
+    """Property of one axis of an observation."""
 
     UNSPECIFIED = 0
-    """The simulation says nothing."""
+    """Not specified by the simulation."""
     NONE = 1
-    """Every entry has its own meaning; there is no structure."""
+    """Unstructured axis: each index has its own meaning."""
     TRANSLATIONAL_EQUIVARIANCE = 2
-    """Neighbours are alike, as in the rows and columns of an image."""
+    """Spatial axis, such as the height and width of an image."""
     VARIABLE_SIZE = 4
-    """A number of entities that varies; unused rows are zero."""
+    """Axis of a varying number of entities; unused rows are zero."""
 
 
 class ObservationType(Enum):
-    """What an observation is for."""
+    """Purpose of an observation."""
 
     DEFAULT = 0
     GOAL_SIGNAL = 1
 
 
 class ObservationSpec(NamedTuple):
-    """What one observation looks like; agreed once, before the first step.
+    """Specification of one observation, which never changes.
 
     Attributes:
-        shape: Axes for a single agent. Images are (channels, height, width).
-        dimension_property: One flag per axis of `shape`.
-        observation_type: Whether the observation is the goal to reach.
-        name: The sensor's name, unique within its behavior.
-        dtype: float32, or uint8 for images of 8 bit, whose 255 is the 1.0 of others.
+        shape: Shape for a single agent; (channels, height, width) for images.
+        dimension_property: Properties of each axis of `shape`.
+        observation_type: Purpose of the observation: default, or a goal to reach.
+        name: Name of the sensor, unique within the behavior.
+        dtype: float32, or uint8 for 8-bit images, in which 255 corresponds to 1.0.
     """
 
     shape: tuple[int, ...]
@@ -109,14 +109,14 @@ class ObservationSpec(NamedTuple):
 
     @staticmethod
     def vector(size: int, name: str) -> "ObservationSpec":
-        """Describe a plain vector of `size` numbers."""
+        """Return the specification of an unstructured vector of `size` numbers."""
         return ObservationSpec((size,), (DimensionProperty.NONE,), ObservationType.DEFAULT, name)
 
     @staticmethod
     def image(
         shape: tuple[int, int, int], name: str, dtype: DTypeLike = np.uint8
     ) -> "ObservationSpec":
-        """Describe an image, or a grid of planes, of (channels, height, width)."""
+        """Return the specification of an image or grid, (channels, height, width)."""
         alike = DimensionProperty.TRANSLATIONAL_EQUIVARIANCE
         axes = (DimensionProperty.NONE, alike, alike)
         return ObservationSpec(shape, axes, ObservationType.DEFAULT, name, np.dtype(dtype))
@@ -126,10 +126,10 @@ class ActionTuple:
     """Actions of N agents of one behavior: a continuous part, a discrete part, or both.
 
     Args:
-        continuous: (N, A); cast to float32.
-        discrete: (N, K), the chosen index of every branch; cast to int32.
+        continuous: (N, A) continuous actions, converted to float32.
+        discrete: (N, K) chosen action of each branch, converted to int32.
 
-    Setting one part alone makes the other an (N, 0) array. With neither, both are None until
+    If only one part is given, the other is an (N, 0) array. If none is given, both are None until
     `add_continuous` or `add_discrete` is called.
     """
 
@@ -147,12 +147,12 @@ class ActionTuple:
 
     @property
     def continuous(self) -> FloatArray:
-        """(N, A) float32."""
+        """Continuous actions, (N, A) float32."""
         return self._continuous  # type: ignore[return-value]  # None only before either is set
 
     @property
     def discrete(self) -> IntArray:
-        """(N, K) int32."""
+        """Chosen action of each discrete branch, (N, K) int32."""
         return self._discrete  # type: ignore[return-value]  # None only before either is set
 
     def add_continuous(self, continuous: NDArray[Any]) -> None:
@@ -172,11 +172,11 @@ class ActionTuple:
 
 
 class ActionSpec(NamedTuple):
-    """What the agents of a behavior can do.
+    """Specification of the actions of a behavior.
 
     Attributes:
         continuous_size: Number of continuous actions, A.
-        discrete_branches: Number of choices in each of the K discrete branches.
+        discrete_branches: Number of actions in each of the K discrete branches.
     """
 
     continuous_size: int
@@ -184,17 +184,17 @@ class ActionSpec(NamedTuple):
 
     @staticmethod
     def create_continuous(continuous_size: int) -> "ActionSpec":
-        """Make a specification of continuous actions alone."""
+        """Return a specification with only continuous actions."""
         return ActionSpec(continuous_size, ())
 
     @staticmethod
     def create_discrete(discrete_branches: tuple[int, ...]) -> "ActionSpec":
-        """Make a specification of discrete actions alone."""
+        """Return a specification with only discrete actions."""
         return ActionSpec(0, tuple(discrete_branches))
 
     @staticmethod
     def create_hybrid(continuous_size: int, discrete_branches: tuple[int, ...]) -> "ActionSpec":
-        """Make a specification of both kinds at once."""
+        """Return a specification with continuous and discrete actions."""
         return ActionSpec(continuous_size, tuple(discrete_branches))
 
     @property
@@ -211,19 +211,19 @@ class ActionSpec(NamedTuple):
         return self.discrete_size == 0 and self.continuous_size > 0
 
     def empty_action(self, n_agents: int) -> ActionTuple:
-        """Make the action of all zeros for `n_agents`."""
+        """Return actions of zeros for `n_agents` agents."""
         return ActionTuple(
             np.zeros((n_agents, self.continuous_size), np.float32),
             np.zeros((n_agents, self.discrete_size), np.int32),
         )
 
     def random_action(self, n_agents: int, rng: np.random.Generator | None = None) -> ActionTuple:
-        """Draw actions: continuous from U[-1, 1), every branch uniformly.
+        """Return random actions: continuous ones from U[-1, 1), discrete ones uniform.
 
         Args:
-            n_agents: N.
-            rng: Source of randomness; without it, NumPy's global generator as `np.random.seed`
-                set it.
+            n_agents: Number of agents, N.
+            rng: Random number generator; by default NumPy's global generator, which
+                `np.random.seed` seeds.
         """
         uniform = np.random.random if rng is None else rng.random
         continuous = uniform((n_agents, self.continuous_size)) * 2.0 - 1.0
@@ -232,10 +232,10 @@ class ActionSpec(NamedTuple):
         return ActionTuple(continuous, discrete)
 
     def check(self, action: ActionTuple, n_agents: int, *, behavior: BehaviorName) -> None:
-        """Raise unless `action` has one row per agent and one column per action.
+        """Check that `action` has one row per agent and one column per action or branch.
 
         Raises:
-            UnityActionException: The shapes differ; the text has both.
+            UnityActionException: The shape differs. The message has the expected and actual shape.
         """
         wanted = (n_agents, self.continuous_size), (n_agents, self.discrete_size)
         for kind, part, shape in zip(
@@ -244,7 +244,7 @@ class ActionSpec(NamedTuple):
             if part is None or part.shape != shape:
                 raise UnityActionException(
                     f"behavior {behavior!r}: expected {kind} actions of shape {shape} (agents that "
-                    f"asked for a decision, actions), got "
+                    f"requested a decision, actions), got "
                     f"{'none' if part is None else part.shape}. Set one row per agent of "
                     f"get_steps({behavior!r})[0], in that order."
                 )
@@ -254,11 +254,11 @@ class ActionSpec(NamedTuple):
 
 
 class BehaviorSpec(NamedTuple):
-    """What the agents of a behavior see and do.
+    """Specification of the observations and actions of a behavior.
 
     Attributes:
-        observation_specs: In the order of `DecisionSteps.obs`.
-        action_spec: Their actions.
+        observation_specs: Specification of each observation, in the order of `DecisionSteps.obs`.
+        action_spec: Specification of the actions.
     """
 
     observation_specs: list[ObservationSpec]
@@ -266,7 +266,7 @@ class BehaviorSpec(NamedTuple):
 
 
 class BehaviorMapping(Mapping[BehaviorName, BehaviorSpec]):
-    """Read-only view of behavior specs by name; it grows as behaviors appear."""
+    """Read-only view of the specifications by behavior name, which grows as behaviors appear."""
 
     def __init__(self, specs: dict[BehaviorName, BehaviorSpec]) -> None:
         self._specs = specs

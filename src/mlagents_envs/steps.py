@@ -1,4 +1,4 @@
-"""`DecisionSteps` and `TerminalSteps`: what the agents of a behavior report in one step.
+"""`DecisionSteps` and `TerminalSteps`: reports of the agents of a behavior in one step.
 
 Letters in shapes: N agents of this step.
 """
@@ -13,7 +13,7 @@ from mlagents_envs.specs import AgentId, BehaviorSpec, BoolArray, FloatArray, Gr
 
 
 class DecisionStep(NamedTuple):
-    """What one agent reports when it asks for an action; fields as in `DecisionSteps`."""
+    """Report of one agent that requests an action; fields as in `DecisionSteps`."""
 
     obs: list[NDArray[Any]]
     reward: float
@@ -24,7 +24,7 @@ class DecisionStep(NamedTuple):
 
 
 class TerminalStep(NamedTuple):
-    """What one agent reports when its episode ends; fields as in `TerminalSteps`."""
+    """Report of one agent whose episode ended; fields as in `TerminalSteps`."""
 
     obs: list[NDArray[Any]]
     reward: float
@@ -35,7 +35,7 @@ class TerminalStep(NamedTuple):
 
 
 class _Steps:
-    """What both kinds of steps share: most columns, and looking an agent up by its id."""
+    """Base class of both kinds of steps: the common columns, and the lookup of agents by id."""
 
     __slots__ = ("_index", "agent_id", "group_id", "group_reward", "obs", "reward")
 
@@ -56,7 +56,7 @@ class _Steps:
 
     @property
     def agent_id_to_index(self) -> dict[AgentId, int]:
-        """Row of every agent."""
+        """Row of each agent, by agent id."""
         if self._index is None:
             self._index = {int(agent): row for row, agent in enumerate(self.agent_id)}
         return self._index
@@ -68,7 +68,7 @@ class _Steps:
         return iter(self.agent_id_to_index)
 
     def __eq__(self, other: object) -> bool:
-        """Whether all that is reported is the same, value by value."""
+        """Return whether both are of the same type and all arrays are equal."""
         return type(other) is type(self) and all(
             _equal(getattr(self, name), getattr(other, name))
             for name in ("agent_id", *type(self).__slots__)
@@ -79,7 +79,7 @@ class _Steps:
             return self.agent_id_to_index[agent_id]
         except KeyError:
             raise KeyError(
-                f"agent {agent_id} is not in this batch; its agents are {self.agent_id.tolist()}"
+                f"agent {agent_id} is not in this batch of the agents {self.agent_id.tolist()}"
             ) from None
 
 
@@ -91,17 +91,17 @@ def _equal(one: Any, other: Any) -> bool:
 
 
 class DecisionSteps(_Steps, Mapping[AgentId, DecisionStep]):
-    """All agents of a behavior that ask for an action now; a mapping from agent id.
+    """Batch of the agents of a behavior that request an action; a mapping from agent id.
 
     Attributes:
         obs: One array per observation, (N, *shape).
-        reward: (N,) float32, summed since the agent's previous report.
-        agent_id: (N,) int32. An id may also be in the `TerminalSteps` of the same step: the agent
-            ended an episode and began the next.
+        reward: (N,) float32, sum of rewards since the agent's previous report.
+        agent_id: (N,) int32, ids of the agents. If an agent ended an episode and began the next,
+            its id is also in the `TerminalSteps` of the same step.
         action_mask: One (N, size) array per discrete branch, True where an action is *not*
-            allowed; None where the behavior has no discrete actions or no agent asks.
-        group_id: (N,) int32, 0 for no group.
-        group_reward: (N,) float32.
+            allowed; None if the behavior has no discrete actions or the batch is empty.
+        group_id: (N,) int32, ids of the agents' groups; 0 for no group.
+        group_reward: (N,) float32, sum of group rewards since the agent's previous report.
     """
 
     __slots__ = ("action_mask",)
@@ -139,12 +139,12 @@ class DecisionSteps(_Steps, Mapping[AgentId, DecisionStep]):
         masks: list[BoolArray] | None = None,
         groups: tuple[ArrayLike, ArrayLike] | None = None,
     ) -> "DecisionSteps":
-        """Make a batch of N agents. Arrays of the right type are not copied.
+        """Return a batch of N agents. Arrays of the right type are not copied.
 
         Args:
             obs: One array per observation, (N, *shape).
-            reward: (N,) rewards since the agents' previous report.
-            agent_id: (N,) ids.
+            reward: (N,) sums of rewards since the agents' previous report.
+            agent_id: (N,) ids of the agents.
             masks: One (N, size) array per discrete branch, True where an action is not allowed.
             groups: (N,) group ids and (N,) group rewards; None if no agent is in a group.
         """
@@ -155,20 +155,20 @@ class DecisionSteps(_Steps, Mapping[AgentId, DecisionStep]):
 
     @staticmethod
     def empty(spec: BehaviorSpec) -> "DecisionSteps":
-        """Make the batch of no agents."""
+        """Return an empty batch."""
         return DecisionSteps.of(_empty_observations(spec), (), ())
 
 
 class TerminalSteps(_Steps, Mapping[AgentId, TerminalStep]):
-    """All agents of a behavior whose episode just ended; a mapping from agent id.
+    """Batch of the agents of a behavior whose episode ended; a mapping from agent id.
 
     Attributes:
-        obs: One array per observation, (N, *shape): the last of the episode.
-        reward: (N,) float32, summed since the agent's previous report.
-        interrupted: (N,) bool. True where a clock ran out, False where the task ended it.
-        agent_id: (N,) int32.
-        group_id: (N,) int32, 0 for no group.
-        group_reward: (N,) float32.
+        obs: One array per observation, (N, *shape), the last of the episode.
+        reward: (N,) float32, sum of rewards since the agent's previous report.
+        interrupted: (N,) bool, True if a time limit ended the episode, False if the task did.
+        agent_id: (N,) int32, ids of the agents.
+        group_id: (N,) int32, ids of the agents' groups; 0 for no group.
+        group_reward: (N,) float32, sum of group rewards since the agent's previous report.
     """
 
     __slots__ = ("interrupted",)
@@ -205,13 +205,13 @@ class TerminalSteps(_Steps, Mapping[AgentId, TerminalStep]):
         *,
         groups: tuple[ArrayLike, ArrayLike] | None = None,
     ) -> "TerminalSteps":
-        """Make a batch of N agents. Arrays of the right type are not copied.
+        """Return a batch of N agents. Arrays of the right type are not copied.
 
         Args:
             obs: One array per observation, (N, *shape).
-            reward: (N,) rewards since the agents' previous report.
-            agent_id: (N,) ids.
-            interrupted: (N,) whether a clock ran out, or one bool for all agents.
+            reward: (N,) sums of rewards since the agents' previous report.
+            agent_id: (N,) ids of the agents.
+            interrupted: (N,) whether a time limit ended the episode, or one bool for all agents.
             groups: (N,) group ids and (N,) group rewards; None if no agent is in a group.
         """
         ids = np.asarray(agent_id, np.int32)
@@ -222,14 +222,14 @@ class TerminalSteps(_Steps, Mapping[AgentId, TerminalStep]):
 
     @staticmethod
     def empty(spec: BehaviorSpec) -> "TerminalSteps":
-        """Make the batch of no agents."""
+        """Return an empty batch."""
         return TerminalSteps.of(_empty_observations(spec), (), (), ())
 
 
 def _group_columns(
     groups: tuple[ArrayLike, ArrayLike] | None, n_agents: int
 ) -> tuple[IntArray, FloatArray]:
-    """Return the group of every agent and its reward."""
+    """Return the group id and group reward of each agent; zeros without groups."""
     if groups is None:
         return np.zeros(n_agents, np.int32), np.zeros(n_agents, np.float32)
     group_id, group_reward = groups

@@ -1,4 +1,4 @@
-"""Names that a user may have meant, for error messages."""
+"""Suggestions of similar names, for error messages."""
 
 import difflib
 from collections.abc import Iterable
@@ -10,8 +10,8 @@ def did_you_mean(name: object, known: Iterable[str], *, n: int = 1, cutoff: floa
     The comparison ignores case.
 
     Args:
-        name: Name that was given.
-        known: Names that exist.
+        name: Name that the user gave.
+        known: Valid names.
         n: Largest number of names to suggest.
         cutoff: Smallest similarity of a name, from 0 to 1.
     """

@@ -1,4 +1,4 @@
-"""`check_env`: the contract of `BaseEnv`, for anyone's environment."""
+"""`check_env`: a test of the contract of `BaseEnv`, for any environment."""
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping
@@ -20,7 +20,7 @@ from mlagents_envs.exception import UnityActionException
 
 Steps = dict[BehaviorName, tuple[DecisionSteps, TerminalSteps]]
 Recording = list[dict[str, NDArray[Any]]]
-"""All arrays of every step, by a name that says where each belongs."""
+"""Arrays of each step, by a name that tells the behavior, batch and field."""
 
 
 def check_env(
@@ -30,24 +30,24 @@ def check_env(
     seed: int = 0,
     is_random: bool = True,
 ) -> None:
-    """Check that an environment keeps the contract of `BaseEnv`; for use in its tests.
+    """Check that an environment fulfills the contract of `BaseEnv`; for use in its tests.
 
-    It is played with random actions. What it reports must fit its specs and be finite, and must
-    not change afterwards; actions that do not fit must be refused; it can be reset at any time
-    and closed twice. Given a function, the same seed must give the same steps, and another seed
-    others.
+    The environment is stepped with random actions. Its reports must match its specifications, be
+    finite, and not change afterwards. It must refuse actions of wrong shapes, and allow a reset at
+    any time and a second `close`. If `env` is a function, equal seeds must give equal steps, and
+    different seeds different steps.
 
         check_env(lambda seed: MyEnvironment(seed=seed))
 
     Args:
-        env: An environment, which is closed in the end, or a function that makes one and takes
-            the keyword `seed`.
+        env: Environment, which is closed at the end, or function that creates one and takes the
+            keyword `seed`.
         steps: Number of steps to play.
-        seed: Seed of the environment, if it is made here.
-        is_random: Whether anything depends on the environment's seed.
+        seed: Seed of the environment, if `env` is a function.
+        is_random: Whether the steps depend on the seed.
 
     Raises:
-        AssertionError: The environment breaks the contract; the text says where and how.
+        AssertionError: The environment breaks the contract. The message says where and how.
     """
     if isinstance(env, BaseEnv):
         _check_one(env, steps)
@@ -62,13 +62,15 @@ def check_env(
         _require(
             differs or not is_random,
             f"seeds {seed} and {seed + 1} give the same {steps} steps: draw all random numbers "
-            "from a generator made from the seed, or pass is_random=False if there are none",
+            "from a generator with this seed, or pass is_random=False if there are none",
         )
 
 
 def _make(make: Callable[..., BaseEnv], seed: int) -> BaseEnv:
     env = make(seed=seed)
-    _require(isinstance(env, BaseEnv), f"the function made a {type(env).__name__}, not a BaseEnv")
+    _require(
+        isinstance(env, BaseEnv), f"the function returned a {type(env).__name__}, not a BaseEnv"
+    )
     return env
 
 
@@ -88,7 +90,7 @@ def _check_one(env: BaseEnv, steps: int) -> Recording:
 
 
 def _play(env: BaseEnv, steps: int, *, in_two_phases: bool = False) -> Recording:
-    """Play with random actions, checking every step, and return all that was reported."""
+    """Play random actions, check every step, and return the recorded steps."""
     rng = np.random.default_rng(0)
     env.reset()
     _check_after_reset(env)
@@ -99,8 +101,8 @@ def _play(env: BaseEnv, steps: int, *, in_two_phases: bool = False) -> Recording
         reported = _steps(env)
         _require(
             any(len(batch) for pair in reported.values() for batch in pair),
-            f"{where}: no agent asks for a decision and no agent ended; step() must continue until "
-            "some agent does",
+            f"{where}: no agent requests a decision and no episode ended; step() must continue "
+            "until one of the two happens",
         )
         arrays: dict[str, NDArray[Any]] = {}
         for name, pair in reported.items():
@@ -123,7 +125,7 @@ def _steps(env: BaseEnv) -> Steps:
 
 
 def _act(env: BaseEnv, reported: Steps, rng: np.random.Generator, *, leave_out: bool) -> None:
-    """Set random actions, now and then none or only those of one agent."""
+    """Set random actions; if `leave_out` is set, only that of the first agent, if any."""
     for name, (decisions, _) in reported.items():
         action = env.behavior_specs[name].action_spec.random_action(len(decisions), rng)
         if leave_out:
@@ -140,22 +142,22 @@ def _act(env: BaseEnv, reported: Steps, rng: np.random.Generator, *, leave_out: 
         )
 
 
-# What is reported.
+# Checks of reports.
 
 
 def _check_after_reset(env: BaseEnv) -> None:
     _require(
         isinstance(env.behavior_specs, Mapping) and len(env.behavior_specs) > 0,
         f"behavior_specs is {env.behavior_specs!r} after reset(); it must be a mapping from names "
-        "to BehaviorSpec, with at least one",
+        "to BehaviorSpec with at least one entry",
     )
     for name, spec in env.behavior_specs.items():
         _check_spec(name, spec)
     ended = {name: terminals.agent_id.tolist() for name, (_, terminals) in _steps(env).items()}
     _require(
         not any(ended.values()),
-        f"after reset() agents are reported as ended: {ended}; a reset must begin all episodes "
-        "again without reporting those that were running",
+        f"after reset() there are terminal steps: {ended}; a reset must begin new episodes without "
+        "terminal steps for the running ones",
     )
 
 
@@ -163,8 +165,8 @@ def _check_first_step(env: BaseEnv) -> None:
     env.step()
     _require(
         any(len(decisions) for decisions, _ in _steps(env).values()),
-        "no agent asks for a decision after the first step() of a new environment; without a reset "
-        "before it, the first step must be one",
+        "no agent requests a decision after the first step() of a new environment; without a reset "
+        "before it, the first step must be a reset",
     )
 
 
@@ -174,10 +176,12 @@ def _check_spec(name: BehaviorName, spec: BehaviorSpec) -> None:
     continuous_size, branches = spec.action_spec
     _require(
         continuous_size >= 0 and all(size > 0 for size in branches),
-        f"{where}: {spec.action_spec!r} has a negative size or a branch without a choice",
+        f"{where}: {spec.action_spec!r} has a negative size or a branch without actions",
     )
     names = [observation.name for observation in spec.observation_specs]
-    _require(len(set(names)) == len(names), f"{where}: names of observations repeat: {names}")
+    _require(
+        len(set(names)) == len(names), f"{where}: names of observations are not unique: {names}"
+    )
     for observation in spec.observation_specs:
         _require(
             len(observation.dimension_property) == len(observation.shape),
@@ -189,7 +193,7 @@ def _check_spec(name: BehaviorName, spec: BehaviorSpec) -> None:
 def _check_steps(
     decisions: DecisionSteps, terminals: TerminalSteps, spec: BehaviorSpec, where: str
 ) -> dict[str, NDArray[Any]]:
-    """Check what one behavior reports, and return all its arrays."""
+    """Check the steps of one behavior, and return all its arrays by name."""
     arrays: dict[str, NDArray[Any]] = {}
     for kind, steps in (("decision steps", decisions), ("terminal steps", terminals)):
         which = f"{where}, {kind}"
@@ -223,12 +227,12 @@ def _check_steps(
             arrays[f"{which}: {field}"] = array
         _require(
             not (steps.group_id < 0).any(),
-            f"{which}: group_id has numbers below 0: {steps.group_id}; 0 stands for no group",
+            f"{which}: group_id has negative numbers: {steps.group_id}; 0 means no group",
         )
         _require(
             not steps.group_reward[steps.group_id == 0].any(),
             f"{which}: agents without a group have a group reward: ids {steps.group_id}, rewards "
-            f"{steps.group_reward}. Add the reward to theirs, or put them into a group",
+            f"{steps.group_reward}. Add it to their individual rewards, or put them into a group",
         )
         ids = steps.agent_id.tolist()
         _require(len(set(ids)) == n, f"{which}: agents are reported twice: {ids}")
@@ -236,15 +240,15 @@ def _check_steps(
 
 
 def _check_groups(reported: Steps, where: str) -> None:
-    """Check that the members of each group have one behavior, whose name holds their team."""
+    """Check that the members of each group have the same behavior, and thus the same team."""
     behavior_of: dict[int, BehaviorName] = {}
     for name, pair in reported.items():
         for group in {int(group) for steps in pair for group in steps.group_id if group}:
             other = behavior_of.setdefault(group, name)
             _require(
                 other == name,
-                f"{where}: group {group} has members of {other!r} and of {name!r}; give each "
-                "behavior and each team a group of its own",
+                f"{where}: group {group} has members of {other!r} and of {name!r}; use separate "
+                "groups for each behavior and each team",
             )
 
 
@@ -255,19 +259,19 @@ def _mask_fields(
     if not branches or not len(decisions):
         _require(
             masks is None,
-            f"{which}: action_mask must be None where there are no discrete actions or no agent",
+            f"{which}: action_mask must be None if there are no discrete actions or no agents",
         )
         return
     _require(
         masks is not None and len(masks) == len(branches),
-        f"{which}: action_mask must be a list of one array per branch, {len(branches)} in all",
+        f"{which}: action_mask must be a list of {len(branches)} arrays, one per branch",
     )
     for branch, (mask, size) in enumerate(zip(masks or (), branches, strict=True)):
         yield f"action_mask of branch {branch}", mask, (len(decisions), size), np.bool_
         _require(
             not mask.all(axis=1).any(),
-            f"{which}: action_mask of branch {branch} forbids every action of an agent (True "
-            "means forbidden)",
+            f"{which}: action_mask of branch {branch} allows an agent no action (True means not "
+            "allowed)",
         )
 
 
@@ -280,26 +284,26 @@ def _check_array(array: NDArray[Any], shape: tuple[int, ...], dtype: type, what:
     _require(
         array.dtype == dtype, f"{what} is of type {array.dtype}; expected {np.dtype(dtype).name}"
     )
-    _require(bool(np.isfinite(array).all()), f"{what} holds NaN or infinity: {array}")
+    _require(bool(np.isfinite(array).all()), f"{what} contains NaN or infinity: {array}")
 
 
 def _check_kept(
     before: Mapping[str, NDArray[Any]], now: Mapping[str, NDArray[Any]], recording: Recording
 ) -> None:
-    """Check that the arrays of the step before are as they were, and used for nothing else."""
+    """Check that the arrays of the previous step did not change and are not used again."""
     for key, array in before.items():
         _require(
             np.array_equal(array, recording[-1][key]),
-            f"{key} changed with the next step: hand out a new array each time, or a copy",
+            f"{key} changed with the next step: return a new array each time, or a copy",
         )
     for (key, old), (new_key, new) in itertools.product(before.items(), now.items()):
         _require(
             not np.may_share_memory(old, new),
-            f"{new_key} shares memory with {key}: hand out a new array each time, or a copy",
+            f"{new_key} shares memory with {key}: return a new array each time, or a copy",
         )
 
 
-# What must be refused.
+# Checks of errors.
 
 
 def _check_refusals(env: BaseEnv) -> None:
@@ -322,17 +326,17 @@ def _check_refusals_of(env: BaseEnv, name: BehaviorName) -> None:
     _require_raises(
         UnityActionException,
         lambda: env.set_actions(name, spec.empty_action(n + 1)),
-        f"set_actions({name!r}) with a row too many",
+        f"set_actions({name!r}) with one row too many",
     )
     _require_raises(
         UnityActionException,
         lambda: env.set_actions(name, wide),
-        f"set_actions({name!r}) with a continuous action too many",
+        f"set_actions({name!r}) with one continuous action too many",
     )
     _require_raises(
         IndexError,
         lambda: env.set_action_for_agent(name, stranger, spec.empty_action(1)),
-        f"set_action_for_agent({name!r}, {stranger}), an agent that did not ask",
+        f"set_action_for_agent({name!r}, {stranger}) for an agent that did not request a decision",
     )
 
 
@@ -346,21 +350,21 @@ def _require_raises(kind: type[Exception], call: Callable[[], object], what: str
     raise AssertionError(f"{what} was accepted; it must raise {kind.__name__}")
 
 
-# Runs.
+# Comparison of recordings.
 
 
 def _check_same(one: Recording, other: Recording) -> None:
     for number, (left, right) in enumerate(zip(one, other, strict=True)):
         _require(
             left.keys() == right.keys(),
-            f"step {number}: two environments of the same seed report different behaviors",
+            f"step {number}: two environments with the same seed report different behaviors",
         )
         for key in left:
             _require(
                 np.array_equal(left[key], right[key]),
-                f"{key} differs between two environments of the same seed given the same actions; "
-                f"first {left[key]}, then {right[key]}. Draw all random numbers from a generator "
-                "made from the seed, and let step() and step_send(), step_receive() do the same",
+                f"{key} differs between two environments with the same seed and actions: "
+                f"{left[key]} and {right[key]}. Draw all random numbers from a generator with this "
+                "seed, and make step() equivalent to step_send() and step_receive()",
             )
 
 

@@ -1,13 +1,13 @@
-"""Nested timers you can print: where a run spends its time.
+"""Nested timers that measure where a run spends its time.
 
     with hierarchical_timer("update"):
         with hierarchical_timer("forward"):
             ...
     json.dump(get_timer_tree(), file)
 
-Each thread has its own tree, so timing takes no lock; `TimerNode.merge` joins the tree of a
-finished thread to another. A span costs about half a microsecond: fit for every step, not for
-every agent. Beside the tree stand gauges (numbers with their range) and metadata (texts).
+Each thread has its own tree, so timers need no lock; `TimerNode.merge` adds the tree of a finished
+thread to another. A span costs about half a microsecond, so use timers for each step rather than
+for each agent. There are also gauges (numbers with their range) and metadata (strings).
 """
 
 import math
@@ -26,17 +26,17 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 TIMER_FORMAT_VERSION = "0.1.0"
-"""Version of the layout that `get_timer_tree` returns."""
+"""Version of the format that `get_timer_tree` returns."""
 
 
 class TimerNode:
-    """The spans of one name at one place of a tree.
+    """Node of the timer tree: all spans with the same name and parent.
 
     Attributes:
-        children: By name, the nodes of the spans within.
-        total: Seconds spent in all finished spans.
-        count: How many spans finished.
-        is_parallel: Whether the time passed alongside the parent's, not within it.
+        children: Nodes of nested spans, by name.
+        total: Total time of all finished spans, in seconds.
+        count: Number of finished spans.
+        is_parallel: Whether the spans ran in parallel with the parent's instead of within it.
     """
 
     __slots__ = ("children", "count", "is_parallel", "total")
@@ -48,7 +48,7 @@ class TimerNode:
         self.is_parallel = False
 
     def get_child(self, name: str) -> "TimerNode":
-        """Return the child `name`; make it if need be."""
+        """Return the child `name`; create it if necessary."""
         child = self.children.get(name)
         if child is None:
             child = self.children[name] = TimerNode()
@@ -65,9 +65,9 @@ class TimerNode:
         """Add the times of another tree, for example that of another thread.
 
         Args:
-            other: The root of the other tree; not changed.
-            root_name: The child of this node to add to; None adds to this node itself.
-            is_parallel: Whether the other tree's time passed alongside this node's.
+            other: Root of the other tree, which is not changed.
+            root_name: Name of the child to add the tree to; None adds it to this node itself.
+            is_parallel: Whether the other tree's spans ran in parallel with this node's.
         """
         target = self if root_name is None else self.get_child(root_name)
         target.total += other.total
@@ -77,7 +77,7 @@ class TimerNode:
             target.merge(child, name, child.is_parallel)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return this node and all below, fit for JSON; `self` is the time in no child."""
+        """Return the tree below this node for JSON; `self` is the time outside all children."""
         within = sum(child.total for child in self.children.values() if not child.is_parallel)
         result: dict[str, Any] = {
             "total": self.total,
@@ -92,13 +92,13 @@ class TimerNode:
 
 
 class GaugeNode:
-    """The latest of a series of numbers, and their range.
+    """Latest value of a series of numbers, and their range.
 
     Attributes:
-        value: The latest.
-        min_value: The least of all.
-        max_value: The greatest of all.
-        count: How many there were.
+        value: Latest number.
+        min_value: Smallest number.
+        max_value: Largest number.
+        count: Count of numbers.
     """
 
     __slots__ = ("count", "max_value", "min_value", "value")
@@ -108,18 +108,18 @@ class GaugeNode:
         self.count = 1
 
     def update(self, value: float) -> None:
-        """Add a newer number."""
+        """Add a number."""
         self.merge(GaugeNode(value))
 
     def merge(self, other: "GaugeNode") -> None:
-        """Add the numbers of another gauge, taken for newer; `other` is not changed."""
+        """Add the numbers of another gauge, assumed to be newer; `other` is not changed."""
         self.value = other.value
         self.min_value = min(self.min_value, other.min_value)
         self.max_value = max(self.max_value, other.max_value)
         self.count += other.count
 
     def to_dict(self) -> dict[str, float]:
-        """Return the numbers, fit for JSON."""
+        """Return the attributes for JSON."""
         return {
             "value": self.value,
             "min": self.min_value,
@@ -129,20 +129,20 @@ class GaugeNode:
 
 
 class TimerStack:
-    """A tree of timers and the place in it where the thread is now, with gauges and metadata.
+    """Timer tree of a thread with its current node, gauges and metadata.
 
     Attributes:
-        root: The tree.
-        current: The node of the innermost open span, the root where none is open.
-        gauges: By name.
-        metadata: By name.
+        root: Root of the tree.
+        current: Node of the innermost open span; the root if no span is open.
+        gauges: Gauges by name.
+        metadata: Metadata by name.
     """
 
     def __init__(self) -> None:
         self.reset()
 
     def reset(self) -> None:
-        """Delete all records and start again; spans still open are not counted."""
+        """Delete everything and restart the clock; open spans are not counted."""
         self.root = TimerNode()
         self.root.count = 1
         self.current = self.root
@@ -152,12 +152,12 @@ class TimerStack:
         self._start_time_s = time.time()
 
     def get_root(self) -> TimerNode:
-        """Return the tree; its root's total is the time since the start or `reset`."""
+        """Return the root; its total is the time since the creation or `reset`."""
         self.root.total = perf_counter() - self._start_s
         return self.root
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the tree, its gauges and metadata, fit for JSON."""
+        """Return the tree, gauges and metadata for JSON."""
         metadata = {
             "timer_format_version": TIMER_FORMAT_VERSION,
             "start_time_seconds": str(int(self._start_time_s)),
@@ -174,11 +174,11 @@ class TimerStack:
 
 
 class hierarchical_timer:
-    """Context manager that counts the time within as a span of the innermost open one.
+    """Context manager that times its block as a span within the innermost open span.
 
     Args:
-        name: Names the span's node among its siblings.
-        timer_stack: None means this thread's.
+        name: Name of the span, unique within its parent.
+        timer_stack: Timers to use; None for those of this thread.
     """
 
     __slots__ = ("_name", "_node", "_parent", "_stack", "_start_s")
@@ -196,13 +196,13 @@ class hierarchical_timer:
 
     def __exit__(self, *_: object) -> None:
         self._node.add_time(perf_counter() - self._start_s)
-        # A reset within the span has put another tree in place; leave it alone.
+        # A reset within the span has replaced the tree: do not change the new one.
         if self._stack.current is self._node:
             self._stack.current = self._parent
 
 
 def timed(func: Callable[P, R]) -> Callable[P, R]:
-    """Decorate a function so that each call is a span named like it, `Class.method`."""
+    """Decorate a function so that each call is a span with its qualified name."""
     name = func.__qualname__
 
     @wraps(func)
@@ -214,7 +214,7 @@ def timed(func: Callable[P, R]) -> Callable[P, R]:
 
 
 class _ThisThread(threading.local):
-    """Holds one stack per thread, made when the thread first asks."""
+    """Holder of one stack per thread, which is created at the first access."""
 
     def __init__(self) -> None:
         self.stack = _stacks[threading.current_thread()] = TimerStack()
@@ -229,40 +229,40 @@ def _this_stack(timer_stack: TimerStack | None) -> TimerStack:
 
 
 def get_timer_stack_for_thread(thread: threading.Thread) -> TimerStack | None:
-    """Return the timers of a thread, running or finished; None if it never timed anything."""
+    """Return the timers of a running or finished thread; None if it has none."""
     return _stacks.get(thread)
 
 
 def get_timer_root(timer_stack: TimerStack | None = None) -> TimerNode:
-    """Return the tree of this thread, or of `timer_stack`."""
+    """Return the root of the tree of this thread, or of `timer_stack`."""
     return _this_stack(timer_stack).get_root()
 
 
 def get_timer_tree(timer_stack: TimerStack | None = None) -> dict[str, Any]:
-    """Return the tree of this thread, or of `timer_stack`, fit for JSON.
+    """Return the tree of this thread, or of `timer_stack`, for JSON.
 
-    A node is `{"total", "count", "self", "is_parallel"?, "children"?}`, in seconds; the root has
-    `name`, `gauges` and `metadata` beside.
+    A node is `{"total", "count", "self", "is_parallel"?, "children"?}`, with times in seconds. The
+    root also has `name`, `gauges` and `metadata`.
     """
     return _this_stack(timer_stack).to_dict()
 
 
 def reset_timers(timer_stack: TimerStack | None = None) -> None:
-    """Forget all times, gauges and metadata of this thread, or of `timer_stack`."""
+    """Delete all times, gauges and metadata of this thread, or of `timer_stack`."""
     _this_stack(timer_stack).reset()
 
 
 def set_gauge(name: str, value: float, timer_stack: TimerStack | None = None) -> None:
-    """Set a number whose latest value and range are worth knowing.
+    """Set the latest value of a gauge, which also tracks the range.
 
-    NaN and infinities are ignored: JSON has neither.
+    NaN and infinities are ignored, because JSON cannot represent them.
     """
     if math.isfinite(value):
         merge_gauges({name: GaugeNode(float(value))}, timer_stack)
 
 
 def merge_gauges(gauges: Mapping[str, GaugeNode], timer_stack: TimerStack | None = None) -> None:
-    """Add the gauges of another stack, taken for newer; they are not changed."""
+    """Add the gauges of another stack, assumed to be newer; they are not changed."""
     mine = _this_stack(timer_stack).gauges
     for name, gauge in gauges.items():
         if name in mine:
@@ -272,5 +272,5 @@ def merge_gauges(gauges: Mapping[str, GaugeNode], timer_stack: TimerStack | None
 
 
 def add_metadata(key: str, value: str, timer_stack: TimerStack | None = None) -> None:
-    """Add a text that says what was timed, for example a version."""
+    """Add a string that describes the run, for example a version."""
     _this_stack(timer_stack).metadata[key] = value

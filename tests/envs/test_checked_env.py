@@ -106,9 +106,17 @@ SHORT = np.zeros(2, np.float32)
         ("reward", ["a", "b", "c"], r"reward: expected .* got list: \['a', 'b'"),
         ("reward", 1.0, r"reward: expected .* shape \(3,\).* got the shape \(\)"),
         ("group_reward", SHORT, r"group_reward: expected .* \(3,\).* got the shape \(2,\)"),
-        ("group_id", [0, 0.5, 0], r"group_id: expected .* int32 .* float64 that it cannot hold"),
+        (
+            "group_id",
+            [0, 0.5, 0],
+            r"group_id: expected .* int32 .* float64 values that int32 cannot represent",
+        ),
         ("agent_id", [1, 2, 1], r"agent 1 is reported 2 times; expected each agent once"),
-        ("agent_id", [0, 1, 2**40], r"agent_id: expected .* int32 .* int64 that it cannot hold"),
+        (
+            "agent_id",
+            [0, 1, 2**40],
+            r"agent_id: expected .* int32 .* int64 values that int32 cannot represent",
+        ),
         ("agent_id", None, r"agent_id: expected .* of shape \(n_agents,\), got None"),
         ("obs", None, r"expected obs to be a list of 2 arrays, .*'state', 'other'\], got NoneType"),
         ("obs", [np.ones((3, 2))], r"a list of 2 arrays, .*'state', 'other'\], got 1"),
@@ -160,7 +168,7 @@ def test_an_image_of_bytes_is_not_taken_for_one_of_floats() -> None:
     with pytest.raises(UnityObservationException, match=r"'camera': .* dtype=np\.uint8, or divide"):
         checked(Imager(np.dtype(np.float32), image)).get_steps(BEHAVIOR)
     with pytest.raises(
-        UnityObservationException, match=r"'camera': .* float32 that it cannot hold"
+        UnityObservationException, match=r"'camera': .* float32 values that uint8 cannot represent"
     ):
         checked(Imager(np.dtype(np.uint8), image.astype(np.float32))).get_steps(BEHAVIOR)
 

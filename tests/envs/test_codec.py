@@ -397,8 +397,12 @@ def test_axes_are_put_in_order(pillow, images, announced, numbers, shape, expect
     ("seen", "error", "reason"),
     [
         ({"compressed_data": WIDE[:-1]}, UnityCommunicationException, "cut short"),
-        ({"compressed_data": b""}, UnityCommunicationException, "no PNG file"),
-        ({"compression_type": 2}, UnityCommunicationException, "unknown compression 2"),
+        ({"compressed_data": b""}, UnityCommunicationException, "not a PNG file"),
+        (
+            {"compression_type": 2},
+            UnityCommunicationException,
+            r"compression type 1 \(PNG\), got 2",
+        ),
         ({"compressed_channel_mapping": b"\0\2\1"}, UnityObservationException, "each from 0 to 1"),
         ({"compressed_channel_mapping": b"\x80"}, UnityCommunicationException, "cut short"),
     ],
@@ -648,7 +652,10 @@ def test_an_observation_that_cannot_be_announced_is_refused(seen, reason):
     [
         ({"action_spec": {"num_continuous_actions": -1}}, "-1 continuous"),
         ({"action_spec": {"num_continuous_actions": 2**31 - 1}}, "at most 65536"),
-        ({"action_spec": {"num_discrete_actions": 2, "discrete_branch_sizes": [3]}}, "sizes for 1"),
+        (
+            {"action_spec": {"num_discrete_actions": 2, "discrete_branch_sizes": [3]}},
+            "the sizes of 1",
+        ),
         ({"action_spec": {"num_discrete_actions": 1, "discrete_branch_sizes": [0]}}, "a choice"),
         ({"action_spec": {"num_discrete_actions": 1, "discrete_branch_sizes": [-3]}}, "a choice"),
         (
@@ -674,7 +681,7 @@ def test_actions_that_cannot_be_announced_are_refused(announcement, reason):
         ([observation(1.0)] * 2, "sends 2 observations"),
         (
             [{"shape": b"\x01", "compressed_data": b"\x89PNG", "compression_type": 1}],
-            r"only images are compressed, not \(1,\)",
+            r"the shape \(1,\), got a compressed image",
         ),
     ],
 )

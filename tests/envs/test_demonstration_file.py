@@ -511,10 +511,16 @@ def test_what_could_not_be_read_again_is_not_written(changes, error, tmp_path):
 @pytest.mark.parametrize(
     ("column", "text"),
     [
-        ("obs", "agent 7 has nan in its observation 'number', number 0 of 1 in record 2 of 3"),
-        ("action", "agent 7 has nan in its continuous action, number 1 of 2 in record 2 of 3"),
-        ("reward", "agent 7 has nan in its reward"),
-        ("group_reward", "agent 7 has nan in its group reward"),
+        (
+            "obs",
+            "record 2 of 3, counted from 0: agent 7 has nan at index 0 of its observation 'number'",
+        ),
+        (
+            "action",
+            "record 2 of 3, counted from 0: agent 7 has nan at index 1 of its continuous action",
+        ),
+        ("reward", "agent 7 has nan at index 0 of its reward"),
+        ("group_reward", "agent 7 has nan at index 0 of its group reward"),
     ],
 )
 def test_what_is_not_finite_is_named(column, text, tmp_path):
@@ -555,7 +561,7 @@ def test_a_file_cut_short_anywhere_is_refused(tmp_path):
     data = path.read_bytes()
     for size in range(len(data)):
         path.write_bytes(data[:size])
-        with pytest.raises(UnityDemonstrationException, match="ends, after") as caught:
+        with pytest.raises(UnityDemonstrationException, match="the file ends within") as caught:
             read_demonstration(path)
         assert str(path) in str(caught.value)
 
@@ -571,7 +577,7 @@ def test_a_recording_that_was_not_closed_says_so():
     [
         (b"", "within the metadata"),
         (b"\xff" * 50, "length of the metadata"),
-        (b"\x05hello" + bytes(40), "5 bytes of the metadata, from byte 1"),
+        (b"\x05hello" + bytes(40), "5 bytes of the metadata at byte 1"),
         (bytes(33) + b"\x03abc", "brain parameters"),
     ],
 )

@@ -153,7 +153,7 @@ def test_a_simulation_without_the_base_capability_is_warned_about(caplog):
     with UnityEnvironment(communicator=communicator) as env:
         assert env.academy_capabilities == Capabilities()
     logging.getLogger("mlagents_envs").removeHandler(caplog.handler)
-    assert "lacks the base" in caplog.text
+    assert "does not report the capability baseRLCapabilities" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ def test_a_taken_port_is_the_workers():
 
 def test_a_seed_beyond_32_bits_is_refused_before_anything_starts():
     communicator = FakeCommunicator()
-    with pytest.raises(ValueError, match="seed is 1099511627776: it must fit in 32 bits"):
+    with pytest.raises(ValueError, match="seed is 1099511627776: expected a 32-bit integer"):
         UnityEnvironment(seed=2**40, communicator=communicator)
 
 
@@ -632,7 +632,7 @@ if "-logFile" in sys.argv:
 time.sleep(600)
 """
     described = r"within 1\.5 s\. The player .* is running\. .*no_graphics=True"
-    with pytest.raises(UnityTimeOutException, match=described + r"\.\nWith log_folder, .* here\.$"):
+    with pytest.raises(UnityTimeOutException, match=described + r"\.\nPass log_folder .* here\.$"):
         launch(player(code, BARE), timeout_wait=1.5)
     logged = described + r"\. The last lines it wrote:\n    no license$"
     with pytest.raises(UnityTimeOutException, match=logged):

@@ -82,7 +82,7 @@ def test_bytes_of_images_are_kept_where_that_is_asked_for(source: str, keep: boo
     image = next(batch for batch in seen if batch.ndim == 4)
     assert image.dtype == (np.uint8 if keep else np.float32)
     assert 1 < image.max() <= 255 if keep else 0 < image.max() <= 1
-    with pytest.raises(UnityEnvironmentException, match="before the first reset"):
+    with pytest.raises(UnityEnvironmentException, match="after the first reset"):
         env.keep_8_bit_images()
     env.close()
 
@@ -100,8 +100,8 @@ def test_a_gymnasium_environment_is_made_with_areas_and_parameters() -> None:
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("Gues", r"registered as 'Gues'; did you mean 'Guess'\? Otherwise give module:function"),
-        ("xyz", r"registered as 'xyz'. Registered: Guess. Otherwise give module:function"),
+        ("Gues", r"registered as 'Gues'; did you mean 'Guess'\? You can also use module:function"),
+        ("xyz", r"registered as 'xyz'. Registered: Guess. You can also use module:function"),
         ("no_such_module:make", "No module named 'no_such_module'.*in this folder, .*PYTHONPATH"),
         ("guess_environment:GuesEnvironment", "did you mean 'GuessEnvironment'"),
     ],
@@ -209,7 +209,7 @@ class NeedsAMap(Ours):
 @pytest.mark.parametrize(
     ("factory", "text"),
     [
-        (Unfinished, "Unfinished'> is abstract: it lacks draw"),
+        (Unfinished, "Unfinished'> is abstract. Implement draw"),
         (
             NeedsAMap,
             r"NeedsAMap'> was called with seed=1, num_areas=1: .*__init__\(\) got an unexpected "
@@ -274,7 +274,7 @@ def test_nothing_among_results_is_imported(
     if package:
         write_module(results / "walker" / "__init__.py")
     name = f"{prefix}outcomes1.walker.evil:make"
-    with pytest.raises(UnityEnvironmentException, match="outcomes1, which holds results"):
+    with pytest.raises(UnityEnvironmentException, match="outcomes1, which contains results"):
         call_factory(find_factory(name, results=[Path("outcomes1")]), seed=1)
     assert not trace.exists()
     assert not (results / "walker" / "__init__.py.ran").exists()

@@ -235,10 +235,10 @@ def test_end_of_the_session(ending):
     server.receive_data(request(b"abc"))
     data, reason = {
         "cancel": (frame(peer.RST_STREAM, 0, 1, struct.pack(">I", 8)), "cancelled (CANCEL)"),
-        "goaway": (frame(peer.GOAWAY, 0, 0, bytes(8)), "went away (NO_ERROR)"),
+        "goaway": (frame(peer.GOAWAY, 0, 0, bytes(8)), "closed the connection (NO_ERROR)"),
         "calm": (
             frame(peer.GOAWAY, 0, 0, struct.pack(">II", 0, 77) + b"pings\xff"),
-            "went away (error 77: pings\N{REPLACEMENT CHARACTER})",
+            "closed the connection (error 77: pings\N{REPLACEMENT CHARACTER})",
         ),
     }[ending]
     (event,) = server.receive_data(data)
@@ -406,7 +406,7 @@ def test_one_call_of_the_client():
     assert b"\x05:path" + bytes([len(peer.PATH)]) + peer.PATH in headers.payload
     assert b"\x0a:authority\x0blocalhost:1" in headers.payload
     assert data == (peer.DATA, peer.END_STREAM, 1, peer.grpc_message(b"question"))
-    with pytest.raises(RuntimeError, match="open already"):
+    with pytest.raises(RuntimeError, match="already open"):
         client.request(b"")
     assert client.receive_data(response(b"answer")) == [Message(b"answer")]
     client.request(b"")
@@ -444,7 +444,7 @@ def headers(payload: bytes, *, end: bool = True) -> bytes:
             "no status",
         ),
         (frame(peer.RST_STREAM, 0, 1, struct.pack(">I", 7)), "cancelled (REFUSED_STREAM)"),
-        (frame(peer.GOAWAY, 0, 0, bytes(8)), "went away"),
+        (frame(peer.GOAWAY, 0, 0, bytes(8)), "closed the connection"),
     ],
 )
 def test_failed_call_has_a_reason_and_the_next_may_succeed(answer, reason):
@@ -528,7 +528,7 @@ MALFORMED = {
     ),
     "call on an even stream": (
         frame(peer.HEADERS, peer.END_HEADERS, 2, peer.REQUEST_HEADERS),
-        "streams are odd",
+        "of a client are odd",
         BROKEN,
     ),
     "headers too short for a priority": (
@@ -563,7 +563,11 @@ MALFORMED = {
         "interrupted",
         BROKEN,
     ),
-    "continuation of nothing": (frame(peer.CONTINUATION, 0, 1, b""), "no header block", BROKEN),
+    "continuation of nothing": (
+        frame(peer.CONTINUATION, 0, 1, b""),
+        "without a header block",
+        BROKEN,
+    ),
     "priority on no stream": (frame(peer.PRIORITY, 0, 0, bytes(5)), "stream 0", BROKEN),
     "priority of a wrong size": (frame(peer.PRIORITY, 0, 1, bytes(4)), "PRIORITY of 4", SIZE),
     "reset of a wrong size": (frame(peer.RST_STREAM, 0, 1, bytes(5)), "RST_STREAM of 5", SIZE),
@@ -578,7 +582,7 @@ MALFORMED = {
     "window too wide": (settings(window=2**31), "initial window of 2147483648", FLOW),
     "open window grown too wide": (
         OPEN + window_update(1, 2**31 - 1 - 65_535) + settings(window=65_536),
-        "too wide",
+        "too large",
         FLOW,
     ),
     "frames too small": (settings(frame=16_383), "frame size of 16383", BROKEN),
@@ -597,12 +601,12 @@ MALFORMED = {
     "window update of an idle stream": (window_update(1, 5), "never opened", BROKEN),
     "connection window grown too wide": (
         window_update(0, 2**31 - 65_535),
-        "window too wide",
+        "window too large",
         FLOW,
     ),
     "stream window grown too wide": (
         OPEN + window_update(1, 2**31 - 65_535),
-        "window too wide",
+        "window too large",
         FLOW,
     ),
     "no message": (OPEN + frame(peer.DATA, peer.END_STREAM, 1, b""), "ended 0 bytes", BROKEN),
@@ -634,8 +638,8 @@ def test_server_refuses(data, reason, code):
     [
         (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "expected the preface of HTTP/2, got b'GET / HTTP"),
         (b"\x16\x03\x01\x02\x00\x01", "expected the preface"),
-        (peer.PREFACE + frame(peer.PING, 0, 0, bytes(8)), "first frame is of type 6"),
-        (peer.PREFACE + frame(peer.SETTINGS, peer.ACK), "first frame is of type 4"),
+        (peer.PREFACE + frame(peer.PING, 0, 0, bytes(8)), "as the first frame, got type 6"),
+        (peer.PREFACE + frame(peer.SETTINGS, peer.ACK), "as the first frame, got type 4"),
     ],
 )
 def test_server_refuses_a_wrong_greeting(data, reason):
@@ -717,7 +721,7 @@ def test_more_data_than_the_stream_window():
 def test_answers_nobody_reads_do_not_pile_up(asking):
     server = new_server()
     server.receive_data(OPEN)
-    with pytest.raises(ProtocolError, match="more answers than it reads"):
+    with pytest.raises(ProtocolError, match="answers that the peer does not read"):
         for _ in range(100_000):
             server.receive_data(asking)
     assert len(server.bytes_to_send()) <= MAX_CONTROL_BYTES + 100

@@ -113,7 +113,7 @@ def test_a_missing_folder_is_named(tmp_path):
 
 def test_a_folder_is_no_executable_and_what_lies_in_it_is_listed(tmp_path):
     make_executable(tmp_path / "Ball" / "Game.x86_64")
-    with pytest.raises(UnityEnvironmentException, match=r"is a folder.* In it are: Game.x86_64"):
+    with pytest.raises(UnityEnvironmentException, match=r"is a folder.* It contains Game.x86_64"):
         find_executable(f"{tmp_path}/Ball", platform="linux")
 
 

@@ -68,13 +68,13 @@ def test_images_of_8_bit_are_handed_out_as_floats_unless_they_are_asked_for():
     env.step()
     assert picture(env).dtype == np.float32
     np.testing.assert_allclose(picture(env), 0.2, rtol=1e-6)  # 51 / 255
-    with pytest.raises(UnityEnvironmentException, match="before the first reset"):
+    with pytest.raises(UnityEnvironmentException, match="after the first reset"):
         env.keep_8_bit_images()
 
     env = Counter()
     env.keep_8_bit_images()
     assert env.behavior_specs[NAME] == SPEC
-    assert picture(env).dtype == np.uint8, "before the first reset too"
+    assert picture(env).dtype == np.uint8, "after the first reset too"
     env.reset()
     env.step()
     assert picture(env).dtype == np.uint8
@@ -100,7 +100,7 @@ def test_actions_of_unknown_behaviors_and_agents_are_refused():
     one = ActionTuple(np.zeros((1, 1)))
     with pytest.raises(UnityActionException, match=r"unknown behavior 'Counter'; did you mean"):
         env.set_actions("Counter", one)
-    with pytest.raises(IndexError, match="agent 5 did not ask"):
+    with pytest.raises(IndexError, match="agent 5 did not request"):
         env.set_action_for_agent(NAME, 5, one)
     with pytest.raises(KeyError, match=r"unknown behavior 'Counter'; did you mean"):
         env.get_steps("Counter")

@@ -52,7 +52,7 @@ def test_an_id_that_does_not_exist_is_one_clear_error(capsys: pytest.CaptureFixt
     assert learn("gym:CartPoll-v1") == 1
 
     log = capsys.readouterr().out
-    assert "[ERROR] Gymnasium cannot make 'CartPoll-v1'" in log and "CartPole" in log
+    assert "[ERROR] Gymnasium cannot create 'CartPoll-v1'" in log and "CartPole" in log
 
 
 def test_without_gymnasium_the_error_says_what_to_install(

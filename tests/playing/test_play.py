@@ -130,7 +130,7 @@ def test_of_several_behaviors_the_counted_one_is_recorded(
     capfd.readouterr()
     assert main([*play, "--record", "all.demo"]) == 1
     [line] = capfd.readouterr().err.splitlines()
-    assert re.search(r"several behaviors, \['Scout.*', 'Tank.*'\]: choose .*--behavior", line)
+    assert re.search(r"expected one behavior .*\['Scout.*', 'Tank.*'\]\. Choose .*--behavior", line)
     assert not Path("all.demo").exists()
 
 
@@ -390,7 +390,7 @@ def test_what_is_wrong_is_told_in_one_line(
         (["--fps", "200"], "'200' is too large: expected at most 100"),
         (["--base-port", "70000"], "'70000' is not a port"),
         (["--model", "=a.onnx"], "expected PATH or BEHAVIOR=PATH"),
-        (["--record", "play.gif"], "play.gif: a demonstration is named *.demo"),
+        (["--record", "play.gif"], "play.gif: the name of a demonstration must end in .demo"),
         (["--parameter", "gravity"], "'gravity' is not NAME=NUMBER"),
         (["--parameter", "gravity=nan"], "'gravity=nan' is not NAME=NUMBER: expected a finite"),
         (["--parameter", "=1"], "'=1' is not NAME=NUMBER"),

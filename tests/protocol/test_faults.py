@@ -523,7 +523,9 @@ def test_strangers_during_play_are_turned_away_and_the_player_undisturbed(player
         with contextlib.closing(RpcClient(port)) as other:
             other.connect(10)
             env.step()
-            with pytest.raises(UnityCommunicatorStoppedException, match="may serve another"):
+            with pytest.raises(
+                UnityCommunicatorStoppedException, match="may be connected to another program"
+            ):
                 other.call(HELLO, 10)
         env.step()
 
@@ -550,7 +552,9 @@ def test_who_calls_while_the_trainer_is_busy_is_refused_when_it_looks_up(server)
                 assert server.receive(PLENTY) == question
                 server.send(b"answer to " + question)
                 assert answer.result(PLENTY) == b"answer to " + question
-            with pytest.raises(UnityCommunicatorStoppedException, match="may serve another"):
+            with pytest.raises(
+                UnityCommunicatorStoppedException, match="may be connected to another program"
+            ):
                 refused.result(PLENTY)
 
 

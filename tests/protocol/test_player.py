@@ -445,10 +445,10 @@ def test_the_command_tells_a_wrong_parameter_before_it_waits_for_a_trainer(capsy
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["gym:Nowhere-v0"], "Gymnasium cannot make 'Nowhere-v0'"),
-        (["gym:CartPole-v1", "--parameter", "lenght=2"], "Gymnasium cannot make 'CartPole-v1'"),
+        (["gym:Nowhere-v0"], "Gymnasium cannot create 'Nowhere-v0'"),
+        (["gym:CartPole-v1", "--parameter", "lenght=2"], "Gymnasium cannot create 'CartPole-v1'"),
         (["served:served"], "cannot be called: missing a required argument"),
-        (["mlagents_sim.world:World"], "is abstract: it lacks"),
+        (["mlagents_sim.world:World"], "is abstract. Implement"),
         (["mlagents_sim.player:_RETRY_INTERVAL_S"], "cannot be called: 0.2 is not a callable"),
     ],
 )

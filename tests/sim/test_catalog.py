@@ -101,7 +101,7 @@ def test_images_are_floats_from_0_to_1_unless_bytes_are_kept(name: str) -> None:
 
 def test_a_world_says_what_its_images_are_before_it_begins() -> None:
     world = begun("GridWorld", seed=1)
-    with pytest.raises(UnityEnvironmentException, match="comes before the first reset"):
+    with pytest.raises(UnityEnvironmentException, match="was called after the first reset"):
         world.keep_8_bit_images()
 
 

@@ -215,7 +215,7 @@ class Negative(Crews):
     [
         (Mixed, "group 1 has members of 'Crew.team=0' and of 'Crew.team=1'"),
         (Unpaid, "agents without a group have a group reward"),
-        (Negative, "group_id has numbers below 0"),
+        (Negative, "group_id has negative numbers"),
     ],
 )
 def test_check_env_names_what_is_wrong_with_groups(kind: type[World], message: str):

@@ -52,13 +52,13 @@ def test_values_depend_on_the_seed_alone(make):
 @pytest.mark.parametrize(
     ("make", "text"),
     [
-        (lambda: Uniform([], 0), "no interval"),
-        (lambda: Uniform([(0.0, 1.0), (2.0, 1.0)], 0), "up to another that is not smaller"),
+        (lambda: Uniform([], 0), "at least one interval"),
+        (lambda: Uniform([(0.0, 1.0), (2.0, 1.0)], 0), "does not exceed their maximum"),
         (lambda: Uniform([(0.0, float("inf"))], 0), "a number of 32 bits"),
         (lambda: Uniform([(float("nan"), 1.0)], 0), "a number of 32 bits"),
         (lambda: Uniform([(-1e308, 1e308)], 0), "a number of 32 bits"),
         (lambda: Gaussian(float("nan"), 1.0, 0), "mean nan"),
-        (lambda: Gaussian(0.0, -1.0, 0), "the second not negative"),
+        (lambda: Gaussian(0.0, -1.0, 0), "standard deviation of at least 0"),
         (lambda: Gaussian(0.0, float("inf"), 0), "standard deviation inf"),
         (lambda: Parameters({"mass": 1.0}).set("mass", float("inf")), "'mass' is inf"),
     ],

@@ -108,7 +108,7 @@ def test_agents_end_under_one_behavior_and_begin_under_another():
     np.testing.assert_allclose(decisions.obs[0], [[3, 1], [0, 0]], atol=0.01)
     assert decisions.reward.tolist() == [3.0, 0.0]
     env.set_action_for_agent(fast, 2, ActionTuple(np.array([[3.0]]), no_branch[:1]))
-    with pytest.raises(IndexError, match=r"agent 2 did not ask .* \[1, 3\]"):
+    with pytest.raises(IndexError, match=r"agent 2 did not request .* \[1, 3\]"):
         env.set_action_for_agent(slow, 2, ActionTuple(np.array([[3.0]]), no_branch[:1]))
     with pytest.raises(UnityActionException, match="unknown behavior 'Swift"):
         env.set_actions("Swift?team=0", ActionTuple(np.array([[3.0]]), no_branch[:1]))

@@ -556,7 +556,7 @@ def test_a_port_in_use_names_the_flag(
             arguments += ["--env", program, "--base-port", str(port), "--env-args", environment]
         assert main(arguments) == 1
     said = capsys.readouterr().out
-    assert f"Port {port} is held by process" in said
+    assert f"Port {port} is used by process" in said
     assert "--base-port 0" in said and "worker_id" not in said
 
 
@@ -589,7 +589,7 @@ def test_ctrl_c_while_a_command_is_imported_leaves_no_traceback(module: str, imp
     command = [sys.executable, "-c", INTERRUPTED_IMPORT.format(module=module), imported]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout) == (130, "")
-    assert done.stderr == "Interrupted before it began.\n"
+    assert done.stderr == "Interrupted before the start.\n"
 
 
 def test_a_wrong_flag_exits_with_two() -> None:
