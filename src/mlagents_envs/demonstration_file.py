@@ -96,7 +96,7 @@ def read_demonstration(
             properties of the axes. Specifications and arrays are always (C, H, W).
         keep_8_bit_images: Whether compressed images become uint8 instead of float32 in [0, 1].
         action_placement: Record that contains the action for an observation; None to detect it
-            from the end of the file, which is different if Unity's recorder wrote it.
+            from the end of the file, where Unity's recorder repeats the metadata.
 
     Raises:
         UnityDemonstrationException: The file is not a demonstration, is truncated, or contains no

@@ -186,7 +186,7 @@ class _Layout(NamedTuple):
 def _remember_layout(
     message: bytes, output: Output, specs: Mapping[BehaviorName, BehaviorSpec]
 ) -> _Layout | None:
-    """Return the layout of a message; None if a message of its kind is too rare to keep one.
+    """Return the layout of a message; None if it has side-channel data, images or unusual numbers.
 
     To find a column, its numbers are changed and the message is serialized again: the bytes that
     differ belong to the column.

@@ -81,7 +81,7 @@ class RpcCommunicator(Communicator):
 
     @property
     def port(self) -> int:
-        """Port for the simulation to connect to; if it was chosen freely, 0 before `open`."""
+        """Port for the simulation to connect to; with `base_port` 0, it is known after `open`."""
         return self._port
 
     def open(self) -> None:

@@ -203,11 +203,11 @@ class ActionSpec(NamedTuple):
         return len(self.discrete_branches)
 
     def is_discrete(self) -> bool:
-        """Whether every action is discrete."""
+        """Return whether every action is discrete."""
         return self.discrete_size > 0 and self.continuous_size == 0
 
     def is_continuous(self) -> bool:
-        """Whether every action is continuous."""
+        """Return whether every action is continuous."""
         return self.discrete_size == 0 and self.continuous_size > 0
 
     def empty_action(self, n_agents: int) -> ActionTuple:

@@ -177,7 +177,7 @@ class hierarchical_timer:
     """Context manager that times its block as a span within the innermost open span.
 
     Args:
-        name: Name of the span, unique within its parent.
+        name: Name of the span. Spans with the same name and parent are added up.
         timer_stack: Timers to use; None for those of this thread.
     """
 

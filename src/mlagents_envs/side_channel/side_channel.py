@@ -57,7 +57,7 @@ class SideChannel(ABC):
 
 
 class SideChannelRouter:
-    """Collects the messages of one environment's channels, and delivers messages to them.
+    """Router of messages between the side channels of one environment and the wire.
 
     Args:
         channels: Channels, in the order in which their messages are sent.
