@@ -247,9 +247,9 @@ class _ResultsGuard(MetaPathFinder):
         for folder in folders:
             if refused := self._refused_around(folder):
                 raise _RefusedModule(
-                    f"module {fullname} was not imported: it is in {refused}, which contains "
-                    "results or a download, and code there is not run. If you trust it, copy it to "
-                    "another folder."
+                    f"module {fullname} was not imported: it is in {refused}, a folder of results "
+                    "or of a download, whose code is not run. If you trust it, copy it to another "
+                    "folder."
                 )
         return None
 

@@ -230,7 +230,7 @@ def test_an_environment_without_randomness_passes_when_said_so():
         (KeepsItsArrays, "changed with the next step"),
         (SharesItsArrays, "shares memory with"),
         (TakesAnything, "set_actions.* of an unknown behavior was accepted"),
-        (TakesAnyAgent, "an agent that did not ask was accepted; it must raise IndexError"),
+        (TakesAnyAgent, "did not request a decision was accepted; it must raise IndexError"),
         (KnowsAnyBehavior, "get_steps.* of an unknown behavior was accepted"),
         (ScribblesOnActions, "changed the caller's arrays"),
         (ReportsEndsAfterReset, "after reset.* there are terminal steps"),

@@ -437,7 +437,7 @@ def test_more_images_than_memory_are_refused_before_any_is_decoded(shape, n_agen
         "compression_type": 1,
     }
     message = output_message(*[agent(observations=[seen])] * n_agents)
-    with pytest.raises(UnityCommunicationException, match=f"{n_agents} images .* too many"):
+    with pytest.raises(UnityCommunicationException, match=f"too many numbers .* {n_agents} images"):
         decode_output(message, {"B": images_spec(shape, dtype=np.float32)})
 
 
@@ -633,7 +633,7 @@ FITTING = {"action_spec": {"num_continuous_actions": 1}}
         (observation(1.0) | {"shape": b"\x81"}, "cut short"),
         (observation(1.0, dimension_properties=b"\x01\x01"), "for the shape"),
         (observation(1.0, dimension_properties=b"\x08"), "0 to 7"),
-        (observation(1.0, observation_type=2), "unknown observation type 2"),
+        (observation(1.0, observation_type=2), "unknown observation type: 2"),
         (observation(1.0, 2.0, shape=(3,)), "expected 12 bytes"),
         (observation(1.0) | {"float_data": {"data": b"\x00" * 7}}, "expected 4 bytes .* got 7"),
         (observation(1.0) | {"float_data": {}}, "expected 4 bytes .* got 0"),
@@ -656,14 +656,14 @@ def test_an_observation_that_cannot_be_announced_is_refused(seen, reason):
             {"action_spec": {"num_discrete_actions": 2, "discrete_branch_sizes": [3]}},
             "the sizes of 1",
         ),
-        ({"action_spec": {"num_discrete_actions": 1, "discrete_branch_sizes": [0]}}, "a choice"),
-        ({"action_spec": {"num_discrete_actions": 1, "discrete_branch_sizes": [-3]}}, "a choice"),
+        ({"action_spec": {"num_discrete_actions": 1, "discrete_branch_sizes": [0]}}, "at least 1"),
+        ({"action_spec": {"num_discrete_actions": 1, "discrete_branch_sizes": [-3]}}, "at least 1"),
         (
             {"action_spec": {"num_discrete_actions": 1, "discrete_branch_sizes": [2**31 - 1]}},
             "at most 65536",
         ),
-        ({"vector_action_space_type_deprecated": 2}, "unknown kind of actions 2"),
-        ({"vector_action_size_deprecated": [-1]}, "a choice"),
+        ({"vector_action_space_type_deprecated": 2}, "unknown kind of actions: .* got 2"),
+        ({"vector_action_size_deprecated": [-1]}, "at least 1"),
     ],
 )
 def test_actions_that_cannot_be_announced_are_refused(announcement, reason):
@@ -677,7 +677,7 @@ def test_actions_that_cannot_be_announced_are_refused(announcement, reason):
     [
         ([observation(1.0, 2.0)], r"expected the shape \(1,\), got \(2,\)"),
         ([observation(1.0, shape=(1, 1))], r"got \(1, 1\)"),
-        ([], "sends 0 observations; 1 were announced"),
+        ([], "sends 0 observations; expected the 1"),
         ([observation(1.0)] * 2, "sends 2 observations"),
         (
             [{"shape": b"\x01", "compressed_data": b"\x89PNG", "compression_type": 1}],
@@ -711,9 +711,9 @@ def test_of_many_numbers_the_first_that_is_not_finite_is_named_and_the_rest_coun
     numbers[[70, 99_999]] = np.inf, np.nan
     spec = BehaviorSpec([ObservationSpec.vector(100_000, "eye")], ActionSpec.create_continuous(1))
     message = output_message(agent(id=5, observations=[observation(*numbers)]))
-    with pytest.raises(UnityNonFiniteException, match="inf as number 70 of 100000") as refusal:
+    with pytest.raises(UnityNonFiniteException, match="inf at index 70 of 100000") as refusal:
         decode_output(message, {"B": spec})
-    assert "2 of them" in str(refusal.value)
+    assert "2 of its numbers" in str(refusal.value)
     assert len(str(refusal.value)) < 200
 
 

@@ -315,7 +315,7 @@ def test_version_0_is_read_and_version_2_is_not():
     assert data[1:3] == b"\x08\x01"
     old = decode_demonstration(data[:2] + b"\x00" + data[3:])
     assert old.metadata.api_version == 0
-    with pytest.raises(UnityDemonstrationException, match=r"version 2 .* unknown"):
+    with pytest.raises(UnityDemonstrationException, match=r"version of the format is 2, expected"):
         decode_demonstration(data[:2] + b"\x02" + data[3:])
 
 
@@ -541,7 +541,7 @@ def test_what_is_not_finite_is_named(column, text, tmp_path):
 
 
 def test_only_files_that_trainers_find_are_written(tmp_path):
-    with pytest.raises(UnityDemonstrationException, match=r"\*\.demo"):
+    with pytest.raises(UnityDemonstrationException, match=r"must end in \.demo"):
         DemonstrationWriter(tmp_path / "some.txt", BEHAVIOR, DISCRETE)
     with pytest.raises(FileNotFoundError, match=r"no folder/some\.demo"):
         DemonstrationWriter(tmp_path / "no folder" / "some.demo", BEHAVIOR, DISCRETE)

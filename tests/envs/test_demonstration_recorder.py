@@ -335,7 +335,7 @@ def test_actions_that_do_not_fit_are_refused_and_not_recorded(path):
 
 
 def test_where_no_demonstration_can_be_written_is_said_before_anything_is_played(tmp_path):
-    with pytest.raises(UnityDemonstrationException, match=r"\*\.demo"):
+    with pytest.raises(UnityDemonstrationException, match=r"must end in \.demo"):
         scouts(tmp_path / "play.txt")
     with pytest.raises(FileNotFoundError, match=r"'[^']*/nowhere/play\.demo'"):
         scouts(tmp_path / "nowhere" / "play.demo")
@@ -362,7 +362,7 @@ def test_a_behavior_that_is_not_there_is_told_of_at_the_beginning_and_at_the_end
     env = DemonstrationRecorder(SkirmishEnvironment(), path, behavior_name="Tnak")
     env.reset()
     env.step()
-    why = f"there is no behavior 'Tnak' in this environment; it has {SCOUT}, {TANK}."
+    why = f"this environment does not have the behavior 'Tnak'; it has {SCOUT}, {TANK}."
     assert capsys.readouterr().out == f"[WARNING] Nothing is recorded yet: {why}\n"
     env.close()
     env.close()

@@ -212,10 +212,14 @@ class NeedsAMap(Ours):
         (Unfinished, "Unfinished'> is abstract. Implement draw"),
         (
             NeedsAMap,
-            r"NeedsAMap'> was called with seed=1, num_areas=1: .*__init__\(\) got an unexpected "
+            r"NeedsAMap'> was called with seed=1, num_areas=1 and failed: .*"
+            r"__init__\(\) got an unexpected "
             r"keyword argument 'map' \(.*test_factories\.py, line \d+\)$",
         ),
-        (needs_a_map, "missing a required argument: 'map'. It may take seed, num_areas, by name"),
+        (
+            needs_a_map,
+            "missing a required argument: 'map'. The available keywords are seed, num_areas",
+        ),
         (lambda: "env", "returned a str"),
         ("text", "cannot be called"),
     ],
@@ -274,7 +278,7 @@ def test_nothing_among_results_is_imported(
     if package:
         write_module(results / "walker" / "__init__.py")
     name = f"{prefix}outcomes1.walker.evil:make"
-    with pytest.raises(UnityEnvironmentException, match="outcomes1, which contains results"):
+    with pytest.raises(UnityEnvironmentException, match="outcomes1, a folder of results"):
         call_factory(find_factory(name, results=[Path("outcomes1")]), seed=1)
     assert not trace.exists()
     assert not (results / "walker" / "__init__.py.ran").exists()
@@ -287,11 +291,11 @@ def test_nothing_that_was_downloaded_is_imported(
     traces = [write_module(download / name) for name in ("__init__.py", "evil2.py", "a/evil3.py")]
     (download / DOWNLOADED).touch()
     for name in ("walker2.evil2:make", "walker2.a.evil3:make", "walker2:make"):
-        with pytest.raises(UnityEnvironmentException, match="was downloaded"):
+        with pytest.raises(UnityEnvironmentException, match="a folder of results or of a download"):
             find_factory(name)
     monkeypatch.chdir(download)
     for name in ("evil2:make", "a.evil3:make"):
-        with pytest.raises(UnityEnvironmentException, match="was downloaded"):
+        with pytest.raises(UnityEnvironmentException, match="a folder of results or of a download"):
             find_factory(name)
     assert not any(trace.exists() for trace in traces)
 

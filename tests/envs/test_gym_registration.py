@@ -136,7 +136,7 @@ except ModuleNotFoundError as error:
     print(error)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert f"needs the package {package}. Install it: {install_command(extra)}\n" in done.stdout
+    assert f"requires the package {package}. Install it: {install_command(extra)}\n" in done.stdout
 
 
 def test_other_missing_modules_are_not_explained_away():

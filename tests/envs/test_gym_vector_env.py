@@ -342,7 +342,7 @@ def test_actions_of_another_shape_are_refused(wrong):
     envs.reset()
     with pytest.raises(UnityActionException, match=r"\(2, 1\)"):
         envs.step(wrong)
-    with pytest.raises(UnityActionException, match=r"of each agent is Box\(.*got None for all"):
+    with pytest.raises(UnityActionException, match=r"actions of the space Box\(.*got None"):
         envs.step(None)
 
 

@@ -99,7 +99,7 @@ def test_several_agents_are_an_error_unless_the_others_are_to_be_ignored():
 def test_an_agent_that_vanishes_without_a_word_is_an_error():
     env = wrap([Asks(0, 0.0)], [Asks(1, 0.0)])
     env.reset()
-    with pytest.raises(UnityGymException, match="agent 0 vanished"):
+    with pytest.raises(UnityGymException, match="agent 0 disappeared"):
         env.step(np.zeros(1, np.float32))
 
 
@@ -291,7 +291,7 @@ def test_the_api_of_gym(interrupted):
     assert env.render(mode="rgb_array").shape == (2, 2, 3)
     observation, reward, done, _ = env.step([0, 0])
     assert (observation[1].tolist(), reward, done) == ([1.0], 3.0, True)
-    with pytest.raises(UnityGymException, match="it must be 'rgb_array'"):
+    with pytest.raises(UnityGymException, match="expected 'rgb_array'"):
         env.render(mode="human")
 
 

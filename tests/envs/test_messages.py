@@ -127,7 +127,7 @@ def test_bytes_that_are_no_message_are_refused(message):
 
 
 def test_a_message_without_a_header_is_refused():
-    with pytest.raises(UnityCommunicationException, match="without a header"):
+    with pytest.raises(UnityCommunicationException, match="has no header"):
         parse_message(b"")
 
 

@@ -290,7 +290,7 @@ def test_steps_of_others_are_passed_over():
 def test_waiting_in_vain_ends_with_an_error():
     env, *_ = started(only_scouts(([1, 2], {}), *[([1], {1: False})] * 20_000))
     env.step({})
-    with pytest.raises(UnityEnvironmentException, match=r"none of .*agent_id=2.* asked"):
+    with pytest.raises(UnityEnvironmentException, match=r"none of .*agent_id=2.* requested"):
         env.step({})
 
 

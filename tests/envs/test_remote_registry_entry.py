@@ -463,7 +463,7 @@ def test_no_link_leads_out_of_the_folder(tmp_path, contents):
 
 def test_an_absolute_link_is_refused_wherever_it_leads(tmp_path):
     content = archive_of(link_to(str(tmp_path / "folder" / "a")), ("a", b""))
-    with pytest.raises(UnityEnvironmentException, match="leads to"):
+    with pytest.raises(UnityEnvironmentException, match="points to"):
         unpacked(tmp_path, content)
 
 

@@ -377,7 +377,7 @@ def test_default_engine_configuration():
 @pytest.mark.parametrize("half", [{"width": 84}, {"height": 84}])
 def test_half_a_resolution_is_refused(half: dict[str, int]):
     channel = EngineConfigurationChannel()
-    with pytest.raises(UnitySideChannelException, match="together"):
+    with pytest.raises(UnitySideChannelException, match="set both or neither"):
         channel.set_configuration_parameters(time_scale=1, **half)
     assert channel.message_queue == []
 
@@ -391,13 +391,13 @@ def test_a_message_on_a_channel_that_only_sends_is_refused(channel: SideChannel)
 @pytest.mark.parametrize(
     ("method", "numbers", "text"),
     [
-        ("float_parameter", (float("nan"),), "'mass' is nan: expected a finite number of 32 bits"),
+        ("float_parameter", (float("nan"),), "'mass' is nan: expected a finite 32-bit number"),
         ("float_parameter", (1e39,), r"'mass' is 1e\+39"),
         ("uniform_sampler_parameters", (2, 1, 0), r"'mass': cannot draw from \[\(2, 1\)\]"),
         ("uniform_sampler_parameters", (0, float("inf"), 0), r"\(0, inf\)"),
         ("gaussian_sampler_parameters", (0, -1, 0), "'mass': cannot draw with mean 0 and .* -1:"),
         ("gaussian_sampler_parameters", (float("nan"), 1, 0), "mean nan"),
-        ("multirangeuniform_sampler_parameters", ([], 0), "'mass': there is no interval"),
+        ("multirangeuniform_sampler_parameters", ([], 0), "'mass': expected at least one interval"),
         ("multirangeuniform_sampler_parameters", ([(0, 1), (3, 2)], 0), r"\(3, 2\)"),
     ],
 )
@@ -474,7 +474,7 @@ def test_recorded_stats_are_those_the_reference_received(name: str):
 
 def test_an_unknown_aggregation_is_refused():
     data = written(("string", "s"), ("float32", 1.0), ("int32", 4))
-    with pytest.raises(UnitySideChannelException, match="'s': unknown aggregation 4"):
+    with pytest.raises(UnitySideChannelException, match="'s': unknown aggregation method 4"):
         StatsSideChannel().on_message_received(IncomingMessage(data))
 
 

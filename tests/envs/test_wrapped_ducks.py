@@ -82,7 +82,9 @@ def test_as_a_pettingzoo_environment(kind: str) -> None:
 def test_what_is_not_an_environment_is_refused() -> None:
     with pytest.raises(UnityEnvironmentException, match="a BaseEnv, or a function that creates"):
         UnityVectorEnv(7)  # type: ignore[arg-type]
-    with pytest.raises(UnityEnvironmentException, match=r"made a int.*lacks behavior_specs, reset"):
+    with pytest.raises(
+        UnityEnvironmentException, match=r"returned a int.*lacks behavior_specs, reset"
+    ):
         UnityVectorEnv(lambda seed: 7)  # type: ignore[arg-type,return-value]
 
 

@@ -54,9 +54,9 @@ def test_values_depend_on_the_seed_alone(make):
     [
         (lambda: Uniform([], 0), "at least one interval"),
         (lambda: Uniform([(0.0, 1.0), (2.0, 1.0)], 0), "does not exceed their maximum"),
-        (lambda: Uniform([(0.0, float("inf"))], 0), "a number of 32 bits"),
-        (lambda: Uniform([(float("nan"), 1.0)], 0), "a number of 32 bits"),
-        (lambda: Uniform([(-1e308, 1e308)], 0), "a number of 32 bits"),
+        (lambda: Uniform([(0.0, float("inf"))], 0), "finite 32-bit numbers"),
+        (lambda: Uniform([(float("nan"), 1.0)], 0), "finite 32-bit numbers"),
+        (lambda: Uniform([(-1e308, 1e308)], 0), "finite 32-bit numbers"),
         (lambda: Gaussian(float("nan"), 1.0, 0), "mean nan"),
         (lambda: Gaussian(0.0, -1.0, 0), "standard deviation of at least 0"),
         (lambda: Gaussian(0.0, float("inf"), 0), "standard deviation inf"),
