@@ -609,7 +609,7 @@ def test_a_player_that_exits_before_connecting_is_described(player, tmp_path):
     code = "print('no display'); sys.exit(3)"
     with pytest.raises(
         UnityEnvironmentException,
-        match=r"Game\.x86_64' exited with code 3 before it had connected(.|\n)*no display\nWith",
+        match=r"Game\.x86_64' exited with code 3 before it had connected(.|\n)*no display\nPass",
     ):
         launch(player(code, BARE))
     code = "open(sys.argv[-1], 'w').write('no license'); sys.exit(3)"
