@@ -12,5 +12,6 @@ not required.
 """
 
 from mlagents.playing.policy import Policy, find_model
+from mlagents.playing.zoo import find_in_zoo
 
-__all__ = ["Policy", "find_model"]
+__all__ = ["Policy", "find_in_zoo", "find_model"]

@@ -20,6 +20,7 @@ with ends_quietly():
     from mlagents.playing.policy import Policy, find_model, find_source
     from mlagents.playing.tally import Score
     from mlagents.playing.tournament import Tournament, names_of
+    from mlagents.playing.zoo import ZOO, find_in_zoo
     from mlagents.viewing.held import HeldControls
     from mlagents.viewing.page import DEFAULT_PORT, Page
     from mlagents.viewing.stage import Stage
@@ -90,6 +91,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.episodes is None:
         options.episodes = _DEFAULT_EPISODES if options.view is None else sys.maxsize
     try:
+        models = {name: _from_zoo(where, options) for name, where in models.items()}
+        if options.tournament is not None:
+            options.tournament = [_from_zoo(where, options) for where in options.tournament]
         for where in (*models.values(), *(options.tournament or ())):
             find_source(where, results_dir=options.results_dir)  # before a player is waited for
         if options.tournament is not None:
@@ -101,6 +105,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (UnityException, OSError, ModuleNotFoundError) as error:
         print(f"mlagents-play: {printable(str(error))}", file=sys.stderr)
         return 1
+
+
+def _from_zoo(where: str, options: argparse.Namespace) -> str:
+    """Return the folder that `zoo` means; anything else as it is, also a run of that name."""
+    if where != ZOO or (options.results_dir / ZOO / "run_logs").is_dir():
+        return where
+    return str(find_in_zoo(options.env))
 
 
 def _play(options: argparse.Namespace, models: dict[str | None, str]) -> bool:

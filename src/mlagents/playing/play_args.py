@@ -29,8 +29,9 @@ def make_parser() -> argparse.ArgumentParser:
         default=[],
         metavar="[BEHAVIOR=]PATH",
         help=(
-            "an .onnx file, or the folder or id of a run, whose newest model of the behavior acts; "
-            "once for all behaviors, or once for each. A behavior without a model acts at random"
+            "an .onnx file; the folder or id of a run, whose newest model of the behavior acts; or "
+            "zoo for the policy that comes with this package; once for all behaviors, or once for "
+            "each. A behavior without a model acts at random"
         ),
     )
     parser.add_argument(

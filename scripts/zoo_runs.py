@@ -1,0 +1,413 @@
+"""Training runs of worlds, their curves and their policies, for the scripts of the zoo."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import yaml
+from numpy.typing import NDArray
+
+from mlagents.playing.game import Actor, Game, RandomActor
+from mlagents.playing.policy import Policy, find_model
+from mlagents.playing.tally import Score
+from mlagents.trainers.settings.configurations import configuration_of
+from mlagents.trainers.settings.load import validated
+from mlagents.trainers.settings.reading import read_configuration
+from mlagents.trainers.settings.run_options import holds_run
+from mlagents.trainers.settings.typed import CommandLine
+from mlagents_envs.atomic_file import write_atomically
+from mlagents_envs.base_env import BehaviorId, BehaviorName, BehaviorSpec
+from mlagents_envs.checked_env import checked
+from mlagents_envs.exception import UnityPolicyException
+from mlagents_sim.catalog import CATALOG
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = Path("results/zoo")
+REWARD, GROUP_REWARD = "Environment/Cumulative Reward", "Environment/Group Cumulative Reward"
+ELO = "Self-play/ELO"
+LAST = 0.2
+"""Share of a run, at its end, over which its reward is averaged."""
+MOST_STEPS = 500_000
+"""Number of steps of a world after which its episodes are not waited for any longer."""
+
+_N_POINTS = 60
+_LONGEST_GAP = 10
+"""Times between summaries above so many medians are interruptions."""
+_COMPARED = ("behaviors", "environment_parameters", "env_settings", "torch_settings", "cluster")
+_NOT_COMPARED = re.compile(
+    r"env_settings\.(?!num_envs|num_areas).*|torch_settings\.(threads|device|dense|compile)|"
+    r"environment_parameters\..*\bseed|behaviors\.[^.]*\.(init_path|keep_checkpoints|threaded|"
+    r"even_checkpoints|checkpoint_interval|summary_freq)|cluster\.(?!workers|mode).*"
+)
+"""Settings that do not change what is learned."""
+
+Array = NDArray[np.float64]
+
+
+class Curve(NamedTuple):
+    """Rewards of one behavior in one run, or ratings if it learned by self-play.
+
+    Attributes:
+        steps: (n,) steps of the summaries, from 0 to 1 of the last one.
+        rewards: (n,) mean rewards of their episodes, or Elo ratings.
+        last_step: Step of the last summary.
+        measure: What `rewards` are: `mean reward` or `Elo`.
+    """
+
+    steps: Array
+    rewards: Array
+    last_step: int
+    measure: str = "mean reward"
+
+    @property
+    def score(self) -> float:
+        """Mean reward at the end of the run."""
+        return float(self.rewards[self.steps > 1 - LAST].mean())
+
+
+# ------------------------------------------------------------------------------------- training
+
+
+class Training(NamedTuple):
+    """A training run of a world with its own configuration, in `results`/`world`/`seed`.
+
+    Attributes:
+        world: Name of the world.
+        seed: Seed of the run.
+        results: Folder of all runs.
+        threads: Number of threads.
+        changes: Settings to change, as `KEY=VALUE`.
+    """
+
+    world: str
+    seed: int
+    results: Path = RESULTS
+    threads: int = 1
+    changes: tuple[str, ...] = ()
+
+    @property
+    def folder(self) -> Path:
+        """Folder of the run."""
+        return self.results / self.world / str(self.seed)
+
+    @property
+    def log(self) -> Path:
+        """Output of the run."""
+        return self.results / self.world / f"{self.seed}.txt"
+
+    def run(self) -> float:
+        """Train to the end, or continue what was interrupted; return the run's seconds.
+
+        A finished run is not repeated.
+
+        Raises:
+            subprocess.CalledProcessError: The run failed.
+            ValueError: The finished run had other settings.
+        """
+        if (record := read_record(self.folder)) is not None:
+            self._require_same(record.get("set", []))
+            return float(record["seconds"])
+        resumes = holds_run(self.folder)
+        self.folder.parent.mkdir(parents=True, exist_ok=True)
+        spent = self.folder.parent / f"{self.seed}.seconds"
+        before_s = float(spent.read_text()) if resumes and spent.exists() else 0.0
+        started_s = time.monotonic()
+        environment = {**os.environ, "OMP_NUM_THREADS": str(self.threads)}
+        try:
+            with self.log.open("a") as output:
+                subprocess.run(
+                    self._command(resumes=resumes),
+                    stdout=output,
+                    stderr=output,
+                    env=environment,
+                    check=True,
+                )
+        finally:
+            seconds = before_s + time.monotonic() - started_s
+            write_atomically(spent, str(seconds).encode())
+        content = json.dumps({"seconds": seconds, "set": self.changes})
+        write_atomically(_record_of(self.folder), content.encode())
+        print(f"{self.world}, seed {self.seed}: {seconds:.0f} s", flush=True)
+        return seconds
+
+    def _command(self, *, resumes: bool) -> list[str]:
+        words = [sys.executable, "-m", "mlagents.trainers.learn", "--env", self.world]
+        words += ["--seed", str(self.seed), "--results-dir", str(self.results)]
+        words += ["--run-id", f"{self.world}/{self.seed}", "--track", "jsonl"]
+        for change in (f"torch_settings.threads={self.threads}", *self.changes):
+            words += ["--set", change]
+        return [*words, "--resume"] if resumes else words
+
+    def _require_same(self, changes: Sequence[str]) -> None:
+        if list(changes) != list(self.changes):
+            raise ValueError(
+                f"{self.folder} is a finished run with --set {list(changes)}, expected "
+                f"{list(self.changes)}. Delete it, or choose another --results folder."
+            )
+
+
+def _record_of(folder: Path) -> Path:
+    return folder / "run_logs" / "zoo.json"
+
+
+def read_record(folder: Path) -> dict[str, Any] | None:
+    """Return what is recorded of a finished run; None if it is not finished."""
+    path = _record_of(folder)
+    record: dict[str, Any] | None = json.loads(path.read_text()) if path.exists() else None
+    return record
+
+
+# ------------------------------------------------------------------------------ what a run became
+
+
+def curves_of(run: Path) -> dict[str, Curve]:
+    """Return the curve of each behavior of a run."""
+    entries: dict[str, list[dict[str, Any]]] = {}
+    for entry in _summaries(run):
+        entries.setdefault(entry["behavior"], []).append(entry)
+    curves = {}
+    for behavior, of_behavior in entries.items():
+        has_elo = any(entry["stats"].get(ELO) is not None for entry in of_behavior)
+        tags = (ELO,) if has_elo else (REWARD, GROUP_REWARD)
+        points = []
+        for entry in of_behavior:
+            values = [entry["stats"][tag] for tag in tags if entry["stats"].get(tag) is not None]
+            if values:
+                points.append((entry["step"], sum(values)))
+        if points:
+            steps, rewards = np.array(points, np.float64).T
+            measure = "Elo" if has_elo else "mean reward"
+            curves[behavior] = Curve(steps / steps[-1], rewards, int(steps[-1]), measure)
+    return curves
+
+
+def _summaries(run: Path) -> list[dict[str, Any]]:
+    """Return all summaries of a run; those that a resumed run repeated count once."""
+    path = run / "stats.jsonl"
+    if not path.exists():
+        return []
+    entries = [json.loads(line) for line in path.read_text().splitlines()]
+    latest = {(entry["behavior"], entry["step"]): entry for entry in entries}
+    return sorted(latest.values(), key=lambda entry: int(entry["step"]))
+
+
+def seconds_of(run: Path) -> float | None:
+    """Return how long a run took; by the times of its summaries if nothing else says so."""
+    if (record := read_record(run)) is not None:
+        return float(record["seconds"])
+    times = np.unique([entry["time"] for entry in _summaries(run)])
+    gaps = np.diff(times)
+    if not len(gaps):
+        return None
+    usual = gaps[gaps < _LONGEST_GAP * np.median(gaps)]
+    return float(usual.mean() * len(times))
+
+
+def draw(curves: Sequence[Curve], title: str, file: Path) -> None:
+    """Write a picture of the curves and their mean, as SVG."""
+    width, height, margin = 480, 240, 40
+    x = np.linspace(max(curve.steps[0] for curve in curves), 1, _N_POINTS)
+    all_y = np.array([np.interp(x, curve.steps, curve.rewards) for curve in curves])
+    low, high = float(all_y.min()), float(all_y.max())
+    scale = (high - low) or 1.0
+
+    def line(y: Array, style: str) -> str:
+        across = margin + x * (width - 2 * margin)
+        down = height - margin - (y - low) / scale * (height - 2 * margin)
+        points = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(across, down, strict=True))
+        return f'<polyline points="{points}" fill="none" {style}/>'
+
+    text = 'font-family="sans-serif" font-size="12" fill="#444"'
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}">',
+        f'<rect width="{width}" height="{height}" fill="white"/>',
+        *(line(y, 'stroke="#9ab8d8" stroke-width="1"') for y in all_y),
+        line(all_y.mean(axis=0), 'stroke="#1f4e8c" stroke-width="2.5"'),
+        f'<text x="{margin}" y="20" {text}>{title}</text>',
+        f'<text x="2" y="{margin + 4}" {text}>{high:.3g}</text>',
+        f'<text x="2" y="{height - margin}" {text}>{low:.3g}</text>',
+        f'<text x="{width - 150}" y="{height - 12}" {text}>{curves[0].last_step:,} steps</text>',
+        "</svg>",
+    ]
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(file, ("\n".join(lines) + "\n").encode())
+
+
+class Trained(NamedTuple):
+    """What a run trained.
+
+    Attributes:
+        models: Newest model of each behavior.
+        steps: Steps of each of them.
+        seed: Seed of the run.
+        version: Version of this package that trained it.
+        changes: Settings that differ from the world's own configuration, as `KEY=VALUE`.
+    """
+
+    models: dict[str, Path]
+    steps: dict[str, int]
+    seed: int
+    version: str
+    changes: tuple[str, ...]
+
+
+def world_of(run: Path) -> str:
+    """Return the name of the world that a run trained in.
+
+    Raises:
+        ValueError: The folder does not hold a run, or it was not one in a world of this package.
+    """
+    world = _settings_of(run).get("env_settings", {}).get("env_path")
+    if world not in CATALOG:
+        raise ValueError(f"{run} was trained with --env {world}, which is not a world of the zoo")
+    return str(world)
+
+
+def _settings_of(run: Path) -> dict[str, Any]:
+    path = run / "configuration.yaml"
+    if not path.exists():
+        raise ValueError(f"{run} is not a run: it has no configuration.yaml")
+    settings: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return settings
+
+
+def trained_by(run: Path) -> Trained:
+    """Return what a run in a world of this package trained.
+
+    Raises:
+        ValueError: The folder does not hold such a run.
+        UnityPolicyException: The model of a behavior is missing.
+    """
+    settings = _settings_of(run)
+    status = json.loads((run / "run_logs" / "training_status.json").read_text())
+    models, steps = {}, {}
+    for behavior in behaviors_of(world_of(run)):
+        models[behavior] = find_model(run, behavior)
+        found = re.search(r"-(\d+)\.onnx$", models[behavior].name)
+        steps[behavior] = int(found[1] if found else status[behavior]["final_checkpoint"]["steps"])
+    return Trained(
+        models,
+        steps,
+        settings["env_settings"]["seed"],
+        status["metadata"]["mlagents_version"],
+        _changes(settings, world_of(run)),
+    )
+
+
+def behaviors_of(world: str) -> list[str]:
+    """Return the names of a world's behaviors, without teams."""
+    names = CATALOG[world].make().behavior_specs
+    return list(dict.fromkeys(BehaviorId.parse(name).name for name in names))
+
+
+def _changes(settings: Mapping[str, Any], world: str) -> tuple[str, ...]:
+    """Return what matters of a run's settings and differs from the world's own configuration."""
+    file = configuration_of(world)
+    if file is None:
+        raise ValueError(f"{world} has no configuration")
+    own = validated(read_configuration(file), CommandLine(file, {})).as_dict()
+    behaviors = behaviors_of(world)
+    used, usual = (
+        {
+            **{key: tree.get(key) for key in _COMPARED},
+            "behaviors": {
+                name: (tree.get("behaviors") or {}).get(name) or tree.get("default_settings")
+                for name in behaviors
+            },
+        }
+        for tree in (settings, own)
+    )
+    flat, usual_flat = _flattened(used), _flattened(usual)
+    return tuple(
+        f"{key}={'null' if value is None else value}"
+        for key, value in flat.items()
+        if key in usual_flat and value != usual_flat[key] and not _NOT_COMPARED.fullmatch(key)
+    )
+
+
+def _flattened(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat = {}
+    for key, value in tree.items():
+        if isinstance(value, Mapping):
+            flat |= _flattened(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
+
+
+# -------------------------------------------------------------------------------------- evaluation
+
+
+def evaluate(world: str, models: Mapping[str, bytes], *, episodes: int) -> dict[str, Score]:
+    """Let models play episodes, and count them as `mlagents-play` does with seed 0.
+
+    In a game of teams, each behavior plays against a team that acts at random.
+
+    Args:
+        world: Name of the world.
+        models: Content of the `.onnx` file of each behavior, by its name without the team.
+        episodes: Number of episodes of each behavior.
+
+    Returns:
+        Score of each behavior, by its name.
+
+    Raises:
+        UnityPolicyException: A model does not fit its behavior, or the episodes do not end.
+    """
+    if not is_game(world):
+        return _play(world, models, episodes=episodes, team=None)
+    scores: dict[str, Score] = {}
+    for full_name in CATALOG[world].make().behavior_specs:
+        name, team = BehaviorId.parse(full_name)
+        if name in models and name not in scores:
+            scores[name] = _play(world, models, episodes=episodes, team=team)[name]
+    return scores
+
+
+def is_game(world: str) -> bool:
+    """Return whether teams play against each other in a world."""
+    return "teams" in CATALOG[world].tags
+
+
+def _play(
+    world: str, models: Mapping[str, bytes], *, episodes: int, team: int | None
+) -> dict[str, Score]:
+    """Return the scores of the behaviors of one team, while others act at random; None for all."""
+    n_made = 0
+
+    def acts(full_name: BehaviorName) -> bool:
+        name, of_team = BehaviorId.parse(full_name)
+        return name in models and team in (None, of_team)
+
+    def make_actor(full_name: BehaviorName, spec: BehaviorSpec) -> Actor:
+        nonlocal n_made
+        seed, n_made = n_made, n_made + 1
+        if not acts(full_name):
+            return RandomActor(spec.action_spec, seed=seed)
+        name = BehaviorId.parse(full_name).name
+        policy = Policy(models[name], name=f"{world}: {name}", seed=seed)
+        policy.check(spec, full_name)
+        return policy
+
+    env = checked(CATALOG[world].make(seed=0, keep_8_bit_images=True))
+    try:
+        env.reset()
+        game = Game(env, make_actor, n_episodes=episodes)
+        for n_steps, _ in enumerate(game.play()):
+            counted = {name: each for name, each in game.tallies.items() if acts(name)}
+            if counted and all(tally.is_complete for tally in counted.values()):
+                break
+            if n_steps > MOST_STEPS:
+                raise UnityPolicyException(
+                    f"{world}: the episodes have not ended after {MOST_STEPS} steps"
+                )
+    finally:
+        env.close()
+    return {BehaviorId.parse(name).name: Score.of(each.episodes) for name, each in counted.items()}
