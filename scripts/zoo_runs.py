@@ -38,6 +38,7 @@ MOST_STEPS = 500_000
 """Number of steps of a world after which its episodes are not waited for any longer."""
 
 _N_POINTS = 60
+_FEWEST_TIMES = 5
 _LONGEST_GAP = 10
 """Times between summaries above so many medians are interruptions."""
 _COMPARED = ("behaviors", "environment_parameters", "env_settings", "torch_settings", "cluster")
@@ -199,13 +200,16 @@ def _summaries(run: Path) -> list[dict[str, Any]]:
 
 
 def seconds_of(run: Path) -> float | None:
-    """Return how long a run took; by the times of its summaries if nothing else says so."""
-    if (record := read_record(run)) is not None:
-        return float(record["seconds"])
+    """Return how long a run took, without the time in which it was stopped or suspended.
+
+    This is found from the times of its summaries. With few of them, it is what is recorded of the
+    run; None if nothing is.
+    """
     times = np.unique([entry["time"] for entry in _summaries(run)])
+    if len(times) < _FEWEST_TIMES:
+        record = read_record(run)
+        return None if record is None else float(record["seconds"])
     gaps = np.diff(times)
-    if not len(gaps):
-        return None
     usual = gaps[gaps < _LONGEST_GAP * np.median(gaps)]
     return float(usual.mean() * len(times))
 

@@ -39,7 +39,7 @@ def test_the_page_has_the_scores_of_finished_runs_only(tmp_path: Path) -> None:
         if seed != "3":
             (run / "run_logs" / "zoo.json").write_text('{"seconds": 5}')
         lines = [
-            {"behavior": "Basic", "step": step, "stats": {REWARD: value}}
+            {"behavior": "Basic", "step": step, "time": 0, "stats": {REWARD: value}}
             for step, value in ((10, 0.0), (20, None), (90, reward), (100, reward))
         ]
         (run / "stats.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))

@@ -59,7 +59,7 @@ def test_a_run_is_adopted_with_its_origin_and_score(run: Path) -> None:
     assert (entry.seed, entry.configuration) == (5, "config/ppo/Basic.yaml")
     assert 600 <= entry.steps < 700
     assert entry.changes == ("behaviors.Basic.max_steps=600", "env_settings.num_areas=2")
-    assert entry.seconds is not None
+    assert entry.seconds is None  # three summaries do not say how long it took
     assert (entry.episodes, entry.opponents, entry.published) == (4, None, 0.93)
     model = (run / "Basic.onnx").read_bytes()
     score = ZOO_RUNS.evaluate("Basic", {"Basic": model}, episodes=4)["Basic"]
@@ -121,7 +121,7 @@ def test_an_invalid_table_is_named(
 
 
 def test_the_table_of_the_zoo_is_valid() -> None:
-    assert len(SCRIPT["read_table"](SCRIPT["FOLDER"] / SCRIPT["TABLE"])) > 30
+    assert len(SCRIPT["read_table"](SCRIPT["ZOO"] / SCRIPT["TABLE"])) > 30
 
 
 def test_half_precision_changes_actions_little(run: Path) -> None:
