@@ -337,7 +337,7 @@ def _changes(settings: Mapping[str, Any], world: str) -> tuple[str, ...]:
 
 
 def _flattened(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat = {}
+    flat: dict[str, Any] = {}
     for key, value in tree.items():
         if isinstance(value, Mapping):
             flat |= _flattened(value, f"{prefix}{key}.")
