@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from mlagents.playing.game import Actor, Game, RandomActor
 from mlagents.playing.policy import Policy, find_model
 from mlagents.playing.tally import Score
-from mlagents.trainers.settings.configurations import configuration_of
+from mlagents.trainers.settings.configurations import CONFIGURATIONS, configuration_of
 from mlagents.trainers.settings.load import validated
 from mlagents.trainers.settings.reading import read_configuration
 from mlagents.trainers.settings.run_options import holds_run
@@ -252,13 +252,15 @@ class Trained(NamedTuple):
         steps: Steps of each of them.
         seed: Seed of the run.
         version: Version of this package that trained it.
-        changes: Settings that differ from the world's own configuration, as `KEY=VALUE`.
+        configuration: File of this package whose settings the run had.
+        changes: Settings that differ from this file, as `KEY=VALUE`.
     """
 
     models: dict[str, Path]
     steps: dict[str, int]
     seed: int
     version: str
+    configuration: Path
     changes: tuple[str, ...]
 
 
@@ -301,7 +303,7 @@ def trained_by(run: Path) -> Trained:
         steps,
         settings["env_settings"]["seed"],
         status["metadata"]["mlagents_version"],
-        _changes(settings, world_of(run)),
+        *_origin(settings, world_of(run)),
     )
 
 
@@ -311,28 +313,41 @@ def behaviors_of(world: str) -> list[str]:
     return list(dict.fromkeys(BehaviorId.parse(name).name for name in names))
 
 
-def _changes(settings: Mapping[str, Any], world: str) -> tuple[str, ...]:
-    """Return what matters of a run's settings and differs from the world's own configuration."""
-    file = configuration_of(world)
-    if file is None:
-        raise ValueError(f"{world} has no configuration")
-    own = validated(read_configuration(file), CommandLine(file, {})).as_dict()
+def _origin(settings: Mapping[str, Any], world: str) -> tuple[Path, tuple[str, ...]]:
+    """Return the configuration of this package that is nearest to a run's settings, and changes."""
+    own = configuration_of(world)
     behaviors = behaviors_of(world)
-    used, usual = (
-        {
-            **{key: tree.get(key) for key in _COMPARED},
-            "behaviors": {
-                name: (tree.get("behaviors") or {}).get(name) or tree.get("default_settings")
-                for name in behaviors
-            },
-        }
-        for tree in (settings, own)
+    found = []
+    for file in sorted(CONFIGURATIONS.glob("*/*.yaml"), key=lambda file: (file != own, file)):
+        tree = validated(read_configuration(file), CommandLine(file, {})).as_dict()
+        if file == own or tree["behaviors"].keys() >= set(behaviors):
+            found.append((file, _changes(settings, tree, behaviors)))
+    if not found:
+        raise ValueError(f"{world} has no configuration in this package")
+    return min(found, key=lambda each: len(each[1]))
+
+
+def _changes(
+    settings: Mapping[str, Any], usual: Mapping[str, Any], behaviors: Sequence[str]
+) -> tuple[str, ...]:
+    """Return what matters of a run's settings and differs from usual ones, as `KEY=VALUE`."""
+    used_flat, usual_flat = (
+        _flattened(
+            {
+                **{key: tree.get(key) for key in _COMPARED},
+                "behaviors": {
+                    name: (tree.get("behaviors") or {}).get(name) or tree.get("default_settings")
+                    for name in behaviors
+                },
+            }
+        )
+        for tree in (settings, usual)
     )
-    flat, usual_flat = _flattened(used), _flattened(usual)
+    values = {key: used_flat.get(key) for key in usual_flat | used_flat}
     return tuple(
         f"{key}={'null' if value is None else value}"
-        for key, value in flat.items()
-        if key in usual_flat and value != usual_flat[key] and not _NOT_COMPARED.fullmatch(key)
+        for key, value in values.items()
+        if value != usual_flat.get(key) and not _NOT_COMPARED.fullmatch(key)
     )
 
 

@@ -7,12 +7,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 from onnx import TensorProto, load_from_string
 
 from mlagents.playing.policy import Policy
 from mlagents.playing.tally import Score
 from mlagents.playing.zoo import ZooIndex, find_in_zoo
 from mlagents.trainers.learn import main as learn
+from mlagents.trainers.settings.configurations import CONFIGURATIONS
+from mlagents.trainers.settings.load import validated
+from mlagents.trainers.settings.reading import read_configuration
+from mlagents.trainers.settings.typed import CommandLine
 from mlagents_envs.base_env import DecisionSteps
 
 SCRIPT = runpy.run_path(str(Path(__file__).parents[1] / "scripts" / "train_zoo"))
@@ -78,6 +83,18 @@ def test_what_is_not_a_run_of_a_world_is_refused(
     (other / "configuration.yaml").write_text(text.replace("env_path: Basic", "env_path: game.exe"))
     assert train_zoo("--from", str(other)) == 1
     assert "with --env game.exe, which is not a world" in capsys.readouterr().err
+
+
+def test_the_nearest_configuration_counts_as_the_origin(run: Path, tmp_path: Path) -> None:
+    settings = yaml.safe_load((run / "configuration.yaml").read_text())
+    assert ZOO_RUNS.trained_by(run).configuration.parts[-2:] == ("ppo", "Basic.yaml")
+    other = CONFIGURATIONS / "sac" / "Basic.yaml"
+    settings |= validated(read_configuration(other), CommandLine(other, {})).as_dict()
+    settings["env_settings"] |= {"env_path": "Basic", "seed": 5}
+    copied = shutil.copytree(run, tmp_path / "copied")
+    (copied / "configuration.yaml").write_text(yaml.safe_dump(settings))
+    trained = ZOO_RUNS.trained_by(copied)
+    assert (trained.configuration, trained.changes) == (other, ())
 
 
 def test_the_table_is_trained_once(capsys: pytest.CaptureFixture[str]) -> None:
