@@ -25,6 +25,8 @@ FOLDER = Path(str(files("mlagents"))) / "zoo"
 OLDER = "older"
 INDEX = "index.json"
 
+_NOT_INSTALLED = "An installed package leaves out worlds that later ones replaced. "
+
 
 @dataclass(frozen=True)
 class ZooPolicy:
@@ -157,13 +159,13 @@ def find_in_zoo(world: str | None, *, folder: Path = FOLDER) -> Path:
     if not entries:
         raise UnityPolicyException(_explain_missing(world, index.policies))
     place = folder / Path(entries[0].file).parent
-    if any(not (folder / entry.file).is_file() for entry in entries):
-        megabytes = sum(entry.bytes for entry in entries) / 1e6
+    missing = [entry.file for entry in entries if not (folder / entry.file).is_file()]
+    if missing:
         raise UnityPolicyException(
-            f"the zoo has a policy of {world!r}, but this installation does not contain its "
-            f"file{'s' if len(entries) > 1 else ''} ({megabytes:.1f} MB): worlds that later ones "
-            f"replaced are left out. Take the folder zoo/{place.relative_to(folder).as_posix()} of "
-            "a checkout of this project, and give its path in place of 'zoo'."
+            f"the zoo has a policy of {world!r}, but {missing[0]} is missing in {folder}. "
+            + _NOT_INSTALLED * missing[0].startswith(f"{OLDER}/")
+            + f"Take the folder zoo/{place.relative_to(folder).as_posix()} of a checkout of this "
+            "project, and give its path in place of 'zoo'."
         )
     return place
 
