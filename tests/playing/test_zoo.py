@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -65,6 +66,17 @@ def test_the_zoo_is_small() -> None:
     installed = [policy for policy in INDEX.policies if not policy.file.startswith(f"{OLDER}/")]
     assert sum(policy.bytes for policy in INDEX.policies) <= MOST_BYTES
     assert sum(policy.bytes for policy in installed) <= MOST_BYTES_INSTALLED
+
+
+def test_the_package_carries_all_but_older_worlds(tmp_path: Path) -> None:
+    files = {"zoo/index.json", "zoo/A/A.onnx", "zoo/A/B.onnx", "zoo/older/C/C.onnx"}
+    for file in files:
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).touch()
+    project = tomllib.loads((FOLDER.parents[2] / "pyproject.toml").read_text(encoding="utf-8"))
+    patterns = project["tool"]["setuptools"]["package-data"]["mlagents"]
+    carried = {path.relative_to(tmp_path).as_posix() for p in patterns for path in tmp_path.glob(p)}
+    assert carried == files - {"zoo/older/C/C.onnx"}
 
 
 @pytest.mark.parametrize("world", WORLDS)
