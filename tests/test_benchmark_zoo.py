@@ -32,6 +32,11 @@ def test_long_runs_are_repeated_less(seconds: float, expected: int) -> None:
     assert SCRIPT["n_seeds"](seconds) == expected
 
 
+def test_settings_of_other_worlds_behaviors_are_left_out() -> None:
+    changes = ["behaviors.Basic.max_steps=5", "behaviors.3DBall.max_steps=6", "debug=true"]
+    assert SCRIPT["changes_of"]("Basic", changes) == (changes[0], changes[2])
+
+
 def test_the_page_has_the_scores_of_finished_runs_only(tmp_path: Path) -> None:
     for seed, reward in (("1", 2.0), ("2", 4.0), ("3", 99.0)):
         run = tmp_path / "runs" / "Basic" / seed
