@@ -97,6 +97,7 @@ def test_the_nearest_configuration_counts_as_the_origin(run: Path, tmp_path: Pat
     assert (trained.configuration, trained.changes) == (other, ())
 
 
+@pytest.mark.slow
 def test_the_table_is_trained_once(capsys: pytest.CaptureFixture[str]) -> None:
     Path("table.toml").write_text(
         '[Basic]\nseed = 3\nsteps = { Basic = 300 }\nset = ["behaviors.Basic.summary_freq=100"]\n'
