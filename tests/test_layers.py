@@ -26,7 +26,8 @@ LAYERS = {
         "http2_connection",
         "http2",
         "http2_socket images local_env messages env_utils scene",
-        "side_channel observation_codec checked_env",
+        "side_channel observation_codec checked_env solid_raster",
+        "scene_picture",
         "codec handshake rpc_communicator testing",
         "demonstration_records output_decoder rpc_utils session",
         "demonstration_codec",
@@ -62,7 +63,7 @@ LAYERS = {
         "native_planar parameters channels client recorder articulated",
         "planar world",
         "circles floor_plan raster turning",
-        "frame_stack rays rolling sensors standing top_view creature_picture",
+        "frame_stack rays rolling sensors standing",
         "motion ray_view",
         "planar_world creatures",
         "examples player",
@@ -74,7 +75,7 @@ LAYERS = {
 # Which of the other packages each one may import at all.
 NEIGHBOURS = {
     "mlagents_native": set(),
-    "mlagents_envs": set(),
+    "mlagents_envs": {"mlagents_native"},
     "mlagents": {"mlagents_envs", "mlagents_native"},
     "mlagents_sim": {"mlagents_envs", "mlagents_native"},
     "gym_unity": {"mlagents_envs"},
