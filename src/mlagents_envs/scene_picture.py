@@ -1,6 +1,7 @@
 """Pictures of scenes: which areas they show, and from where.
 
 picture = draw_scene(env.scene(), View(width=640, height=480))
+picture = picture_of(env)    # also of an environment that has only a method `render`
 """
 
 import math
@@ -10,7 +11,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mlagents_envs.scene import Array, Scene, Solids, Vector
+from mlagents_envs.base_env import BaseEnv
+from mlagents_envs.checked_env import unwrapped
+from mlagents_envs.exception import UnityEnvironmentException
+from mlagents_envs.scene import Array, HasScene, Scene, Solids, Vector
 from mlagents_envs.solid_raster import Lens, Light, draw, drawn_solids
 
 SKY = 214, 225, 238
@@ -78,7 +82,7 @@ def draw_scene(scene: Scene, view: View | None = None) -> NDArray[np.uint8]:
     if close_up_m is None and view.zoom > 1.0:
         close_up_m = float(max(np.subtract(scene.high, scene.low)))
     if close_up_m is not None and view.agents is None and len(area) and area[0] >= 0:
-        shown = area[:1]
+        shown: NDArray[np.integer] = area[:1]
         low, high = _around(scene, np.nan_to_num(place[0]), close_up_m / view.zoom)
         camera = _camera(low, high, view.width / view.height, is_close_up=True)
         offset = np.zeros((1, 3))
@@ -91,6 +95,42 @@ def draw_scene(scene: Scene, view: View | None = None) -> NDArray[np.uint8]:
             len(shown), tuple(scene.low), tuple(scene.high), view.width / view.height
         )
     return _draw(scene, shown, offset, camera, view)
+
+
+def picture_of(env: BaseEnv, view: View | None = None) -> NDArray[np.uint8]:
+    """Return a picture of what an environment shows now, (height, width, 3).
+
+    Args:
+        env: Environment with a method `scene` or a method `render`.
+        view: What the picture of a scene shows; a method `render` decides that itself.
+
+    Raises:
+        UnityEnvironmentException: The environment draws no pictures, or draws something else.
+    """
+    own = unwrapped(env)
+    scene = own.scene() if isinstance(own, HasScene) else None
+    if scene is not None:
+        return draw_scene(scene, view)
+    render = getattr(own, "render", None)
+    name = type(own).__name__
+    if render is None:
+        raise UnityEnvironmentException(
+            f"{name} draws no pictures of itself. Give it a method scene() that returns a "
+            "mlagents_envs.scene.Scene, or a method render() that returns an array (height, width, "
+            "3) of uint8."
+        )
+    picture = render()
+    if isinstance(picture, np.ndarray):
+        found = f"an array {picture.shape} of {picture.dtype}"
+        if picture.dtype == np.uint8 and picture.ndim == 3 and picture.shape[2] == 3:
+            if picture.size:
+                return picture
+    else:
+        found = f"a {type(picture).__name__}"
+    raise UnityEnvironmentException(
+        f"{name}.render() returned {found}; expected one picture of everything it shows, an array "
+        "(height, width, 3) of uint8: red, green, blue."
+    )
 
 
 def _around(scene: Scene, place: Array, extent_m: float) -> tuple[Vector, Vector]:

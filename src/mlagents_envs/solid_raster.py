@@ -311,12 +311,15 @@ def _facing(
         np.where(at > 0.0, light[k], -light[k]) / np.sqrt(weight[k])
         for k, at in enumerate((x, y, z))
     )
+    cosine: Floats
     if shape == _NUMBER[Shape.CYLINDER]:
-        return np.where(y * y > x * x + z * z, on_y, across / np.sqrt(square + _TINY))
-    if shape == _NUMBER[Shape.BOX]:
+        cosine = np.where(y * y > x * x + z * z, on_y, across / np.sqrt(square + _TINY))
+    elif shape == _NUMBER[Shape.BOX]:
         x, y, z = np.abs(place)
-        return np.where(x > np.maximum(y, z), on_x, np.where(y > z, on_y, on_z))
-    return (across + y * light[1]) / np.sqrt(square + y * y * weight[1] + _TINY)
+        cosine = np.where(x > np.maximum(y, z), on_x, np.where(y > z, on_y, on_z))
+    else:
+        cosine = (across + y * light[1]) / np.sqrt(square + y * y * weight[1] + _TINY)
+    return cosine
 
 
 def _declare(functions: CDLL) -> None:

@@ -28,7 +28,7 @@ are present, `leave` removes members before the end, and `end_group` ends the ep
 
 from abc import abstractmethod
 from collections import defaultdict, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
@@ -130,6 +130,8 @@ class World(LocalEnv):
         if num_areas < 1:
             raise UnityEnvironmentException(f"num_areas must be at least 1, got {num_areas}")
         super().__init__()
+        self.step_watcher: Callable[[], None] | None = None
+        """Function called after every step of time, such as one that films the world."""
         self.rng = np.random.default_rng(seed % 2**32)  # on the wire it may be negative
         self.parameters = Parameters(self.default_parameters, self.parameter_ranges)
         for name, value in (parameters or {}).items():
@@ -423,8 +425,12 @@ class World(LocalEnv):
         """Return the reports. If there are none, run steps until there are."""
         while reports is None:
             n_free = self._free_steps()
+            if self.step_watcher is not None:
+                n_free = min(n_free, 1)
             if n_free < 1 or not self.run(n_free):
                 self._pass_step()
+            if self.step_watcher is not None:
+                self.step_watcher()
             reports = self._report()
         return reports
 

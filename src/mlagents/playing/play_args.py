@@ -148,7 +148,7 @@ def _add_film(group: argparse._ArgumentGroup) -> None:
         "--render",
         type=_film,
         metavar="FILE",
-        help="film the world: .mp4, .gif, or .png for nine pictures side by side",
+        help="film the world: .mp4, .gif, .webp, or .png for nine pictures side by side",
     )
     group.add_argument(
         "--size", type=_size, metavar="WIDTHxHEIGHT", help="size of the pictures, in pixels"
@@ -158,6 +158,22 @@ def _add_film(group: argparse._ArgumentGroup) -> None:
         type=_frame_rate,
         metavar="N",
         help="decisions shown per second (default: the speed of the world)",
+    )
+    group.add_argument(
+        "--agents",
+        type=count,
+        metavar="N",
+        help=(
+            "film the areas of the first N agents (default: as many areas as still let agents be "
+            "seen)"
+        ),
+    )
+    group.add_argument(
+        "--zoom",
+        type=positive,
+        default=1.0,
+        metavar="N",
+        help="magnification; beyond 1 the film follows the first agent (default: %(default)g)",
     )
     group.add_argument(
         "--film-seconds",
