@@ -45,6 +45,7 @@ FLAGS: dict[str, dict[str, str]] = {
         "--force": "checkpoint_settings.force",
         "--initialize-from": "checkpoint_settings.initialize_from",
         "--inference": "checkpoint_settings.inference",
+        "--film-every": "checkpoint_settings.film_every",
         "--track": "track",
     },
     "Unity engine": {
