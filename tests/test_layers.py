@@ -34,6 +34,7 @@ LAYERS = {
         "demonstration_file",
         "demonstration_recorder environment",
         "registry",
+        "completion",
         "envs",
         "factories",
     ],

@@ -9,6 +9,7 @@ from mlagents import __version__
 from mlagents.playing.film import MAX_FPS, SUFFIXES
 from mlagents.viewing.page import DEFAULT_PORT
 from mlagents_envs.argument_types import count, parameter, port, positive, whole_number
+from mlagents_envs.completion import add_completion
 from mlagents_envs.demonstration_file import demonstration_path
 from mlagents_envs.exception import UnityDemonstrationException
 
@@ -21,6 +22,7 @@ def make_parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"mlagents-next {__version__}")
+    add_completion(parser)
     _add_environment(parser.add_argument_group("environment"))
     parser.add_argument(
         "--model",
