@@ -82,7 +82,8 @@ def draw_scene(scene: Scene, view: View | None = None) -> NDArray[np.uint8]:
     close_up_m = scene.close_up_m
     if close_up_m is None and view.zoom > 1.0:
         close_up_m = float(max(np.subtract(scene.high, scene.low)))
-    if close_up_m is not None and view.agents is None and len(area) and area[0] >= 0:
+    follows = close_up_m is not None and (view.agents in (None, 1) or view.zoom > 1.0)
+    if close_up_m is not None and follows and len(area) and area[0] >= 0:
         shown = area[:1]
         low, high = _around(scene, np.nan_to_num(place[0]), close_up_m / view.zoom)
         camera = _camera(low, high, view.width / view.height, is_close_up=True)

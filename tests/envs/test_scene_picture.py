@@ -135,6 +135,7 @@ def size_of_ball(picture: Pixels) -> int:
 def test_zoom_magnifies_the_first_agent():
     usual, near = (draw_scene(of_areas(1), View(zoom=zoom)) for zoom in (1.0, 3.0))
     assert size_of_ball(near) > 2 * size_of_ball(usual)
+    np.testing.assert_array_equal(draw_scene(of_areas(6), View(agents=1, zoom=3.0)), near)
 
 
 def test_a_close_up_follows_the_first_agent():
@@ -143,7 +144,9 @@ def test_a_close_up_follows_the_first_agent():
         ball = Solids.of(
             "it", Shape.BALL, (x, 0.5, 0.0), (0.5, 0.5, 0.5), RED, area=AREA, agent=AREA
         )
-        pictures.append(draw_scene(scene(ball, n_agents=1, close_up_m=1.0)))
+        shown = scene(ball, n_agents=1, close_up_m=1.0)
+        pictures.append(draw_scene(shown))
+        np.testing.assert_array_equal(draw_scene(shown, View(agents=1)), pictures[-1])
     np.testing.assert_array_equal(*pictures)
 
 
