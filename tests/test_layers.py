@@ -117,6 +117,8 @@ IMPORTED_ONLY_BY = {
     "gymnasium": {"mlagents_envs.envs"},
     "stable_baselines3": {"mlagents_envs.envs.sb3"},
     "pettingzoo": {"mlagents_envs.envs"},
+    "minari": {"mlagents_envs.envs"},
+    "shtab": {"mlagents_envs.completion"},
     "google": {
         "mlagents_envs.messages",
         "mlagents_envs.codec",
