@@ -258,7 +258,8 @@ def _train(
     trainers = controller.trainers.values()
     return Ending(
         has_learned=any(trainer.has_learned for trainer in trainers),
-        has_finished=all(trainer.step >= trainer.settings.max_steps for trainer in trainers),
+        has_finished=bool(trainers)
+        and all(trainer.step >= trainer.settings.max_steps for trainer in trainers),
     )
 
 
