@@ -180,6 +180,8 @@ def _bounds(corners: Array, lens: Lens) -> Integers:
 
 def draw(image: Pixels, solids: DrawnSolids, lens: Lens, light: Light) -> None:
     """Draw solids into a picture, (H, W, 3), that holds its background."""
+    if not len(solids.shape):
+        return
     height, width, _ = image.shape
     towards = light.towards.astype(np.float32)
     functions = PART.load()

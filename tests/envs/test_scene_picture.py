@@ -154,8 +154,13 @@ def test_a_picture_has_the_size_of_its_view():
     assert draw_scene(of_areas(1), View(width=100, height=50)).shape == (50, 100, 3)
 
 
-def test_a_scene_of_nothing_is_sky():
+@pytest.mark.parametrize("is_native", [True, False])
+def test_a_scene_of_nothing_is_sky(is_native, monkeypatch):
+    if not is_native:
+        monkeypatch.setattr(solid_raster.PART, "load", lambda: None)
+    none = Solids.of("it", Shape.BOX, np.zeros((0, 3)), np.ones(3), RED, area=AREA[:0])
     assert (draw_scene(scene()) == SKY).all()
+    assert (draw_scene(scene(none)) == SKY).all()
 
 
 @needs_native
