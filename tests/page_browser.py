@@ -22,7 +22,11 @@ def open_page(url: str) -> ClientConnection:
     """Return a connection that has told its camera, as a browser does when it shows the page."""
     address = url.replace("http://", "ws://")
     connection = connect(
-        address, subprotocols=[f"viser-v{viser.__version__}"], max_size=None, compression=None
+        address,
+        subprotocols=[f"viser-v{viser.__version__}"],
+        max_size=None,
+        compression=None,
+        close_timeout=0.2,  # one that reads nothing does not see the server's answer
     )
     connection.send(msgspec.msgpack.encode(CAMERA))
     return connection

@@ -113,6 +113,8 @@ class Scene(NamedTuple):
         high: Corner of an area with the largest coordinates, in m.
         agent_id: (N,) ids of the agents, as in their steps.
         time_s: Simulated time since the last reset, in seconds.
+        close_up_m: Extent of the first agent's surroundings that pictures show, in m, if areas are
+            much larger than agents; None for pictures of whole areas.
     """
 
     solids: Sequence[Solids]
@@ -121,6 +123,7 @@ class Scene(NamedTuple):
     high: Vector
     agent_id: IntArray
     time_s: float = 0.0
+    close_up_m: float | None = None
 
     def agent_places(self) -> tuple[IntArray, Array]:
         """Return the areas, (N,), and positions, (N, 3), of the agents.

@@ -1,5 +1,6 @@
 """`mlagents-sim`, or `python -m mlagents_sim`: play a world for a trainer in another process."""
 
+from mlagents_envs.completion import add_completion
 from mlagents_envs.interrupts import ends_quietly
 
 with ends_quietly():
@@ -118,6 +119,7 @@ def _parser() -> argparse.ArgumentParser:
             "Gymnasium environment"
         ),
     )
+    add_completion(parser)
     parser.add_argument("--list", action="store_true", help="list the worlds and exit")
     parser.add_argument(
         "--mlagents-port",

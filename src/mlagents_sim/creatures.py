@@ -29,7 +29,6 @@ from mlagents_sim.articulated.rotations import (
     normalized,
     rotate,
 )
-from mlagents_sim.creature_picture import COLOURS, GROUND, TARGET, draw
 from mlagents_sim.world import ALL, Agents, World
 
 logger = get_logger(__name__)
@@ -44,6 +43,13 @@ LARGEST_SPEED_M_S = 500.0
 """Speed above which the bodies of a creature count as diverged."""
 SQUARE_M = 5.0
 """Edge of the squares of the ground."""
+GROUND = np.array([[228, 232, 238], [206, 213, 222]])
+TARGET = np.array([46, 160, 67])
+COLOURS = np.array([[230, 140, 40], [37, 99, 195], [64, 130, 224]])
+"""Colours of the first body and, by turns, of the others."""
+
+CLOSE_UP = 1.4
+"""Extent of what pictures show, in those of the creature."""
 
 _SHAPES = {Box: Shape.BOX, Sphere: Shape.BALL, Capsule: Shape.CAPSULE}
 
@@ -223,11 +229,8 @@ class CreatureWorld(World):
             (edge, top, edge),
             self.agent_id.copy(),
             self.step_count * self.step_s,
+            close_up_m=CLOSE_UP * float(np.ptp(model.start[:, :3], axis=0).max()),
         )
-
-    def render(self) -> NDArray[np.uint8]:
-        """Draw the first creature and its target, (480, 640, 3)."""
-        return draw(self.creatures, self.target[0], self.target_edge_m)
 
     # Queries for observations and rewards.
 

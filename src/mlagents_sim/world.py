@@ -8,11 +8,11 @@ agents are given as indices into such arrays. A subclass implements
     command(agents, a)  the actions they repeat from now on
     act()               one step of these actions: rewards and episode ends
     physics()           objects that move by themselves, if any
-    render()            a picture
 
 and may override
 
-    scene()             solids and their poses, for viewers
+    scene()             solids and their poses, for viewers, films and pictures
+    render()            a picture, if there is no scene
     rest(agents)        what they do before their first action
     run(n)              up to n steps at once, where `act` and `physics` take a step each
     requests()          agents that request a decision in this step
@@ -28,7 +28,7 @@ are present, `leave` removes members before the end, and `end_group` ends the ep
 
 from abc import abstractmethod
 from collections import defaultdict, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
@@ -47,6 +47,7 @@ from mlagents_envs.exception import UnityActionException, UnityEnvironmentExcept
 from mlagents_envs.local_env import LocalEnv, Report
 from mlagents_envs.logging_util import get_logger
 from mlagents_envs.scene import Control, Scene
+from mlagents_envs.scene_picture import draw_scene
 from mlagents_envs.side_channel.stats_side_channel import EnvironmentStats, StatsAggregationMethod
 from mlagents_envs.suggestions import did_you_mean
 from mlagents_sim.parameters import Gaussian, Parameters, Sampler, Uniform
@@ -129,6 +130,8 @@ class World(LocalEnv):
         if num_areas < 1:
             raise UnityEnvironmentException(f"num_areas must be at least 1, got {num_areas}")
         super().__init__()
+        self.step_watcher: Callable[[], None] | None = None
+        """Function called after every step of time, such as one that films the world."""
         self.rng = np.random.default_rng(seed % 2**32)  # on the wire it may be negative
         self.parameters = Parameters(self.default_parameters, self.parameter_ranges)
         for name, value in (parameters or {}).items():
@@ -208,12 +211,23 @@ class World(LocalEnv):
         return 0
 
     def scene(self) -> Scene | None:
-        """Return what the world shows now; None if it describes only its pictures."""
+        """Return what the world shows now; None if it cannot be shown, or only by `render`."""
         return None
 
-    @abstractmethod
     def render(self) -> NDArray[np.uint8]:
-        """Return a picture of the current state: (H, W, 3) uint8, red, green, blue."""
+        """Return a picture of the current state: (H, W, 3) uint8, red, green, blue.
+
+        Raises:
+            UnityEnvironmentException: The world has neither a scene nor a `render` of its own.
+        """
+        scene = self.scene()
+        if scene is None:
+            raise UnityEnvironmentException(
+                f"{type(self).__name__} cannot be drawn: it defines neither scene(), which returns "
+                "a mlagents_envs.scene.Scene, nor render(), which returns an array (height, width, "
+                "3) of uint8. Define one of them."
+            )
+        return draw_scene(scene)
 
     def requests(self) -> Agents | None:
         """Return the agents that request a decision in this step, or None.
@@ -411,8 +425,12 @@ class World(LocalEnv):
         """Return the reports. If there are none, run steps until there are."""
         while reports is None:
             n_free = self._free_steps()
+            if self.step_watcher is not None:
+                n_free = min(n_free, 1)
             if n_free < 1 or not self.run(n_free):
                 self._pass_step()
+            if self.step_watcher is not None:
+                self.step_watcher()
             reports = self._report()
         return reports
 

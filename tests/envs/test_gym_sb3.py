@@ -111,7 +111,7 @@ def test_a_seed_set_before_is_used_at_the_next_reset_and_no_other():
 def test_pictures_are_tiled():
     world = default_registry["Basic"].make()
     envs = SB3VecEnv(UnityVectorEnv(world, render_mode="rgb_array"))
-    assert envs.render().shape == (64, 640, 3)
+    assert envs.render().shape == (480, 640, 3)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

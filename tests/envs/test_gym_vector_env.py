@@ -367,7 +367,7 @@ def test_pictures_are_of_environments():
     envs = UnityVectorEnv(
         [default_registry["Basic"].make() for _ in range(2)], render_mode="rgb_array"
     )
-    assert [frame.shape for frame in envs.render()] == [(64, 640, 3)] * 2
+    assert [frame.shape for frame in envs.render()] == [(480, 640, 3)] * 2
 
 
 @given(

@@ -235,7 +235,7 @@ def test_a_picture_is_what_the_environment_draws_or_else_the_image():
     with pytest.raises(UnityGymException, match="'human'"):
         wrap([Asks(0, 0.4)], render_mode="human")
     world = UnityToGymWrapper(default_registry["Basic"].make(), render_mode="rgb_array")
-    assert world.render().shape == (64, 640, 3)
+    assert world.render().shape == (480, 640, 3)
 
 
 def test_a_seed_makes_the_environment_anew_where_a_function_was_given():

@@ -386,7 +386,7 @@ def test_the_constructors_seed_is_that_of_the_environment_and_of_the_action_spac
 def test_worlds_draw_themselves_and_others_do_not():
     world = UnityParallelEnv(default_registry["Basic"].make)
     assert world.render_mode == "rgb_array"
-    assert world.render().shape == (64, 640, 3)
+    assert world.render().shape == (480, 640, 3)
     other = UnityParallelEnv(SkirmishEnvironment())
     assert other.render_mode is None
     assert other.render() is None

@@ -51,6 +51,27 @@ def test_pictures_of_many_colors_stay_alike_in_a_gif(tmp_path: Path) -> None:
     assert np.abs(shown - many).max() <= 16
 
 
+def test_a_webp_shows_every_picture_in_real_time_and_repeats(tmp_path: Path) -> None:
+    path = tmp_path / "play.webp"
+    shown = [picture((40, 90, 160), width=64, height=32) for _ in range(4)]
+    for number, drawn in enumerate(shown[:3]):  # the last two pictures are equal
+        drawn[8 : 16 + number, 3 + 16 * number : 15 + 16 * number] = RED
+    shown[3] = shown[2]
+    with open_film(path, fps=30) as film:
+        for drawn in shown:
+            film.add(drawn)
+
+    durations_ms = []
+    with Image.open(path) as webp:
+        assert (webp.n_frames, webp.size, webp.info["loop"]) == (4, (64, 32), 0)
+        for number, drawn in enumerate(shown):
+            webp.seek(number)
+            seen = np.asarray(webp.convert("RGB")).astype(int)
+            durations_ms.append(webp.info["duration"])
+            assert np.abs(seen - drawn).mean() < 6.0
+    assert sum(durations_ms) == 133
+
+
 def test_a_video_has_every_picture_at_its_time(tmp_path: Path) -> None:
     path = tmp_path / "play.mp4"
     with open_film(path, fps=5) as film:
@@ -133,7 +154,7 @@ def sheet(n_pictures: int, folder: Path) -> tuple[tuple[int, int], list[int]]:
     return (image.shape[1], image.shape[0]), [number for number in shown if number != 255]
 
 
-@pytest.mark.parametrize("suffix", [".gif", ".mp4", ".png"])
+@pytest.mark.parametrize("suffix", [".gif", ".mp4", ".png", ".webp"])
 def test_pictures_are_brought_to_the_size_wanted(suffix: str, tmp_path: Path) -> None:
     path = tmp_path / f"play{suffix}"
     with open_film(path, fps=10, size=(40, 24)) as film:
@@ -142,7 +163,7 @@ def test_pictures_are_brought_to_the_size_wanted(suffix: str, tmp_path: Path) ->
     assert shown.shape == (24, 40, 3)
 
 
-@pytest.mark.parametrize("suffix", [".gif", ".mp4", ".png"])
+@pytest.mark.parametrize("suffix", [".gif", ".mp4", ".png", ".webp"])
 def test_a_film_stands_at_its_name_when_it_is_closed(suffix: str, tmp_path: Path) -> None:
     path = tmp_path / f"play{suffix}"
     path.write_bytes(b"old")
@@ -155,7 +176,7 @@ def test_a_film_stands_at_its_name_when_it_is_closed(suffix: str, tmp_path: Path
     assert list(tmp_path.iterdir()) == [path]
 
 
-@pytest.mark.parametrize("suffix", [".gif", ".mp4", ".png"])
+@pytest.mark.parametrize("suffix", [".gif", ".mp4", ".png", ".webp"])
 def test_a_film_without_pictures_leaves_what_was_there(suffix: str, tmp_path: Path) -> None:
     def draw() -> Picture:
         raise RuntimeError
@@ -168,7 +189,7 @@ def test_a_film_without_pictures_leaves_what_was_there(suffix: str, tmp_path: Pa
     assert list(tmp_path.iterdir()) == [path]
 
 
-@pytest.mark.parametrize("suffix", [".gif", ".mp4", ".png"])
+@pytest.mark.parametrize("suffix", [".gif", ".mp4", ".png", ".webp"])
 def test_a_full_disk_leaves_nothing_half_written(
     suffix: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -17,6 +17,7 @@ from mlagents.trainers.data.demonstrations import load_demonstrations
 from mlagents.trainers.export.export import export_onnx
 from mlagents_envs.base_env import ActionSpec, ActionTuple, DecisionSteps, TerminalSteps
 from mlagents_envs.demonstration_file import read_demonstration
+from mlagents_sim.examples.basic import Basic
 from models import make_model, node
 from shared_data import ROOT, require
 from skirmish_environment import SCOUT, TANK, SkirmishEnvironment
@@ -265,33 +266,77 @@ def test_behaviors_get_their_own_models(capsys: pytest.CaptureFixture[str]) -> N
 # ------------------------------------------------------------------------------------------- films
 
 
-def test_a_film_has_a_picture_of_every_decision_at_the_worlds_speed() -> None:
+def test_a_film_shows_every_step_at_the_worlds_speed() -> None:
     Image = pytest.importorskip("PIL.Image")
     write_to_the_right("right.onnx")
     play = ["--env", "Basic", "--model", "right.onnx", "--episodes", "2", "--render"]
 
     assert main([*play, "play.gif"]) == 0
-    assert main([*play, "small.gif", "--size", "80x8", "--fps", "4", "--film-seconds", "1"]) == 0
+    assert main([*play, "small.gif", "--size", "80x60", "--fps", "4", "--film-seconds", "1"]) == 0
     assert main([*play, "sheet.png"]) == 0
 
-    # Seven decisions, an end, the agent comes back, seven more; 0.02 s each.
+    # The beginning, seven steps, one in which the agent comes back, and seven more; 0.02 s each.
     with Image.open("play.gif") as gif:
-        assert (gif.n_frames, gif.size, gif.info["duration"]) == (14, (640, 64), 20)
+        assert (gif.n_frames, gif.size, gif.info["duration"]) == (16, (640, 480), 20)
     with Image.open("small.gif") as gif:
-        assert (gif.n_frames, gif.size, gif.info["duration"]) == (4, (80, 8), 250)
+        assert (gif.n_frames, gif.size, gif.info["duration"]) == (4, (80, 60), 250)
     with Image.open("sheet.png") as sheet:
-        assert sheet.size == (3 * 640, 3 * 64)
+        assert sheet.size == (3 * 640, 3 * 480)
 
 
-def test_the_decision_period_sets_the_speed_of_a_film() -> None:
+def test_a_film_has_25_pictures_a_second_though_agents_decide_less_often() -> None:
     Image = pytest.importorskip("PIL.Image")
-    play = ["--env", "3DBall", "--episodes", "1", "--render", "play.gif", "--size", "8x6"]
+    play = ["--env", "3DBall", "--episodes", "1", "--render", "play.gif", "--size", "80x60"]
     assert main([*play, "--film-seconds", "0.2"]) == 0
     with Image.open("play.gif") as gif:  # 3DBall's agents decide every fifth step of 0.02 s
-        assert gif.info["duration"] == 100
+        assert (gif.n_frames, gif.info["duration"]) == (5, 40)
 
 
-@pytest.mark.parametrize("suffix", [".gif", ".mp4", ".png"])
+def test_filming_leaves_the_play_as_it_is(capfd: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("PIL.Image")
+    play = ["--env", "PushBlock", "--episodes", "1"]
+    told = []
+    for film in ([], ["--render", "play.png", "--size", "80x60"]):
+        assert main([*play, *film]) == 0
+        told.append(capfd.readouterr().out.partition("decisions in")[0])
+    assert told[0] == told[1]
+
+
+def test_a_film_of_one_agent_shows_it_larger() -> None:
+    Image = pytest.importorskip("PIL.Image")
+    play = ["--env", "3DBall", "--episodes", "1", "--film-seconds", "0.05", "--render"]
+    assert main([*play, "all.png"]) == 0
+    assert main([*play, "one.png", "--agents", "1"]) == 0
+    n_orange = []
+    for name in ("all", "one"):
+        with Image.open(f"{name}.png") as image:
+            red, _, blue = np.asarray(image.convert("RGB")).astype(int).transpose(2, 0, 1)
+        n_orange.append(((red > 180) & (blue < 60)).sum())
+    n_balls = 12
+    assert n_orange[1] > 4 * n_orange[0] / n_balls
+
+
+@pytest.mark.parametrize(
+    ("picture", "found"),
+    [
+        (np.zeros((4, 8, 8, 3), np.uint8), r"an array \(4, 8, 8, 3\) of uint8"),
+        (np.zeros((8, 8, 3)), r"an array \(8, 8, 3\) of float64"),
+        (np.zeros((8, 8), np.uint8), r"an array \(8, 8\) of uint8"),
+        (None, "a NoneType"),
+    ],
+)
+def test_a_picture_that_is_none_is_an_error(
+    picture: object, found: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("PIL.Image")
+    monkeypatch.setattr(Basic, "scene", lambda self: None)
+    monkeypatch.setattr(Basic, "render", lambda self: picture)
+    assert main(["--env", "Basic", "--episodes", "1", "--render", "play.gif"]) == 1
+    expected = rf"Basic\.render\(\) returned {found}; expected .*\(height, width, 3\) of uint8"
+    assert re.search(expected, capfd.readouterr().err)
+
+
+@pytest.mark.parametrize("suffix", [".gif", ".mp4", ".png", ".webp"])
 def test_play_goes_on_without_a_film_that_cannot_be_written(
     suffix: str, working_directory: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -384,7 +429,7 @@ def test_what_is_wrong_is_told_in_one_line(
     [
         (["--episodes", "0"], "expected at least 1, got 0"),
         (["--episodes", "many"], "'many' is not a whole number"),
-        (["--render", "play.avi"], "'play.avi' does not end in .gif, .mp4, .png"),
+        (["--render", "play.avi"], "'play.avi' does not end in .gif, .mp4, .png, .webp"),
         (["--size", "640"], "'640' is not a size: expected WIDTHxHEIGHT, for example 640x480"),
         (["--fps", "0"], "'0' is not a positive number"),
         (["--fps", "200"], "'200' is too large: expected at most 100"),

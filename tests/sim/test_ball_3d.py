@@ -460,12 +460,10 @@ def test_a_recording_that_nothing_was_tuned_to_is_matched_from_start_to_fall():
 # The picture.
 
 
-def test_the_picture_has_a_tile_for_every_cube():
+def test_the_picture_shows_every_ball():
     env = Ball3D()
     env.reset()
-    before = env.render()
-    assert before.dtype == np.uint8
-    assert before.shape == (480, 640, 3)
-    env.ball[POSITION, X, 5] += 1.0
-    tiles = (env.render() != before).reshape(3, 160, 4, 160, 3).any(axis=(1, 3, 4))
-    assert np.argwhere(tiles).tolist() == [[1, 1]]  # the sixth of four columns
+    for agent in range(env.n_agents):
+        before = env.render()
+        env.ball[POSITION, X, agent] += 1.0
+        assert (env.render() != before).any()

@@ -7,7 +7,6 @@ from mlagents_envs.base_env import ActionTuple, DecisionSteps
 from mlagents_envs.demonstration_file import ActionPlacement, read_demonstration
 from mlagents_envs.exception import UnityEnvironmentException
 from mlagents_envs.testing import check_env
-from mlagents_sim import top_view
 from mlagents_sim.examples.food_collector import (
     AGENT_TAG,
     BAD_TAG,
@@ -208,14 +207,13 @@ def test_the_laser_reaches_as_far_however_long_it_is_drawn(
 
 
 @pytest.mark.parametrize("laser_length", [1.0, 1.6])
-def test_the_picture_shows_the_laser_as_long_as_it_is_drawn(laser_length: float):
-    # A tile is 360 pixels high and 102 m; the agent hides half a metre of the laser.
+def test_the_scene_shows_the_laser_as_long_as_it_is_drawn(laser_length: float):
     env = started(parameters={"laser_length": laser_length})
     env.is_shooting[0, 0] = True
-    rows, columns = (env.render() == top_view.BLOCK).all(axis=2).nonzero()
-    long = (25.0 * laser_length - 0.5) * 360 / 102
-    assert np.ptp(rows) + 1 == pytest.approx(long, abs=1.0)
-    assert np.ptp(columns) < 3 and rows.max() < 360 and columns.max() < 480
+    laser = next(solids for solids in env.scene().solids if solids.name == "laser")
+    is_shown = np.isfinite(laser.position).all(axis=1)
+    assert np.flatnonzero(is_shown).tolist() == [0]
+    assert laser.size[0, 2] == pytest.approx(25.0 * laser_length)
 
 
 @pytest.mark.parametrize(("beside_wall_m", "is_hit"), [(3.0, True), (1.0, False)])
@@ -329,16 +327,9 @@ def test_a_closed_world_keeps_its_food():
 def test_agents_are_drawn_as_large_as_they_are():
     env = started()
     env.bodies.half[:, 0] = [2.0, 4.0, 4.0, 4.0]
-    picture = env.render()
-    assert picture.shape[0] == picture.shape[1]  # two areas above two
-    middle, quarter = picture.shape[0] // 2, picture.shape[0] // 4
-    around = slice(quarter - 40, quarter + 40)  # the corners' agents are farther out
-    of_agents = (picture == top_view.AGENT) | (picture == top_view.FACE)
-    small, large = (
-        of_agents[around, left : left + middle].all(axis=-1)[:, around].sum()
-        for left in (0, middle)
-    )
-    assert 3.5 < large / small < 4.5
+    agents = next(solids for solids in env.scene().solids if solids.name == "agent")
+    first = [int(np.flatnonzero(agents.area == area)[0]) for area in range(4)]
+    assert agents.size[first, 0].tolist() == [4.0, 8.0, 8.0, 8.0]
 
 
 def test_every_agent_has_a_size_of_its_own_where_that_is_drawn():

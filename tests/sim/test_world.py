@@ -70,6 +70,11 @@ def test_walkers_keep_the_contract():
     check_env(Walkers, steps=60)
 
 
+def test_a_world_that_shows_nothing_cannot_be_drawn():
+    with pytest.raises(UnityEnvironmentException, match=r"Walkers .*scene\(\).*render\(\)"):
+        World.render(Walkers())
+
+
 class Crowd(Walkers):
     """Walkers who change between two behaviors, with agent 0 in the second at first."""
 

@@ -142,7 +142,7 @@ def test_a_run_that_reached_its_reward_is_not_resumed_to_stop_at_once(
 
     assert learn("--resume") == 0
     assert checkpoint()["global_step"] > 3000
-    assert "  to resume:\n" in capsys.readouterr().out
+    assert "  to train longer, after raising max_steps:\n" in capsys.readouterr().out
 
 
 def test_a_used_run_id_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -195,6 +195,7 @@ SIGNAL_DEFAULTS = {"gamma": 0.99, "strength": 1.0, "network_settings": NETWORK_D
                 "resume": False,
                 "force": False,
                 "inference": False,
+                "film_every": None,
                 "results_dir": "results",
             },
         ),

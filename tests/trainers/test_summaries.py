@@ -165,6 +165,22 @@ def test_a_goal_that_was_reached_is_not_repeated() -> None:
     assert why == "  to resume, after raising stop_at_reward:"
 
 
+def test_a_run_that_reached_max_steps_is_not_resumed_as_it_is() -> None:
+    typed = parse_command_line(["a.yaml"])
+    lines = next_commands(typed, RunOptions(), has_finished=True).splitlines()
+    assert lines[1] == "  to train longer, after raising max_steps:"
+    assert lines[2].endswith("a.yaml --resume")
+
+
+def test_a_policy_cloned_without_an_environment_has_no_reward_and_nothing_to_act_in() -> None:
+    outcome = Outcome("Ball", 10, 10, None, 0, Path("Ball.onnx"), is_offline=True)
+    told = outcomes_in_words([outcome], elapsed_s=1.0)
+    assert "reward  unknown: learned from demonstrations alone" in told
+    ball = {"trainer_type": "bc", "behavioral_cloning": {"demo_path": "ball.demo"}}
+    cloned = RunOptions.model_validate({"behaviors": {"Ball": ball}})
+    assert "--inference" not in next_commands(parse_command_line(["a.yaml"]), cloned)
+
+
 FLAGS_TYPED = st.lists(
     st.sampled_from(
         [

@@ -1,5 +1,6 @@
 """Browsers that watch: many, and slow ones."""
 
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
@@ -11,6 +12,8 @@ from mlagents.viewing.stage import Stage
 from mlagents_sim.examples.basic import Basic
 
 try:
+    from websockets.sync.client import ClientConnection
+
     from page_browser import open_page
 except ModuleNotFoundError:
     pytest.skip("viser is not installed", allow_module_level=True)
@@ -59,6 +62,35 @@ def test_many_browsers_that_read_nothing_stop_nobody(page_and_stage) -> None:
         begun = stage._n_reports
         play_until(lambda: stage._n_reports > begun + 2000, stage)
         assert page._thread.is_alive()
+
+
+@pytest.mark.slow
+def test_a_hundred_browsers_and_one_that_stalls_stop_nobody(page_and_stage) -> None:
+    page, stage = page_and_stage
+    has_ended, n_read = threading.Event(), [0] * 100
+
+    def read(connections: list[ClientConnection]) -> None:
+        while not has_ended.is_set():
+            for number, connection in enumerate(connections):
+                try:
+                    connection.recv(timeout=0)
+                    n_read[number] += 1
+                except TimeoutError:
+                    has_ended.wait(0.001)
+
+    with ExitStack() as stack:
+        connections = [stack.enter_context(closing(open_page(page.url))) for _ in range(101)]
+        reader = threading.Thread(target=read, args=(connections[1:],))  # the first one stalls
+        reader.start()
+        try:
+            play_until(lambda: len(page._server.get_clients()) == 101, stage)
+            begun = stage._n_reports
+            play_until(lambda: stage._n_reports > begun + 2000, stage)
+            play_until(lambda: min(n_read) > 0, stage)
+            assert page._thread.is_alive()
+        finally:
+            has_ended.set()
+            reader.join()
 
 
 def test_an_error_of_the_page_ends_the_page_alone(page_and_stage, monkeypatch) -> None:

@@ -27,11 +27,14 @@ if TYPE_CHECKING:
 Picture = NDArray[np.uint8]
 """(H, W, 3): red, green, blue."""
 
-SUFFIXES = (".gif", ".mp4", ".png")
+SUFFIXES = (".gif", ".mp4", ".png", ".webp")
 MAX_FPS = 100
 """Largest frame rate; a GIF stores durations in hundredths of a second."""
 
 _SHEET_SIDE = 3
+_QUALITY = 80
+"""Quality of the pictures of a WebP film, up to 100."""
+_RIFF_HEADER = 12
 
 
 class Film(Closing):
@@ -141,6 +144,59 @@ class _Gif(Film):
         self._pending.file.write(b";")
 
 
+class _WebP(Film):
+    """A repeating animation of many colours.
+
+    Pillow can only write animations that are completely in memory. So Pillow encodes single frames,
+    and this class writes the file structure around them (RIFF). Of a picture after the first, only
+    the rectangle that has changed is stored.
+    """
+
+    def __init__(self, path: Path, *, fps: float, size: tuple[int, int] | None) -> None:
+        super().__init__(path, size=size)
+        self._ms_per_picture = 1000.0 / fps
+        self._canvas: Picture | None = None
+
+    def _add(self, picture: Picture) -> None:
+        height, width = picture.shape[:2]
+        top, bottom, left, right = 0, height, 0, width
+        if self._canvas is None:
+            flags = 0b10.to_bytes(4, "little")  # has an animation
+            canvas = (width - 1).to_bytes(3, "little") + (height - 1).to_bytes(3, "little")
+            self._pending.file.write(b"RIFF\0\0\0\0WEBP" + _chunk(b"VP8X", flags + canvas))
+            self._pending.file.write(_chunk(b"ANIM", bytes(6)))  # no background; repeats forever
+        else:
+            is_changed = (picture != self._canvas).any(axis=2)
+            rows, columns = is_changed.any(axis=1).nonzero()[0], is_changed.any(axis=0).nonzero()[0]
+            if rows.size:  # from even places on, as the format demands
+                top, bottom = rows[0] // 2 * 2, rows[-1] + 1
+                left, right = columns[0] // 2 * 2, columns[-1] + 1
+            else:
+                bottom = right = 1
+        self._canvas = picture
+        # Durations are whole milliseconds, rounded so that their sum is correct.
+        begin, end = (round(n * self._ms_per_picture) for n in (self._n_shown, self._n_shown + 1))
+        encoded = io.BytesIO()
+        _image(picture[top:bottom, left:right]).save(encoded, "webp", quality=_QUALITY, method=2)
+        numbers = (left // 2, top // 2, right - left - 1, bottom - top - 1, end - begin)
+        frame = b"".join(int(number).to_bytes(3, "little") for number in numbers)
+        no_blending = b"\2"
+        self._pending.file.write(
+            _chunk(b"ANMF", frame + no_blending + encoded.getvalue()[_RIFF_HEADER:])
+        )
+
+    def _finish(self) -> None:
+        file = self._pending.file
+        size = file.tell()
+        file.seek(4)
+        file.write((size - 8).to_bytes(4, "little"))
+        file.seek(size)
+
+
+def _chunk(name: bytes, content: bytes) -> bytes:
+    return name + len(content).to_bytes(4, "little") + content + bytes(len(content) % 2)
+
+
 class _Mp4(Film):
     """H.264 video that browsers can play."""
 
@@ -222,8 +278,8 @@ def open_film(path: Path, *, fps: float, size: tuple[int, int] | None = None) ->
     """Return a new film to add pictures to.
 
     Args:
-        path: Path of the file: `.gif` or `.mp4` for a moving picture, `.png` for nine of its
-            pictures side by side. An existing file is replaced when the film is complete.
+        path: Path of the file: `.gif`, `.mp4` or `.webp` for a moving picture, `.png` for nine of
+            its pictures side by side. An existing file is replaced when the film is complete.
         fps: Pictures per second, at most `MAX_FPS`.
         size: (width, height) of every picture in pixels, or None for the size the world draws.
 
@@ -241,6 +297,8 @@ def open_film(path: Path, *, fps: float, size: tuple[int, int] | None = None) ->
             import_module("imageio_ffmpeg")
     if suffix == ".gif":
         return _Gif(path, fps=fps, size=size)
+    if suffix == ".webp":
+        return _WebP(path, fps=fps, size=size)
     if suffix == ".png":
         return _ContactSheet(path, size=size)
     return _Mp4(path, fps=fps, size=size)

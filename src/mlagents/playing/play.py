@@ -7,13 +7,13 @@ with ends_quietly():
     import itertools
     import sys
     import time
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from contextlib import ExitStack, closing, contextmanager
+    from collections.abc import Iterable, Mapping, Sequence
+    from contextlib import ExitStack, closing
     from pathlib import Path
 
     import numpy as np
 
-    from mlagents.playing.film import Film, Picture, open_film
+    from mlagents.playing.camera import Camera
     from mlagents.playing.game import Actor, Game, RandomActor
     from mlagents.playing.live import Human, HumanActor, LivePlay
     from mlagents.playing.play_args import make_parser
@@ -47,16 +47,14 @@ with ends_quietly():
         is_factory_name,
     )
     from mlagents_envs.logging_util import get_logger, printable, reader_may_leave
-    from mlagents_envs.programs import command, program
+    from mlagents_envs.scene import HasScene
+    from mlagents_envs.scene_picture import View
     from mlagents_envs.side_channel.engine_configuration_channel import EngineConfigurationChannel
     from mlagents_envs.side_channel.environment_parameters_channel import (
         EnvironmentParametersChannel,
     )
 
 logger = get_logger(__name__)
-
-STEPS_PER_S = 50.0
-"""Steps per second of simulated time: Unity's default."""
 
 _PROGRESS_PERIOD_S = 0.25
 _DEFAULT_EPISODES = 20
@@ -138,11 +136,8 @@ def _play(options: argparse.Namespace, models: dict[str | None, str]) -> bool:
             actor = load(find_model(where, behavior, results_dir=options.results_dir), name, spec)
         return actor if human is None else HumanActor(human, actor, spec)
 
-    with (
-        _open_environment(options) as source,
-        closing(_Camera(options, source)) as camera,
-        ExitStack() as stack,
-    ):
+    with _open_environment(options) as source, ExitStack() as stack:
+        camera = _open_camera(options, source, stack)
         stage = Stage()
         page = None if options.view is None else _open_page(options, stage, stack)
         human = None
@@ -161,7 +156,7 @@ def _play(options: argparse.Namespace, models: dict[str | None, str]) -> bool:
         progress = _Progress()
         try:
             for n_asking in rounds:
-                if n_asking:
+                if n_asking and camera is not None:
                     camera.shoot()
                 progress.show(_counts(game))
         finally:
@@ -172,7 +167,7 @@ def _play(options: argparse.Namespace, models: dict[str | None, str]) -> bool:
     if isinstance(env, DemonstrationRecorder) and env.metadata is not None:
         with reader_may_leave():
             print(f"{env.metadata.number_steps} records in {options.record}")
-    return not camera.has_failed
+    return camera is None or not camera.has_failed
 
 
 def _open_page(options: argparse.Namespace, stage: Stage, stack: ExitStack) -> Page:
@@ -308,57 +303,21 @@ def _require_behaviors(names: Iterable[str | None], env: BaseEnv) -> None:
             )
 
 
-class _Camera:
-    """Films an environment, if requested, until the film is full or cannot be written.
-
-    Args:
-        options: Options of the command line.
-        env: Environment to film.
-
-    Attributes:
-        has_failed: Whether the film could not be written. The error is logged.
-
-    Raises:
-        UnityEnvironmentException: The environment cannot draw pictures.
-        OSError: The file cannot be written.
-    """
-
-    def __init__(self, options: argparse.Namespace, env: BaseEnv) -> None:
-        self.has_failed = False
-        self._film: Film | None = None
-        if options.render is None:
-            return
-        render = getattr(env, "render", None)
-        if render is None:
+def _open_camera(options: argparse.Namespace, env: BaseEnv, stack: ExitStack) -> Camera | None:
+    """Return what films the play, if that is requested."""
+    if options.render is None:
+        return None
+    view = None
+    if options.size or options.agents or options.zoom != 1.0:
+        if not isinstance(unwrapped(env), HasScene) and (options.agents or options.zoom != 1.0):
             raise UnityEnvironmentException(
-                f"--render: {type(unwrapped(env)).__name__} draws no pictures of itself. The "
-                f"worlds that {command(*program('mlagents-sim'), '--list')} names do."
+                f"--agents and --zoom: {type(unwrapped(env)).__name__} draws its pictures itself, "
+                "so what they show cannot be chosen. Leave the two out."
             )
-        fps = options.fps or STEPS_PER_S / getattr(env, "decision_period_steps", 1)
-        self._draw: Callable[[], Picture] = render
-        self._n_left = options.film_seconds * fps
-        self._film = open_film(options.render, fps=fps, size=options.size)
-
-    def shoot(self) -> None:
-        """Add a picture of the current state."""
-        if self._film is not None and not self.has_failed and self._n_left > 0:
-            self._n_left -= 1
-            with self._failure_logged():
-                self._film.shoot(self._draw)
-
-    def close(self) -> None:
-        """Finish the film."""
-        if self._film is not None:
-            with self._failure_logged():
-                self._film.close()
-
-    @contextmanager
-    def _failure_logged(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            self.has_failed = True
-            logger.warning(f"The film cannot be written: {error}. Play continues without it.")
+        width, height = options.size or (View().width, View().height)
+        view = View(width, height, options.agents, options.zoom)
+    camera = Camera(env, options.render, view=view, fps=options.fps, seconds=options.film_seconds)
+    return stack.enter_context(closing(camera))
 
 
 class _Progress:

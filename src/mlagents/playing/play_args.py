@@ -9,6 +9,7 @@ from mlagents import __version__
 from mlagents.playing.film import MAX_FPS, SUFFIXES
 from mlagents.viewing.page import DEFAULT_PORT
 from mlagents_envs.argument_types import count, parameter, port, positive, whole_number
+from mlagents_envs.completion import add_completion
 from mlagents_envs.demonstration_file import demonstration_path
 from mlagents_envs.exception import UnityDemonstrationException
 
@@ -21,6 +22,7 @@ def make_parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"mlagents-next {__version__}")
+    add_completion(parser)
     _add_environment(parser.add_argument_group("environment"))
     parser.add_argument(
         "--model",
@@ -149,7 +151,7 @@ def _add_film(group: argparse._ArgumentGroup) -> None:
         "--render",
         type=_film,
         metavar="FILE",
-        help="film the world: .mp4, .gif, or .png for nine pictures side by side",
+        help="film the world: .mp4, .gif, .webp, or .png for nine pictures side by side",
     )
     group.add_argument(
         "--size", type=_size, metavar="WIDTHxHEIGHT", help="size of the pictures, in pixels"
@@ -159,6 +161,22 @@ def _add_film(group: argparse._ArgumentGroup) -> None:
         type=_frame_rate,
         metavar="N",
         help="decisions shown per second (default: the speed of the world)",
+    )
+    group.add_argument(
+        "--agents",
+        type=count,
+        metavar="N",
+        help=(
+            "film the areas of the first N agents (default: as many areas as still let agents be "
+            "seen)"
+        ),
+    )
+    group.add_argument(
+        "--zoom",
+        type=positive,
+        default=1.0,
+        metavar="N",
+        help="magnification; beyond 1 the film follows the first agent (default: %(default)g)",
     )
     group.add_argument(
         "--film-seconds",

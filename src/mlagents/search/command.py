@@ -1,5 +1,6 @@
 """`mlagents-search`: finds better settings for a task."""
 
+from mlagents_envs.completion import add_completion
 from mlagents_envs.interrupts import ends_quietly
 
 with ends_quietly():
@@ -76,6 +77,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("config", type=Path, metavar="CONFIG", help="YAML file with a key `search`")
     parser.add_argument("--version", action="version", version=f"mlagents-next {__version__}")
+    add_completion(parser)
     search = parser.add_argument_group("search")
     search.add_argument(
         "--run-id", default="search", metavar="NAME", help="folder of the search (default: search)"

@@ -15,6 +15,7 @@ from mlagents import __version__
 from mlagents.trainers.exception import TrainerConfigError
 from mlagents.trainers.settings.load import is_code
 from mlagents.trainers.settings.reading import read_configuration
+from mlagents_envs.completion import add_completion
 from mlagents_envs.folder_names import DOWNLOADED
 from mlagents_envs.logging_util import get_logger
 from mlagents_envs.programs import install_command
@@ -46,6 +47,7 @@ def push(argv: Sequence[str] | None = None) -> int:
         default="configuration.yaml",
         help="file with the run's options within its folder (default: %(default)s)",
     )
+    add_completion(parser)
     arguments = parser.parse_args(argv)
     return _status_of(
         lambda: push_run(
@@ -68,6 +70,7 @@ def load(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--local-dir", type=Path, default=Path(), help="parent of the run's folder (default: ./)"
     )
+    add_completion(parser)
     arguments = parser.parse_args(argv)
     return _status_of(lambda: load_run(arguments.repo_id, arguments.local_dir))
 

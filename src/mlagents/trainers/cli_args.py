@@ -23,6 +23,7 @@ from mlagents.trainers.settings.typed import DEPRECATED_FLAGS, Change, CommandLi
 from mlagents.viewing.page import DEFAULT_PORT
 from mlagents_envs import __version__
 from mlagents_envs.argument_types import port
+from mlagents_envs.completion import add_completion
 
 FLAGS: dict[str, dict[str, str]] = {
     "environment": {
@@ -45,6 +46,7 @@ FLAGS: dict[str, dict[str, str]] = {
         "--force": "checkpoint_settings.force",
         "--initialize-from": "checkpoint_settings.initialize_from",
         "--inference": "checkpoint_settings.inference",
+        "--film-every": "checkpoint_settings.film_every",
         "--track": "track",
     },
     "Unity engine": {
@@ -153,6 +155,7 @@ def make_parser() -> argparse.ArgumentParser:
         "other environments are trained with PPO's defaults.",
     )
     parser.add_argument("--version", action="version", version=f"mlagents-next {__version__}")
+    add_completion(parser)
     add_set(parser)
     parser.add_argument("--print-schema", action=_PrintSchema, nargs=0, help=PRINT_SCHEMA_HELP)
     for title, group in add_flags(parser, *FLAGS).items():

@@ -11,7 +11,7 @@ with ends_quietly():
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from contextlib import ExitStack, contextmanager
     from pathlib import Path
-    from typing import TYPE_CHECKING, Any
+    from typing import TYPE_CHECKING, Any, NamedTuple
 
     from mlagents import __version__, plugins
     from mlagents.trainers.callbacks import Callback, Callbacks, OnSummary, as_callback
@@ -44,6 +44,18 @@ with ends_quietly():
         from mlagents.trainers.run.live import LiveView
 
 logger = get_logger(__name__)
+
+
+class Ending(NamedTuple):
+    """How the training of a run ended.
+
+    Attributes:
+        has_learned: Whether that of a behavior ended because it reached `stop_at_reward`.
+        has_finished: Whether all behaviors reached `max_steps`.
+    """
+
+    has_learned: bool
+    has_finished: bool
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -95,9 +107,9 @@ def _status_of(command_line: CommandLine) -> int:
         with with_trainer_types({name: each.settings for name, each in trainer_types.items()}):
             options = load_run_options(command_line)
             debug = options.debug
-            has_learned = run_training(options, trainer_types=trainer_types, view=command_line.view)
+            ending = run_training(options, trainer_types=trainer_types, view=command_line.view)
         if not options.checkpoint_settings.inference:
-            logger.info(next_commands(command_line, options, has_learned=has_learned))
+            logger.info(next_commands(command_line, options, **ending._asdict()))
     except Interrupted:
         logger.info("Interrupted.")
     except KeyboardInterrupt:
@@ -128,7 +140,7 @@ def run_training(
     callbacks: Sequence[Callback | OnSummary] = (),
     place: "Place | None" = None,
     view: int | None = None,
-) -> bool:
+) -> Ending:
     """Run training once, from options to results.
 
     It may be called again for another run. It sets the process's log level and the threads of torch
@@ -146,8 +158,7 @@ def run_training(
         view: Port of a live view on this machine; 0 for any free port, None for no view.
 
     Returns:
-        Whether the training of a behavior ended before `max_steps`, for example at
-        `stop_at_reward`.
+        How it ended.
 
     Raises:
         TrainerError: The run cannot start or continue, or its results cannot be saved.
@@ -170,11 +181,12 @@ def _run(
     interrupt: Interrupt,
     place: "Place | None",
     live: "LiveView | None",
-) -> bool:
+) -> Ending:
     # Importing torch takes seconds, and --help and errors in a file do not need it.
     from mlagents.trainers.learning.trainer_types import TRAINER_TYPES
     from mlagents.trainers.players.environments import evaluation_maker
     from mlagents.trainers.reporting.tracking import require_trackers
+    from mlagents.trainers.run.filming import filmer_maker
     from mlagents.trainers.run.folder import RunFolder, try_write
     from mlagents.trainers.run.learners import joined, place_of
 
@@ -186,6 +198,7 @@ def _run(
     folder = RunFolder(Path(settings.results_dir) / settings.run_id)
     _fleet_maker(options, folder, place, live)  # checks the environment
     make_evaluation = evaluation_maker(options, log_folder=folder.logs)
+    make_filmer = filmer_maker(options, folder.path)
     started_s = time.perf_counter()
     opened = folder.opened(
         resume=settings.resume, force=settings.force, inference=settings.inference
@@ -198,7 +211,7 @@ def _run(
         writers = [*_make_writers(options, folder), *more_writers] if is_first else []
         try:
             with hierarchical_timer("run_training"):
-                has_learned = _train(
+                ending = _train(
                     options,
                     folder,
                     interrupt,
@@ -209,6 +222,7 @@ def _run(
                     trainer_types={**TRAINER_TYPES, **trainer_types},
                     callbacks=callbacks,
                     make_evaluation=make_evaluation,
+                    make_filmer=make_filmer,
                     group=group,
                 )
         finally:
@@ -217,7 +231,7 @@ def _run(
             if is_first and not settings.inference:
                 try_write("the timers", lambda: folder.write_timers(get_timer_tree()))
     logger.info(f"Done in {time.perf_counter() - started_s:.1f} s.")
-    return has_learned
+    return ending
 
 
 def _train(
@@ -227,8 +241,8 @@ def _train(
     place: "Place | None",
     live: "LiveView | None",
     **of_controller: Any,
-) -> bool:
-    """Start the players, train, and close them; return the result of `run_training`."""
+) -> Ending:
+    """Start the players, train, and close them; return how it ended."""
     from mlagents.trainers.run.controller import Controller
 
     make_fleet = _fleet_maker(options, folder, place, live)
@@ -241,7 +255,12 @@ def _train(
         controller.run()
     finally:
         fleet.close()
-    return any(trainer.has_learned for trainer in controller.trainers.values())
+    trainers = controller.trainers.values()
+    return Ending(
+        has_learned=any(trainer.has_learned for trainer in trainers),
+        has_finished=bool(trainers)
+        and all(trainer.step >= trainer.settings.max_steps for trainer in trainers),
+    )
 
 
 def _begin(options: RunOptions, place: "Place | None") -> "tuple[RunOptions, torch.device]":

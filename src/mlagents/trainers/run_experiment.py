@@ -1,5 +1,6 @@
 """`mlagents-run-experiment`: runs training from a single file of options."""
 
+from mlagents_envs.completion import add_completion
 from mlagents_envs.interrupts import ends_quietly
 
 with ends_quietly():
@@ -23,6 +24,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "experiment", type=Path, metavar="FILE", help="YAML or JSON file of all options"
     )
+    add_completion(parser)
     return run(CommandLine(parser.parse_args(argv).experiment, {}))
 
 

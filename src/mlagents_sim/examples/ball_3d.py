@@ -15,7 +15,6 @@ from mlagents_envs.base_env import (
     ObservationSpec,
 )
 from mlagents_envs.scene import Control, Scene, Shape, Solids
-from mlagents_sim.examples.ball_3d_picture import LIGHT, draw
 from mlagents_sim.rolling import (
     ASIDE,
     POSITION,
@@ -33,7 +32,6 @@ from mlagents_sim.world import Agents, World
 # Besides the world, names of its bodies for the worlds that derive from it.
 __all__ = [
     "ASIDE",
-    "LIGHT",
     "POSITION",
     "SPIN",
     "VELOCITY",
@@ -193,7 +191,3 @@ class Ball3D(World):
             self.agent_id.copy(),
             time_s,
         )
-
-    def render(self) -> NDArray[np.uint8]:
-        """Draw every platform in a tile of its own, together about (480, 640, 3)."""
-        return draw(self.rolling, HALF_EDGE_M)

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mlagents_envs.base_env import (
     ActionSpec,
@@ -110,13 +109,3 @@ class Basic(World):
             "agent", place, 0.35, low_m=0.1, colour=AGENT_COLOUR, agents=np.arange(self.n_agents)
         )
         return plan.scene()
-
-    def render(self) -> NDArray[np.uint8]:
-        """Draw a line of cells for each area, together (64 per area, 640, 3)."""
-        lines = np.zeros((self.n_agents, 64, CELLS, 32, 3), np.uint8)
-        lines[:] = BACKGROUND
-        lines[:, 24:60, :, 1:-1] = CELL_COLOUR
-        lines[:, 24:60, SMALL_GOAL, 1:-1] = SMALL_COLOUR
-        lines[:, 24:60, LARGE_GOAL, 1:-1] = LARGE_COLOUR
-        lines[np.arange(self.n_agents), 4:44, self.cell, 6:-6] = AGENT_COLOUR
-        return lines.reshape(64 * self.n_agents, 32 * CELLS, 3)

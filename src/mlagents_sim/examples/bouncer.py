@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mlagents_envs.base_env import (
     ActionSpec,
@@ -15,11 +14,10 @@ from mlagents_envs.base_env import (
     ObservationSpec,
 )
 from mlagents_envs.scene import Scene
-from mlagents_sim import floor_plan, top_view
+from mlagents_sim import floor_plan
 from mlagents_sim.floor_plan import FloorPlan
 from mlagents_sim.frame_stack import FrameStack, stacked
 from mlagents_sim.planar import STEP_S
-from mlagents_sim.top_view import TopView
 from mlagents_sim.world import Agents, World
 
 X, Y, Z = range(3)
@@ -167,22 +165,6 @@ class Bouncer(World):
                 agents=numbers,
             )
         return plan.scene()
-
-    def render(self) -> NDArray[np.uint8]:
-        """Draw every arena from the side in a tile of its own, together about (720, 960, 3).
-
-        The farther away a cube is, the smaller it is drawn.
-        """
-        n = self.n_agents
-        view = TopView(n, (-19.5, -1.0), (19.5, 13.0))
-        view.box((0.0, -0.25), (20.0, 0.75), top_view.WALL)
-        for place, half, colour in (
-            (self.target, self.target_half, top_view.GREEN),
-            (self.place, np.full(n, AGENT_HALF_M), top_view.AGENT),
-        ):
-            shown = half * (1.0 - place[:, Z] / 40.0)
-            view.box(place[:, [X, Y]].T, np.array([shown, shown]), colour)
-        return view.picture()
 
     # Private helpers.
 

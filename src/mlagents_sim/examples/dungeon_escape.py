@@ -15,7 +15,7 @@ from mlagents_envs.base_env import (
     ObservationSpec,
 )
 from mlagents_envs.scene import Scene
-from mlagents_sim import floor_plan, top_view
+from mlagents_sim import floor_plan
 from mlagents_sim.examples.push_block import (
     AGENT_DRAG,
     AGENT_HALF_M,
@@ -44,7 +44,6 @@ from mlagents_sim.planar import (
 )
 from mlagents_sim.rays import Rays, radius_at_edge
 from mlagents_sim.sensors import RaySensor
-from mlagents_sim.top_view import TopView
 from mlagents_sim.world import Agents, World
 
 MEMBERS = 3
@@ -398,36 +397,6 @@ class DungeonEscape(World):
             colour=np.where(has_key[..., None], floor_plan.ORANGE, floor_plan.AGENT),
         )
         return plan.scene()
-
-    def render(self) -> NDArray[np.uint8]:
-        """Draw every dungeon from above in a tile of its own, together about (720, 960, 3).
-
-        The dragon is red, the key and the agent that has it are orange, the door is green, the
-        portal is dark.
-        """
-        bodies = self.bodies
-        n = bodies.position.shape[2]
-        hidden = np.full((2, n), np.nan)
-        view = TopView(n, ROOM_LOW, ROOM_HIGH)
-        view.box(PORTAL, PORTAL_HALF, top_view.INK, np.tile(PORTAL_HEADING[:, None], n))
-        view.box(DOOR_AT, DOOR_HALF, top_view.GREEN)
-        for at in COLUMNS_AT.T:
-            view.box(at, (BASE_HALF_M, BASE_HALF_M), top_view.WALL)
-        dragon, heading = bodies.position[:, DRAGON], bodies.heading
-        view.box(
-            np.where(self.is_slain, hidden, dragon), DRAGON_HALF, top_view.RED, heading[:, DRAGON]
-        )
-        tombstone = np.where(self.is_slain, bodies.position[:, TOMBSTONE], hidden)
-        view.box(tombstone, TOMBSTONE_HALF, top_view.GREY, heading[:, TOMBSTONE])
-        key = np.where(self.has_dropped, dragon, hidden)
-        view.box(key, KEY_HALF, top_view.BLOCK, heading[:, DRAGON])
-        for member in range(MEMBERS):
-            is_present = self.is_present[member::MEMBERS]
-            has_key = self.carrier == member
-            for colour, which in ((top_view.AGENT, ~has_key), (top_view.BLOCK, has_key)):
-                place = np.where(is_present & which, bodies.position[:, member], hidden)
-                view.agent(place, heading[:, member], AGENT_HALF_M, colour)
-        return view.picture()
 
 
 def _add_building(plan: FloorPlan) -> None:

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mlagents_envs.base_env import ActionSpec, ActionTuple, BehaviorSpec, FloatArray
 from mlagents_envs.scene import Scene
@@ -117,10 +116,6 @@ class FoodCollector(World):
     def scene(self) -> Scene:
         """Return all areas, as `Floors.shown` describes them."""
         return self.floors.shown(self)
-
-    def render(self) -> NDArray[np.uint8]:
-        """Draw every area from above in a tile of its own, together about (720, 960, 3)."""
-        return self.floors.draw()
 
 
 class GridFoodCollector(FoodCollector):

@@ -7,10 +7,10 @@ from functools import cached_property
 from itertools import combinations, permutations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from mlagents_envs.scene import Scene
-from mlagents_sim import floor_plan, native_planar, top_view
+from mlagents_sim import floor_plan, native_planar
 from mlagents_sim.floor_plan import FloorPlan
 from mlagents_sim.native_planar import FixedArrays
 from mlagents_sim.planar import (
@@ -25,7 +25,6 @@ from mlagents_sim.planar import (
     way_to_point,
 )
 from mlagents_sim.rays import Rays, enter_boxes, radius_at_edge
-from mlagents_sim.top_view import TopView
 from mlagents_sim.world import World
 
 FOODS = 50
@@ -410,28 +409,3 @@ class Floors(FixedArrays):
             colour=np.where((self.frozen > 0)[..., None], floor_plan.GREY, floor_plan.AGENT),
         )
         return plan.scene()
-
-    def draw(self) -> NDArray[np.uint8]:
-        """Return a picture of every area from above, together about (720, 960, 3).
-
-        Good food is green and bad food red; frozen agents are light, lasers orange.
-        """
-        bodies = self.bodies
-        edge = WALLS_M + WALL_THICKNESS_M
-        view = TopView(
-            bodies.position.shape[2], (-edge, -edge), (edge, edge), background=top_view.WALL
-        )
-        view.box((0.0, 0.0), (WALLS_M, WALLS_M), top_view.FLOOR)
-        shown = np.where(self.falling == 0, self.food, np.nan)
-        for food in range(FOODS):
-            view.disc(shown[:, food], FOOD_RADIUS_M, top_view.GREEN if GOOD[food] else top_view.RED)
-        for agent in range(len(self.frozen)):
-            position, heading = bodies.position[:, agent], bodies.heading[:, agent]
-            half = bodies.half[X, agent]
-            length = np.where(self.is_shooting[agent], self._laser_m[agent], 0.0) / 2.0
-            width = np.full_like(length, 0.2)
-            view.box(position + heading * length, [width, length], top_view.BLOCK, heading)
-            is_frozen = self.frozen[agent] > 0
-            view.agent(np.where(is_frozen, np.nan, position), heading, half)
-            view.agent(np.where(is_frozen, position, np.nan), heading, half, top_view.GREY)
-        return view.picture()

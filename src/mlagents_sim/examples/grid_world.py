@@ -22,7 +22,7 @@ from mlagents_sim.floor_plan import FLOOR_M, FloorPlan, hidden
 from mlagents_sim.native_planar import Pool, address
 from mlagents_sim.planar import PLANAR
 from mlagents_sim.raster import Array, Camera, Pixels, polygon
-from mlagents_sim.world import ALL, Agents, World
+from mlagents_sim.world import Agents, World
 
 MOVES = np.array([[0, 0], [0, 1], [0, -1], [-1, 0], [1, 0]])
 """By action, in cells to the right and up: stay, up, down, left, right."""
@@ -299,19 +299,6 @@ class GridWorld(World):
             agents=np.arange(n),
         )
         return plan.scene()
-
-    def render(self) -> Pixels:
-        """Draw every grid in a tile of its own, the colour of the requested kind at its left."""
-        pictures = self._pictures(ALL)
-        pictures[:, :, 2:12, 1:9] = GOAL_COLOURS[self.requested][..., None, None]
-        columns = math.ceil(math.sqrt(self.n_agents))
-        rows = math.ceil(self.n_agents / columns)
-        tiles = np.zeros((rows * columns, HEIGHT + 2, WIDTH + 2, 3), np.uint8)
-        tiles[: self.n_agents, 1:-1, 1:-1] = pictures.transpose(0, 2, 3, 1)
-        tiles = tiles.reshape(rows, columns, *tiles.shape[1:]).swapaxes(1, 2)
-        picture = tiles.reshape(rows * tiles.shape[1], -1, 3)
-        zoom = max(640 // picture.shape[1], 1)
-        return picture.repeat(zoom, axis=0).repeat(zoom, axis=1)
 
 
 class Stamps(NamedTuple):

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mlagents_envs.base_env import (
     ActionSpec,
@@ -14,7 +13,7 @@ from mlagents_envs.base_env import (
     ObservationSpec,
 )
 from mlagents_envs.scene import Control, Scene
-from mlagents_sim import floor_plan, top_view
+from mlagents_sim import floor_plan
 from mlagents_sim.floor_plan import FloorPlan
 from mlagents_sim.frame_stack import FrameStack, stacked
 from mlagents_sim.motion import Motion, Watched
@@ -28,7 +27,6 @@ from mlagents_sim.planar_world import PlanarWorld
 from mlagents_sim.ray_view import Box, RayView, Room
 from mlagents_sim.rays import radius_at_edge
 from mlagents_sim.sensors import RaySensor
-from mlagents_sim.top_view import TopView
 from mlagents_sim.world import Agents
 
 AGENT, SYMBOL, O_GOAL, X_GOAL = range(4)
@@ -222,18 +220,3 @@ class Hallway(PlanarWorld):
             low_m=bodies.above_m[AGENT],
         )
         return plan.scene()
-
-    def render(self) -> NDArray[np.uint8]:
-        """Draw every hall from above in a tile of its own, together about (720, 960, 3).
-
-        O is red and X is green; so are their goals.
-        """
-        position = self.bodies.position
-        view = TopView(self.n_agents, ROOM_LOW, ROOM_HIGH)
-        view.box(position[:, O_GOAL], GOAL_HALF, top_view.RED)
-        view.box(position[:, X_GOAL], GOAL_HALF, top_view.GREEN)
-        hidden = np.full_like(position[:, SYMBOL], np.nan)
-        view.box(np.where(self.is_x, hidden, position[:, SYMBOL]), SYMBOL_HALF, top_view.RED)
-        view.box(np.where(self.is_x, position[:, SYMBOL], hidden), SYMBOL_HALF, top_view.GREEN)
-        view.agent(position[:, AGENT], self.bodies.heading[:, AGENT], AGENT_HALF_M)
-        return view.picture()

@@ -1,6 +1,5 @@
 """Match-3: swap neighbouring gems so that three or more of the same colour form a line."""
 
-import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -226,10 +225,6 @@ class Match3VectorObs(World):
         )
         return plan.scene()
 
-    def render(self) -> NDArray[np.uint8]:
-        """Draw the boards; a ring marks gems worth 2 points, a disc those worth 3."""
-        return _picture(self.colour, self.special)
-
 
 class Match3VisualObs(Match3VectorObs):
     """Match-3 for agents that observe the board as images of 9 by 8 pixels.
@@ -436,38 +431,8 @@ def _planes(gems: Gems, size: int) -> NDArray[np.uint8]:
     return np.where(has_it, np.uint8(255), np.uint8(0))
 
 
-TILE = 24
-"""Edge of a cell, in pixels."""
 BOARD_COLOUR, EMPTY_COLOUR = (44, 50, 62), (24, 27, 34)
 GEM_COLOURS = np.array(
     [(229, 78, 72), (72, 168, 92), (70, 130, 224), (242, 196, 62), (168, 96, 204), (240, 140, 60)]
 )
 MARK_COLOUR = (250, 250, 250)
-
-
-def _picture(colour: Gems, special: Gems) -> NDArray[np.uint8]:
-    """Draw the boards in a grid with about as many rows as columns."""
-    n = colour.shape[-1]
-    columns = math.ceil(math.sqrt(n))
-    rows = math.ceil(n / columns)
-    cells = np.full((rows * columns, ROWS + 1, COLUMNS + 1), NO_GEM)  # a gap above and at the right
-    codes = np.where(colour == NO_GEM, NO_GEM, colour * SPECIALS + special)
-    cells[:n, 1:, :-1] = codes[::-1].transpose(2, 0, 1)
-    cells = cells.reshape(rows, columns, ROWS + 1, COLUMNS + 1).swapaxes(1, 2)
-    tiles = _tiles()[cells.reshape(rows * (ROWS + 1), -1)]
-    return tiles.swapaxes(1, 2).reshape(len(tiles) * TILE, -1, 3)
-
-
-def _tiles() -> NDArray[np.uint8]:
-    """Draw a cell with each gem, (colours * kinds, TILE, TILE, 3), and last an empty one."""
-    away = np.arange(TILE) - (TILE - 1) / 2
-    radius = np.hypot(away, away[:, None])[..., None]
-    tiles = np.empty((COLOURS * SPECIALS + 1, TILE, TILE, 3))
-    for code, tile in enumerate(tiles[:-1]):
-        gem, kind = divmod(code, SPECIALS)
-        tile[:] = np.where(radius < 10.5, GEM_COLOURS[gem], BOARD_COLOUR)
-        if kind:
-            inner = 3.0 if kind == 1 else 0.0
-            tile[:] = np.where((radius >= inner) & (radius < 5.0), MARK_COLOUR, tile)
-    tiles[-1] = EMPTY_COLOUR
-    return tiles.astype(np.uint8)

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mlagents_envs.base_env import (
     ActionSpec,
@@ -13,7 +12,7 @@ from mlagents_envs.base_env import (
     FloatArray,
 )
 from mlagents_envs.scene import Control, Scene
-from mlagents_sim import floor_plan, top_view
+from mlagents_sim import floor_plan
 from mlagents_sim.floor_plan import FloorPlan
 from mlagents_sim.frame_stack import FrameStack, stacked
 from mlagents_sim.motion import Motion, Watched
@@ -30,7 +29,6 @@ from mlagents_sim.planar import (
 from mlagents_sim.planar_world import PlanarWorld
 from mlagents_sim.ray_view import Box, RayView, Room
 from mlagents_sim.sensors import RaySensor
-from mlagents_sim.top_view import TopView
 from mlagents_sim.world import ALL, Agents
 
 AGENT, BLOCK = range(2)
@@ -234,12 +232,3 @@ class PushBlock(PlanarWorld):
             low_m=bodies.above_m[AGENT],
         )
         return plan.scene()
-
-    def render(self) -> NDArray[np.uint8]:
-        """Draw every room from above in a tile of its own, together about (720, 960, 3)."""
-        position, heading = self.bodies.position, self.bodies.heading
-        view = TopView(self.n_agents, ROOM_LOW, ROOM_HIGH)
-        view.box(GOAL_CENTRE, GOAL_HALF, top_view.GREEN)
-        view.box(position[:, BLOCK], self.bodies.half[:, BLOCK], top_view.BLOCK)
-        view.agent(position[:, AGENT], heading[:, AGENT], AGENT_HALF_M)
-        return view.picture()

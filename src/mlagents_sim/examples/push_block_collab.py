@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mlagents_envs.base_env import (
     ActionSpec,
@@ -14,7 +13,7 @@ from mlagents_envs.base_env import (
     ObservationSpec,
 )
 from mlagents_envs.scene import Scene
-from mlagents_sim import floor_plan, top_view
+from mlagents_sim import floor_plan
 from mlagents_sim.examples.push_block import (
     AGENT_DRAG,
     AGENT_HALF_M,
@@ -43,7 +42,6 @@ from mlagents_sim.planar import (
     turn,
 )
 from mlagents_sim.sensors import GridSensor, Marks
-from mlagents_sim.top_view import TopView
 from mlagents_sim.turning import Box, TurningBoxes
 from mlagents_sim.world import Agents, World
 
@@ -259,19 +257,6 @@ class PushBlockCollab(World):
             agents=np.arange(self.n_agents).reshape(n, MEMBERS).T,
         )
         return plan.scene()
-
-    def render(self) -> NDArray[np.uint8]:
-        """Draw every room from above in a tile of its own, together about (720, 960, 3)."""
-        boxes = self.boxes
-        n = boxes.position.shape[2]
-        view = TopView(n, ROOM_LOW, ROOM_HIGH)
-        view.box(GOAL_CENTRE, GOAL_HALF, top_view.GREEN)
-        for block, half in enumerate(_HALVES[:BLOCKS]):
-            place = np.where(boxes.is_solid[block], boxes.position[:, block], np.nan)
-            view.box(place, (half, half), top_view.BLOCK, boxes.heading[:, block])
-        for agent in range(AGENTS.start, AGENTS.stop):
-            view.agent(boxes.position[:, agent], boxes.heading[:, agent], AGENT_HALF_M)
-        return view.picture()
 
 
 def _bands_seen(middle: Array, heading: Array) -> list[Marks]:

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mlagents_envs import scene
 from mlagents_envs.base_env import (
@@ -125,7 +124,3 @@ class Pyramids(PlanarWorld):
     def scene(self) -> scene.Scene:
         """Return all arenas: stones, the switch, and bricks with the gold once they stand."""
         return self.chamber.shown(self)
-
-    def render(self) -> NDArray[np.uint8]:
-        """Draw every arena from above in a tile of its own, together about (720, 960, 3)."""
-        return self.chamber.draw()

@@ -11,13 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlagents_envs import scene
-from mlagents_sim import floor_plan, top_view
+from mlagents_sim import floor_plan
 from mlagents_sim.floor_plan import FloorPlan
 from mlagents_sim.motion import Motion, Watched
 from mlagents_sim.planar import STEP_S, Array, Bodies, Body, Indices, X, dot
 from mlagents_sim.ray_view import Box, Flight, RayView
 from mlagents_sim.sensors import RaySensor
-from mlagents_sim.top_view import TopView
 from mlagents_sim.world import World
 
 ARENA_M = 49.5
@@ -398,24 +397,6 @@ class Scene:
             low_m=bodies.above_m[AGENT],
         )
         return plan.scene()
-
-    def draw(self) -> NDArray[np.uint8]:
-        """Return a picture of every arena from above, together about (720, 960, 3)."""
-        position = self.bodies.position
-        view = TopView(len(self.is_on), (-OUTER_WALL_M, -OUTER_WALL_M), (OUTER_WALL_M,) * 2)
-        for centre, half in (*OUTER_WALLS, *INNER_WALLS):
-            view.box(centre, half, top_view.WALL)
-        for body in _all(STONES):
-            view.box(position[:, body], self.bodies.half[:, body], top_view.GREY)
-        for is_shown, colour in ((self.is_on, top_view.GREEN), (~self.is_on, top_view.RED)):
-            place = np.where(is_shown, position[:, SWITCH], np.nan)
-            view.box(place, (SWITCH_HALF_M, SWITCH_HALF_M), colour)
-        for body in _all(LOOSE):
-            place = np.where(self.is_on, position[:, body], np.nan)
-            colour = GOLD_COLOUR if body == GOLD else top_view.BLOCK
-            view.box(place, self.bodies.half[:, body], colour)
-        view.agent(position[:, AGENT], self.bodies.heading[:, AGENT], 1.5)  # to be seen
-        return view.picture()
 
 
 GOLD_COLOUR = (250, 210, 40)

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mlagents_envs.base_env import (
     ActionSpec,
@@ -27,7 +26,6 @@ from mlagents_sim.articulated.creature import (
     moments_of_inertia,
 )
 from mlagents_sim.articulated.rotations import Array, conjugate, dot, rotate
-from mlagents_sim.creature_picture import HEIGHT, SKY, WIDTH, camera_on, draw_balls, draw_ground
 from mlagents_sim.world import ALL, Agents, World
 
 STEP_S = 0.02
@@ -45,7 +43,7 @@ HAND_RADIUS_M, HAND_AT = 1.0, (0.0, 3.0, 0.0)
 LINK_KG = 1.0
 SHOULDER_M, UPPER_M, ELBOW_M, LOWER_M = 0.02, -4.0, -7.0, -10.0
 """Heights in the start pose."""
-PICTURE_SIZE_M, PICTURE_GROUND_M = 9.0, -16.0
+LOWEST_M = -16.0
 
 
 def _with_hand() -> Intangible:
@@ -243,30 +241,8 @@ class Reacher(World):
                     *(name, Shape.CAPSULE, place, size, LINK_COLOUR), rotation=turn, area=agent
                 )
             )
-        low, high = (-11.0, PICTURE_GROUND_M, -11.0), (11.0, 11.0, 11.0)
+        low, high = (-11.0, LOWEST_M, -11.0), (11.0, 11.0, 11.0)
         return Scene(solids, n, low, high, self.agent_id.copy(), self.step_count * STEP_S)
-
-    def render(self) -> NDArray[np.uint8]:
-        """Draw the first arm and its goal, (480, 640, 3)."""
-        middle = np.array([0.0, PICTURE_GROUND_M, 0.0])
-        camera = camera_on(middle, PICTURE_SIZE_M)
-        image = np.empty((1, 3, HEIGHT, WIDTH), np.uint8)
-        image[:] = SKY[:, None, None]
-        draw_ground(image, camera, middle)
-        balls = [(np.zeros(3), 0.5, BASE_COLOUR), (self.goal[0], self.goal_radius[0], GOAL_COLOUR)]
-        balls.append((self.hand()[0], HAND_RADIUS_M, HAND_COLOUR))
-        for link in (UPPER, LOWER):
-            place, turn = self.arms.position[0, link], self.arms.rotation[0, link]
-            for along in np.linspace(-2.5, 2.5, 11):
-                balls.append((place + rotate(turn, np.array([0.0, along, 0.0])), 0.5, LINK_COLOUR))
-        centres = np.array([centre for centre, _, _ in balls])
-        radii = np.array([radius for _, radius, _ in balls])
-        colours = np.array([colour for _, _, colour in balls])
-        on_ground = centres * [1.0, 0.0, 1.0] + middle
-        draw_balls(image, camera, on_ground, radii, colours, is_shadow=True)
-        order = np.argsort(-camera.points(centres.T[..., None])[2, :, 0], kind="stable")
-        draw_balls(image, camera, centres[order], radii[order], colours[order], is_shadow=False)
-        return np.ascontiguousarray(image[0].transpose(1, 2, 0))
 
     # Private helpers.
 

@@ -9,12 +9,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mlagents_envs.scene import Control, Scene, Shape
-from mlagents_sim import floor_plan, top_view
+from mlagents_sim import floor_plan
 from mlagents_sim.circles import Circles, Disc, Wall
 from mlagents_sim.floor_plan import FloorPlan
 from mlagents_sim.planar import STEP_S, Array, Indices, X, Z, along, turn
 from mlagents_sim.rays import Rays
-from mlagents_sim.top_view import TopView
 from mlagents_sim.world import World
 
 PLAYER_RADIUS_M, BALL_RADIUS_M = 0.5, 0.6242
@@ -298,24 +297,6 @@ class Field:
             shape=Shape.CYLINDER,
         )
         return plan.scene()
-
-    def draw(self) -> NDArray[np.uint8]:
-        """Draw every field from above in a tile of its own; the left team is blue."""
-        discs = self.discs
-        n = discs.position.shape[2]
-        view = TopView(n, (-BACK_M, -SIDE_M), (BACK_M, SIDE_M), background=top_view.GRASS)
-        for side, colour in ((-1, top_view.AGENT), (1, top_view.PURPLE)):
-            view.box((side * (END_M + BACK_M) / 2.0, 0.0), (1.0, MOUTH_M), colour)
-        for wall in [*corner_walls(), *goal_walls(), *self._extra]:
-            heading = np.tile([[np.sin(wall.yaw)], [np.cos(wall.yaw)]], n)
-            view.box(wall.centre, wall.half, top_view.WALL, heading)
-        for player, side in enumerate(self._sides[:, 0]):
-            colour = top_view.AGENT if side < 0 else top_view.PURPLE
-            place = discs.position[:, player]
-            view.disc(place, PLAYER_RADIUS_M, colour)
-            view.disc(place + 0.3 * self.heading[:, player], 0.2, top_view.FACE)
-        view.disc(discs.position[:, self.ball], BALL_RADIUS_M, top_view.FLOOR)
-        return view.picture()
 
 
 def _reach_m(radius: float) -> float:

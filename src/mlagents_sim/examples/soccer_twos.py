@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mlagents_envs.base_env import ActionSpec, ActionTuple, BehaviorSpec, FloatArray
 from mlagents_envs.scene import Scene
@@ -147,7 +146,3 @@ class SoccerTwos(World):
     def scene(self) -> Scene:
         """Return all fields, as `Field.shown` describes them."""
         return self.field.shown(self)
-
-    def render(self) -> NDArray[np.uint8]:
-        """Draw every field from above in a tile of its own, together about (720, 960, 3)."""
-        return self.field.draw()

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mlagents_envs.base_env import (
     ActionSpec,
@@ -16,13 +15,12 @@ from mlagents_envs.base_env import (
     ObservationType,
 )
 from mlagents_envs.scene import Control, Scene
-from mlagents_sim import floor_plan, top_view
+from mlagents_sim import floor_plan
 from mlagents_sim.floor_plan import FloorPlan
 from mlagents_sim.frame_stack import FrameStack, stacked
 from mlagents_sim.motion import Motion, Ring, Watched
 from mlagents_sim.planar import Bodies, Body, Z, in_frame
 from mlagents_sim.planar_world import PlanarWorld
-from mlagents_sim.top_view import TopView
 from mlagents_sim.world import Agents
 
 AGENT, WALL, TILE = range(3)
@@ -42,6 +40,8 @@ RADIUS_M = 20.3
 TILE_AT_M = 20.5
 """Distance from the middle of the arena to the middle of a tile."""
 TILE_HALF = (1.75, 0.76)
+HIGHEST_TILE_M = 4.0
+"""Height of the tile with the largest number, where it is drawn."""
 WALL_HALF = (3.0, 1.0)
 """Half lengths of the piece of wall next to an agent."""
 AGENT_HALF_M = 0.5
@@ -220,9 +220,16 @@ class Sorter(PlanarWorld):
         self.end(at_new[~is_next | is_done])
 
     def scene(self) -> Scene:
-        """Return all arenas. Tiles are the lighter, the higher their number; green if visited."""
+        """Return all arenas. A tile is higher and lighter if its number is; green if visited."""
         edge = TILE_AT_M + 1.0
-        plan = FloorPlan(self, self.n_agents, (-edge, -edge), (edge, edge), floor=floor_plan.WALL)
+        plan = FloorPlan(
+            self,
+            self.n_agents,
+            (-edge, -edge),
+            (edge, edge),
+            floor=floor_plan.WALL,
+            top_m=HIGHEST_TILE_M,
+        )
         plan.disc("arena", (0.0, 0.0), RADIUS_M, height_m=0.02, colour=floor_plan.FLOOR)
         outward = TILES_AT[:, self.slot]  # (2, tiles, N)
         order = np.arange(SLOTS)[:, None]
@@ -234,7 +241,7 @@ class Sorter(PlanarWorld):
             "tile",
             floor_plan.hidden(outward * TILE_AT_M, order < self.n_tiles),
             TILE_HALF,
-            height_m=2.0,
+            height_m=0.5 + (HIGHEST_TILE_M - 0.5) * self.number / HIGHEST,
             colour=colour,
             heading=outward,
         )
@@ -247,26 +254,3 @@ class Sorter(PlanarWorld):
             low_m=0.02,
         )
         return plan.scene()
-
-    def render(self) -> NDArray[np.uint8]:
-        """Draw every arena from above in a tile of its own, together about (720, 960, 3).
-
-        Numbered tiles are grey before they are visited and green then.
-        """
-        bodies = self.bodies
-        edge = TILE_AT_M + 1.0
-        view = TopView(self.n_agents, (-edge, -edge), (edge, edge), background=top_view.WALL)
-        view.disc((0.0, 0.0), RADIUS_M, top_view.FLOOR)
-        for row in range(SLOTS):
-            outward = TILES_AT[:, self.slot[row]]
-            for is_visited, colour in ((False, top_view.GREY), (True, top_view.GREEN)):
-                is_shown = (row < self.n_tiles) & ((row < self.n_visited) == is_visited)
-                centre = np.where(is_shown, outward * TILE_AT_M, np.nan)
-                view.box(centre, TILE_HALF, colour, outward)
-        for agent, n_tiles in enumerate(self.n_tiles):
-            for number, slot in zip(
-                self.number[:n_tiles, agent], self.slot[:n_tiles, agent], strict=True
-            ):
-                view.number(agent, TILES_AT[:, slot] * (TILE_AT_M - 2.5), number)
-        view.agent(bodies.position[:, AGENT], bodies.heading[:, AGENT], AGENT_HALF_M)
-        return view.picture()

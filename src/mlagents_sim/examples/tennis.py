@@ -14,10 +14,9 @@ from mlagents_envs.base_env import (
     ObservationSpec,
 )
 from mlagents_envs.scene import Control, Scene, Shape, Solids
-from mlagents_sim import top_view
+from mlagents_sim import floor_plan
 from mlagents_sim.frame_stack import FrameStack, stacked
 from mlagents_sim.planar import STEP_S, Array, Indices
-from mlagents_sim.top_view import TopView
 from mlagents_sim.world import Agents, World
 
 X, Y = 0, 1
@@ -207,17 +206,17 @@ class _Courts(World):
                 Shape.BOX,
                 (0.0, FLOOR_M - 0.1, 0.0),
                 (2 * edge, 0.2, depth),
-                top_view.WALL,
+                floor_plan.WALL,
             ),
             Solids.of(
                 "net",
                 Shape.BOX,
                 (0.0, (FLOOR_M + NET_TOP_M) / 2, 0.0),
                 (2 * NET_HALF_M, NET_TOP_M - FLOOR_M, depth),
-                top_view.INK,
+                floor_plan.INK,
             ),
         ]
-        for name, side, colour in (("A", A, top_view.AGENT), ("B", B, top_view.PURPLE)):
+        for name, side, colour in (("A", A, floor_plan.AGENT), ("B", B, floor_plan.PURPLE)):
             half_lean = -self.tilt[side] * _SIDES[side] / 2.0
             zero = np.zeros(n)
             solids.append(
@@ -234,7 +233,7 @@ class _Courts(World):
             )
         ball = np.stack([*self.place[:, 2], np.zeros(n)], axis=1)
         diameter = np.full(3, 2 * BALL_RADIUS_M)
-        solids.append(Solids.of("ball", Shape.BALL, ball, diameter, top_view.RED, area=court))
+        solids.append(Solids.of("ball", Shape.BALL, ball, diameter, floor_plan.RED, area=court))
         return Scene(
             solids,
             n,
@@ -243,20 +242,6 @@ class _Courts(World):
             self.agent_id.copy(),
             self.step_count * self.step_s,
         )
-
-    def render(self) -> NDArray[np.uint8]:
-        """Draw every court from the side in a tile of its own, together about (720, 960, 3)."""
-        n = self.place.shape[2]
-        view = TopView(n, (-12.5, FLOOR_M - 0.5), (12.5, 8.0))
-        view.box((0.0, FLOOR_M - 0.5), (12.5, 0.5), top_view.WALL)
-        view.box((0.0, NET_TOP_M - 0.25), (NET_HALF_M + 0.05, 0.25), top_view.INK)
-        for side, colour in ((A, top_view.AGENT), (B, top_view.PURPLE)):
-            lean = self.tilt[side] * _SIDES[side]
-            edge = np.array([np.sin(lean), np.cos(lean)])
-            half = (0.15, RACKET_HALF_M)  # thicker than it is, to be seen
-            view.box(self.place[:, side], half, colour, edge)
-        view.disc(self.place[:, 2], 0.35, top_view.RED)
-        return view.picture()
 
 
 class Tennis(_Courts):

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mlagents_envs.base_env import (
     ActionSpec,
@@ -139,10 +138,6 @@ class _OverWalls(PlanarWorld):
     def scene(self) -> Scene:
         """Return all platforms: a green goal, a wall, an orange block and a blue agent on each."""
         return self.platforms.shown(self)
-
-    def render(self) -> NDArray[np.uint8]:
-        """Draw every platform from above in a tile of its own, together about (720, 960, 3)."""
-        return self.platforms.draw()
 
 
 class SmallWallJump(_OverWalls):

@@ -1,17 +1,16 @@
 """Scene of Wall Jump: platform, goal, wall, block and agent, and queries for the task."""
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from mlagents_envs.scene import Scene
-from mlagents_sim import floor_plan, top_view
+from mlagents_sim import floor_plan
 from mlagents_sim.floor_plan import FloorPlan
 from mlagents_sim.motion import Motion, Watched
 from mlagents_sim.planar import Array, Bodies, Body, Indices
 from mlagents_sim.ray_view import Box, Flight, RayView
 from mlagents_sim.sensors import RaySensor
 from mlagents_sim.standing import Gait, Standing, Support
-from mlagents_sim.top_view import TopView
 from mlagents_sim.world import World
 
 AGENT, BLOCK, WALL = range(3)
@@ -192,20 +191,3 @@ class Platforms:
             low_m=self.standing.height_m - AGENT_HALF_M - PLATFORM_TOP_M,
         )
         return plan.scene()
-
-    def draw(self) -> NDArray[np.uint8]:
-        """Return a picture of every platform from above, together about (720, 960, 3).
-
-        Low walls are light, high walls are dark.
-        """
-        position = self.bodies.position
-        low, high = (np.add(PLATFORM_CENTRE, side * PLATFORM_HALF_M) for side in (-1, 1))
-        view = TopView(len(self.wall_top), low.tolist(), high.tolist())
-        view.box(GOAL_CENTRE, GOAL_HALF, top_view.GREEN)
-        is_high = self.wall_top > BLOCK_HIGH_M
-        is_low = (self.wall_top > PLATFORM_TOP_M) & ~is_high
-        for is_shown, colour in ((is_low, top_view.GREY), (is_high, top_view.WALL)):
-            view.box(np.where(is_shown, position[:, WALL], np.nan), WALL_HALF, colour)
-        view.box(position[:, BLOCK], BLOCK_HALF, top_view.BLOCK)
-        view.agent(position[:, AGENT], self.bodies.heading[:, AGENT], AGENT_HALF_M)
-        return view.picture()

@@ -117,6 +117,7 @@ class Outcome(NamedTuple):
         ended_by: Setting that ended training before `max_steps`; None if none did.
         mean_group_reward: Mean reward of the last groups; None if no group's episode ended.
         best: Reward, step and model of the best evaluation; None without evaluations.
+        is_offline: Whether it was cloned from demonstrations, without an environment.
     """
 
     name: str
@@ -128,6 +129,7 @@ class Outcome(NamedTuple):
     ended_by: str | None = None
     mean_group_reward: float | None = None
     best: str | None = None
+    is_offline: bool = False
 
 
 def outcomes_in_words(outcomes: Iterable[Outcome], *, elapsed_s: float) -> str:
@@ -139,6 +141,8 @@ def outcomes_in_words(outcomes: Iterable[Outcome], *, elapsed_s: float) -> str:
 
 def _outcome_lines(outcome: Outcome) -> Lines:
     reward = "no episode ended"
+    if outcome.is_offline:
+        reward = "unknown: learned from demonstrations alone"
     if outcome.mean_reward is not None:
         episodes = _number(outcome.n_episodes, "episode")
         reward = f"{outcome.mean_reward:.3f}, mean of the last {episodes}"
@@ -158,7 +162,11 @@ def _outcome_lines(outcome: Outcome) -> Lines:
 
 
 def next_commands(
-    command_line: CommandLine, options: RunOptions, *, has_learned: bool = False
+    command_line: CommandLine,
+    options: RunOptions,
+    *,
+    has_learned: bool = False,
+    has_finished: bool = False,
 ) -> str:
     """Return the commands to continue a run, in the form in which the user started it.
 
@@ -167,6 +175,7 @@ def next_commands(
         options: Options of the run.
         has_learned: Whether the training of a behavior ended before `max_steps`. If resumed with
             the same settings, it would end at once.
+        has_finished: Whether all behaviors have reached `max_steps`, with the same effect.
     """
     checkpoints = options.checkpoint_settings
     folder = Path(checkpoints.results_dir, checkpoints.run_id)
@@ -177,12 +186,18 @@ def next_commands(
     elif has_learned:
         to_resume += ", after raising stop_at_reward"
         to_resume += " or patience" if options.evaluation else ""
+    elif has_finished:
+        to_resume = "to train longer, after raising max_steps"
     commands = [
         (to_resume, _typed_again(command_line, "--resume")),
-        ("to see it act", _typed_again(command_line, "--resume", "--inference")),
+        *([] if options.is_offline else [("to see it act", _acting(command_line))]),
         ("to see its curves", [*program("tensorboard"), "--logdir", str(folder)]),
     ]
     return "Next:\n" + "\n".join(f"  {why}:\n    {command(*words)}" for why, words in commands)
+
+
+def _acting(command_line: CommandLine) -> list[str]:
+    return _typed_again(command_line, "--resume", "--inference")
 
 
 SAVED = "The training progress until then is saved."

@@ -39,6 +39,7 @@ from mlagents.trainers.reporting.summaries import SAVED, behavior_in_words
 from mlagents.trainers.run.checkpoints import CheckpointStore
 from mlagents.trainers.run.curriculum import BehaviorProgress, Curriculum
 from mlagents.trainers.run.evaluation import Evaluator, judged, why_over, with_error
+from mlagents.trainers.run.filming import Filmer
 from mlagents.trainers.run.folder import RunFolder
 from mlagents.trainers.run.interrupt import Interrupt, Interrupted
 from mlagents.trainers.run.learners import require_shareable
@@ -76,6 +77,7 @@ class Controller:
         callbacks: Callbacks that follow the run.
         make_evaluation: Function that creates the players for evaluations; None without
             evaluations.
+        make_filmer: Function that creates the filmer of the run; None without films.
         group: All learners of the run, of which only the first reports and saves; None for a
             single learner.
     """
@@ -92,6 +94,7 @@ class Controller:
         trainer_types: Mapping[str, TrainerType] = TRAINER_TYPES,
         callbacks: Callbacks | None = None,
         make_evaluation: Callable[[], EnvManager] | None = None,
+        make_filmer: Callable[[], Filmer] | None = None,
         group: ProcessGroup | None = None,
     ) -> None:
         self._options = options
@@ -123,6 +126,7 @@ class Controller:
         )
         self._store = store
         self._evaluator = self._make_evaluator(make_evaluation)
+        self._filmer = make_filmer() if make_filmer and self._is_first else None
         self._progress = ProgressTable(lessons=self._curriculum.in_words, endless=self._inference)
         self._trainer_of_id: dict[BehaviorName, Trainer] = {}  # teams share a trainer
         self._resumed_at: dict[str, int] = {}
@@ -175,6 +179,8 @@ class Controller:
                 trainer.learner.close()
             if self._evaluator is not None:
                 self._evaluator.close()
+            if self._filmer is not None:
+                self._filmer.close()
 
     def probabilities(
         self, steps: Mapping[BehaviorName, tuple[DecisionSteps, TerminalSteps]]
@@ -269,6 +275,8 @@ class Controller:
         self._call_callbacks()
         if self._evaluator is not None and self._evaluator.is_due(self.trainers):
             self.evaluate()
+        if self._filmer is not None and self._filmer.is_due(self.trainers):
+            self._filmer.begin(self.trainers, self._curriculum.parameters)
         if self._is_done():
             return  # without sampling actions, which a resumed run will sample
         if self._league.advance():

@@ -11,6 +11,8 @@
         best.pt                     checkpoint of the best evaluation
         last_replay_buffer.npz      replay buffer, if it is saved
         events.out.tfevents.*       TensorBoard
+      films/
+        <step>.mp4                  the policies of that step in play
       run_logs/
         timers.json
         training_status.json        list of checkpoints
@@ -39,7 +41,7 @@ from mlagents_envs.logging_util import get_logger
 from mlagents_envs.suggestions import did_you_mean
 
 _OWN_NAMES = {
-    *("metadata", "run_logs", "configuration.yaml", "training.png"),
+    *("metadata", "run_logs", "films", "configuration.yaml", "training.png"),
     *("config.json", "readme.md"),  # of a run on the Hub
 }
 """Reserved names in a run's folder and its status, in lower case. No behavior may have them."""

@@ -158,6 +158,7 @@ class Saver:
                     trainer.ended_by,
                     trainer.mean_group_reward,
                     self._best_in_words(trainer.name),
+                    self._options.is_offline,
                 )
             )
         if outcomes:

@@ -132,6 +132,10 @@ class CheckpointSettings(Settings):
     """Replace the results of an earlier run of this name."""
     inference: bool = False
     """Only act until interrupted, without learning or saving."""
+    film_every: Int | None = Field(None, ge=1)
+    """Number of steps between films of the present policy, at most ten seconds long, in the run's
+    folder `films`; null for no films. Another process with an environment of its own makes them, so
+    training does not wait. The environment must be able to draw itself, as all worlds can."""
     results_dir: str = Field("results", min_length=1)
     """Folder of all runs, relative to the working directory. Only on the command line may it
     contain `..`."""

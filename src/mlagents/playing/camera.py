@@ -1,0 +1,115 @@
+"""`Camera`: films an environment while it is played."""
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from mlagents.playing.film import MAX_FPS, Film, Picture, open_film
+from mlagents_envs.base_env import BaseEnv
+from mlagents_envs.checked_env import unwrapped
+from mlagents_envs.exception import UnityEnvironmentException
+from mlagents_envs.logging_util import get_logger
+from mlagents_envs.programs import command, program
+from mlagents_envs.scene import HasScene
+from mlagents_envs.scene_picture import View, picture_of
+
+logger = get_logger(__name__)
+
+STEP_S = 0.02
+"""Simulated time of a step, unless the environment says otherwise: Unity's default."""
+SMOOTH_FPS = 25.0
+"""Pictures per second of a film, if that many steps are simulated."""
+
+
+class Camera:
+    """Films an environment until the film is full or cannot be written.
+
+    A world of this package is filmed between decisions too, at 25 pictures a second or more. Other
+    environments are filmed once for each decision.
+
+    Args:
+        env: Environment to film.
+        path: Path of the film, whose ending names its kind.
+        view: What the film shows of an environment with a scene, and the size of its pictures. None
+            for the defaults of both.
+        fps: Decisions shown per second; None for the speed of the environment.
+        seconds: Largest length of the film.
+
+    Attributes:
+        has_failed: Whether the film could not be written. The error is logged.
+
+    Raises:
+        UnityEnvironmentException: The environment cannot draw pictures.
+        OSError: The file cannot be written.
+        ModuleNotFoundError: A package of the extra `play` is missing.
+    """
+
+    def __init__(
+        self,
+        env: BaseEnv,
+        path: Path,
+        *,
+        view: View | None = None,
+        fps: float | None = None,
+        seconds: float = math.inf,
+    ) -> None:
+        self.has_failed = False
+        self._env, self._view = env, view
+        own = unwrapped(env)
+        if not isinstance(own, HasScene) and getattr(own, "render", None) is None:
+            raise UnityEnvironmentException(
+                f"{type(own).__name__} draws no pictures of itself, so it cannot be filmed. The "
+                f"worlds that {command(*program('mlagents-sim'), '--list')} names do."
+            )
+        period = getattr(own, "decision_period_steps", 1)
+        decisions_per_s = fps or 1.0 / (getattr(own, "step_s", STEP_S) * period)
+        self._stride, self._n_steps, self._has_begun = 1, 0, False
+        self._is_stepwise = hasattr(own, "step_watcher")
+        if self._is_stepwise:
+            steps_per_s = decisions_per_s * period
+            if period > 1:
+                self._stride = max(1, int(steps_per_s / SMOOTH_FPS))
+            self._stride = max(self._stride, math.ceil(steps_per_s / MAX_FPS))
+            own.step_watcher = self._watch  # type: ignore[attr-defined]
+        film_fps = decisions_per_s
+        if self._is_stepwise:
+            film_fps = decisions_per_s * period / self._stride
+        self._n_left = seconds * film_fps
+        size = None if view is None else (view.width, view.height)
+        self._film: Film = open_film(path, fps=film_fps, size=size)
+
+    def shoot(self) -> None:
+        """Film the report of the environment. Call it before each answer."""
+        if not self._is_stepwise or not self._has_begun:
+            self._has_begun = True
+            self._add()
+
+    def close(self) -> None:
+        """Finish the film."""
+        if self._is_stepwise:
+            unwrapped(self._env).step_watcher = None  # type: ignore[attr-defined]
+        with self._failure_logged():
+            self._film.close()
+
+    def _watch(self) -> None:
+        self._n_steps += 1
+        if self._has_begun and self._n_steps % self._stride == 0:
+            self._add()
+
+    def _add(self) -> None:
+        if not self.has_failed and self._n_left > 0:
+            self._n_left -= 1
+            with self._failure_logged():
+                self._film.shoot(self._draw)
+
+    def _draw(self) -> Picture:
+        return picture_of(self._env, self._view)
+
+    @contextmanager
+    def _failure_logged(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            self.has_failed = True
+            logger.warning(f"The film cannot be written: {error}. Play continues without it.")
