@@ -7,15 +7,23 @@ about x, about z, and about the axis that points up, positive to the right.
     discs = Circles(n_areas, [Disc(radius=0.5, mass=50.0)], walls=[...])
     discs.velocity[:, 0] += pushes
     discs.move()
+
+What is here is the reference: where the native library is available, it computes the same, to the
+last bit.
 """
 
 from collections.abc import Sequence
+from ctypes import CDLL, POINTER, c_int
+from functools import cached_property
 from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from mlagents_native.library import NativeError, Part
+from mlagents_sim import native_planar
+from mlagents_sim.native_planar import FixedArrays
 from mlagents_sim.planar import (
     CONTACT_OFFSET_M,
     FRICTION,
@@ -84,7 +92,7 @@ class Wall(NamedTuple):
     yaw: float = 0.0
 
 
-class Circles:
+class Circles(FixedArrays):
     """The discs of N areas, which slide or roll over the floor, and meet each other and walls.
 
     Contact is that of Unity's physics engine, as in `planar.Bodies`. In addition, a contact bounces
@@ -102,8 +110,11 @@ class Circles:
         floor_friction: Coulomb's coefficient between discs and the floor.
         gravity: Acceleration that presses discs to the floor, in m/s2.
         friction: Coulomb's coefficient between discs, and between discs and walls.
+        is_native: Whether the native library computes, if it is available.
 
     Attributes:
+        functions: Functions of the native library, or None if NumPy computes. The library knows
+            the arrays below, so an assignment to one of these attributes copies into its array.
         position: (2, C, N) of the centres, in m.
         velocity: (2, C, N) in m/s.
         spin: (3, C, N) angular velocities in rad/s, 0 for discs that do not roll.
@@ -122,19 +133,22 @@ class Circles:
         floor_friction: float = 0.0,
         gravity: float = 0.0,
         friction: float = FRICTION,
+        is_native: bool = True,
     ) -> None:
+        self.functions = CIRCLES.load() if is_native else None
         n_discs = len(discs)
         shape = (n_discs, n_areas)
-        # One more disc stands for what never moves.
-        self._position = np.zeros((2, n_discs + 1, n_areas))
-        self.position = self._position[:, :n_discs]
+        self.position = np.zeros((2, *shape))
         self.velocity = np.zeros((2, *shape))
         self.spin = np.zeros((3, *shape))
-        self.pairs = np.array(list(combinations(range(n_discs), 2)), np.intp).reshape(-1, 2).T
+        self.pairs = (
+            np.array(list(combinations(range(n_discs), 2)), np.intp).reshape(-1, 2).T.copy()
+        )
         n_pairs = self.pairs.shape[1]
         self.touching = np.zeros((n_pairs, n_areas), np.bool_)
         self.normal = np.zeros((2, n_pairs, n_areas))
 
+        # One more disc stands for what never moves.
         def by_disc(values: Sequence[float]) -> Array:
             return np.array([*values, 0.0])
 
@@ -161,8 +175,47 @@ class Circles:
         """Set the downward acceleration in areas, in m/s2, which presses discs to the floor."""
         self._fall[:, areas] = -self._kept * (np.asarray(gravity) * STEP_S)
 
+    @cached_property
+    def shared(self) -> native_planar.Circles:
+        """The discs, as the native library knows them."""
+        n_discs, n_areas = self._fall.shape
+        walls = self._walls
+        return native_planar.Circles(
+            n_areas=n_areas,
+            n_discs=n_discs,
+            n_pairs=self.pairs.shape[1],
+            n_walls=walls.centre.shape[1],
+            floor_friction=float(self._floor_friction),
+            friction=float(self._friction),
+            position=self.position,
+            velocity=self.velocity,
+            spin=self.spin,
+            fall=self._fall,
+            radius=self._radius,
+            lightness=self._lightness,
+            rolls=self._rolls,
+            bounce=self._bounce,
+            kept=self._kept,
+            arm=self._arm,
+            floor_part=self._floor_part,
+            floor_spin=self._floor_spin,
+            rise=self._rise,
+            pairs=self.pairs,
+            reach=self._reach,
+            touching=self.touching,
+            normal=self.normal,
+            wall_centre=walls.centre,
+            wall_half=walls.half,
+            wall_heading=walls.heading,
+            clear=tuple(walls.clear.ravel()),
+        )
+
     def move(self) -> None:
         """Move all discs by a step."""
+        if self.functions is not None:
+            if self.functions.circles_move(self.shared):
+                raise MemoryError("not enough memory for the contacts of the native library")
+            return
         self.velocity *= self._kept
         self.spin *= self._kept
         moving = np.empty((6, *self.velocity.shape[1:]))
@@ -178,7 +231,7 @@ class Circles:
         place = self.position[..., areas]
         self._slide(moving)
         among = met[:, :-1]
-        ways = among[:2] / (np.hypot(among[X], among[Z]) + _TINY)
+        ways = among[:2] / (_length(among) + _TINY)
         taken = np.zeros_like(among[:3])
         for iteration in range(ITERATIONS):
             rubs = iteration >= ITERATIONS - RUBBING
@@ -193,7 +246,7 @@ class Circles:
 
     def _slide(self, moving: Array) -> None:
         """Move discs that meet nothing but the floor; (6, C, N) velocities are changed in place."""
-        ways = moving[:2] / (np.hypot(moving[X], moving[Z]) + _TINY)
+        ways = moving[:2] / (_length(moving) + _TINY)
         taken = np.zeros_like(moving[:3])
         self._press(moving, ways, taken, self._rise, rubs=True)
         self.position += moving[:2] * STEP_S
@@ -240,7 +293,7 @@ class Circles:
         first, second = self.pairs
         position = self.position
         apart = position[:, second] - position[:, first]
-        distance = np.hypot(apart[X], apart[Z])
+        distance = _length(apart)
         self.touching = distance < self._reach
         pair, area = self.touching.nonzero()
         found = []
@@ -347,6 +400,12 @@ class Circles:
         moving[:, b, area] = other
 
 
+def _length(vector: Array) -> Array:
+    """Return the lengths of vectors; `vector` is (2, ...), or more rows that do not count."""
+    length: Array = np.sqrt(dot(vector, vector))
+    return length
+
+
 class _Contacts(NamedTuple):
     """Contacts of n pairs, at most one of each area.
 
@@ -391,8 +450,8 @@ class _Walls(NamedTuple):
         """Make the arrays."""
         yaw = np.array([wall.yaw for wall in walls])
         return cls(
-            np.array([wall.centre for wall in walls]).reshape(-1, 2).T[..., None],
-            np.array([wall.half for wall in walls]).reshape(-1, 2).T[..., None],
+            np.array([wall.centre for wall in walls]).reshape(-1, 2).T[..., None].copy(),
+            np.array([wall.half for wall in walls]).reshape(-1, 2).T[..., None].copy(),
             np.array([np.sin(yaw), np.cos(yaw)])[..., None],
             np.reshape(clear, (2, 1, 1)),
         )
@@ -410,7 +469,7 @@ class _Walls(NamedTuple):
         seen, beyond = seen[:, wall, at], beyond[:, wall, at]
         disc, area = disc[at], area[at]
         outside = np.maximum(beyond, 0.0)
-        distance = np.hypot(outside[X], outside[Z])
+        distance = _length(outside)
         is_inside = distance == 0.0
         # From the nearest point of the wall, or out of the nearest face.
         face = np.where(beyond[X] > beyond[Z], [[1.0], [0.0]], [[0.0], [1.0]])
@@ -420,6 +479,48 @@ class _Walls(NamedTuple):
         if touching.size == 0:
             return None
         out, wall = out[:, touching], wall[touching]
-        out /= np.hypot(out[X], out[Z])
+        out /= _length(out)
         into = -along(self.heading[:, wall, 0], out[Z], out[X])
         return disc[touching], area[touching], into, gap[touching]
+
+
+def _declare(functions: CDLL) -> None:
+    functions.circles_move.argtypes = [POINTER(native_planar.Circles)]
+    functions.circles_move.restype = c_int
+    native_planar.declare_field(functions)
+
+
+def _check(functions: CDLL) -> None:
+    """Compare some steps of discs that meet in a corner with the reference.
+
+    Raises:
+        NativeError: A result differs.
+    """
+    rng = np.random.default_rng(0)
+    place, speed = rng.uniform(-2.0, 2.0, (2, 3, 20)), rng.uniform(-8.0, 8.0, (2, 3, 20))
+    native, reference = (
+        Circles(
+            20,
+            [Disc(0.5, 50.0, 3.0)] * 2 + [Disc(0.6, 3.0, 1.0, rolls=True, bounce=0.8, height=0.5)],
+            walls=[Wall((3.0, 0.0), (0.5, 5.0), 0.3), Wall((0.0, 3.0), (5.0, 0.5))],
+            floor_friction=0.35,
+            gravity=9.81,
+            is_native=False,
+        )
+        for _ in range(2)
+    )
+    for discs in (native, reference):
+        discs.position, discs.velocity = place, speed
+    native.functions = functions
+    for _ in range(5):
+        native.move()
+        reference.move()
+    for name in ("position", "velocity", "spin", "touching", "normal"):
+        if not np.array_equal(getattr(native, name), getattr(reference, name)):
+            raise NativeError(
+                f"it computes another {name} of discs than NumPy does. Please report this with the "
+                "name of your processor and compiler."
+            )
+
+
+CIRCLES = Part("circles", version=1, declare=_declare, check=_check, otherwise="NumPy")

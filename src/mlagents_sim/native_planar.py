@@ -7,7 +7,7 @@ name in a header of `mlagents_native/source`.
 import ctypes
 import sys
 from collections.abc import Sequence
-from ctypes import CDLL, POINTER, Structure, c_char, c_double, c_int64, c_void_p
+from ctypes import CDLL, POINTER, Structure, c_char, c_double, c_int, c_int64, c_void_p
 from typing import Any, ClassVar
 
 import numpy as np
@@ -188,12 +188,103 @@ class Motion(Shared):
     ]
 
 
+class TurningBoxes(Shared):
+    """`turning.TurningBoxes`."""
+
+    _fields_: ClassVar = [
+        *_fields("n_areas n_boxes n_pairs", c_int64),
+        ("friction", c_double),
+        *_fields("position velocity heading spin", Doubles),
+        ("is_solid", Flags),
+        *_fields("floor half radius kept spin_kept turns lightness turning walls", Doubles),
+        ("pairs", Integers),
+        ("reach", Doubles),
+    ]
+
+
+class Pushers(Shared):
+    """`pushers.Pushers`."""
+
+    _fields_: ClassVar = [
+        ("boxes", c_void_p),
+        *_fields("n_members n_watched", c_int64),
+        ("line", c_double),
+        *_fields("forward right sine cosine", Doubles),
+        ("arrived", Flags),
+    ]
+
+
+class Band(Structure):
+    """`box_grid.Band`."""
+
+    _fields_: ClassVar = [*_fields("x z at thickness end", c_double), ("tag", c_int64)]
+
+
+class BoxGrid(Shared):
+    """`box_grid.BoxGrid`."""
+
+    _fields_: ClassVar = [
+        ("boxes", c_void_p),
+        *_fields("n_members n_cells n_tags n_bands", c_int64),
+        *_fields("cell_m ahead_m", c_double),
+        ("tags", Tags),
+        ("bands", c_void_p),
+    ]
+
+
+class Circles(Shared):
+    """`circles.Circles`."""
+
+    _fields_: ClassVar = [
+        *_fields("n_areas n_discs n_pairs n_walls", c_int64),
+        *_fields("floor_friction friction", c_double),
+        *_fields("position velocity spin fall radius lightness rolls bounce", Doubles),
+        *_fields("kept arm floor_part floor_spin rise", Doubles),
+        ("pairs", Integers),
+        ("reach", Doubles),
+        ("touching", Flags),
+        *_fields("normal wall_centre wall_half wall_heading", Doubles),
+        ("clear", c_double * 2),
+    ]
+
+
+class Field(Shared):
+    """`examples.soccer_field.Field`."""
+
+    _fields_: ClassVar = [
+        ("discs", c_void_p),
+        ("n_players", c_int64),
+        *_fields("kick_m_s goal_at_m goal_half_m", c_double),
+        *_fields("heading forward right sine cosine", Doubles),
+        ("kicks", Flags),
+        ("at_ball", Integers),
+        ("kick", Doubles),
+        ("age", Integers),
+        ("touched", Flags),
+        ("touches", Integers),
+    ]
+
+
+class FieldView(Shared):
+    """`examples.field_view.FieldView`."""
+
+    _fields_: ClassVar = [
+        ("field", c_void_p),
+        *_fields("n_rays n_tags n_boxes n_goal_boxes", c_int64),
+        *_fields("length radius player_m ball_m end_m side_m", c_double),
+        ("directions", Doubles),
+        ("tags", Tags),
+        *_fields("centre half heading", Doubles),
+        ("targets", Integers),
+    ]
+
+
 class SeenBox(Shared):
     """`ray_view.Box`."""
 
     _fields_: ClassVar = [
         *_fields("body is_turned", c_int64),
-        *_fields("centre half", c_double * 2),
+        *_fields("centre half heading", c_double * 2),
         ("radius", c_double),
         ("tag", c_int64),
         ("tags", Tags),
@@ -295,3 +386,11 @@ def declare(functions: CDLL) -> None:
     functions.planar_grid.restype = None
     functions.planar_stack.argtypes = [POINTER(Stack), c_void_p, c_int64, c_void_p, c_void_p]
     functions.planar_stack.restype = None
+
+
+def declare_field(functions: CDLL) -> None:
+    """Declare the functions of a football field."""
+    functions.field_steer.argtypes, functions.field_steer.restype = [POINTER(Field)], None
+    functions.field_move.argtypes, functions.field_move.restype = [POINTER(Field)], c_int
+    functions.field_run.argtypes = [POINTER(Field), c_int64]
+    functions.field_run.restype = c_int64

@@ -487,7 +487,7 @@ def _check(functions: CDLL) -> None:
             )
 
 
-PLANAR = Part("planar", version=1, declare=native_planar.declare, check=_check, otherwise="NumPy")
+PLANAR = Part("planar", version=2, declare=native_planar.declare, check=_check, otherwise="NumPy")
 
 
 def gap_between_boxes(

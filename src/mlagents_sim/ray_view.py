@@ -51,12 +51,14 @@ class Box(NamedTuple):
     """A box in every area.
 
     Attributes:
-        tag: Tag of the box, or (N,) tags by area.
+        tag: Tag of the box, or (N,) tags by area, which may change. A tag below
+            0 hides the box.
         body: Index of the body that the box stands for, or None.
         centre: Centre in x and z, if the box is not a body.
         half: Half lengths, if the box is not a body.
         radius_m: Radius of the rays at this box, if it differs from that at the others.
-        is_turned: Whether the box has the body's heading; otherwise it is aligned with the axes.
+        heading: Heading, if the box is not a body.
+        is_turned: Whether the box has a heading; otherwise it is aligned with the axes.
         edges_m: (N,) heights of the lower and of the upper edges, for rays with a `Flight`.
     """
 
@@ -65,6 +67,7 @@ class Box(NamedTuple):
     centre: tuple[float, float] = (0.0, 0.0)
     half: tuple[float, float] = (0.0, 0.0)
     radius_m: float | None = None
+    heading: tuple[float, float] = (0.0, 1.0)
     is_turned: bool = False
     edges_m: tuple[Array, Array] | None = None
 
@@ -155,6 +158,7 @@ class RayView:
                 is_turned=box.is_turned,
                 centre=box.centre,
                 half=box.half,
+                heading=box.heading,
                 radius=self._radius_m if box.radius_m is None else box.radius_m,
                 tag=box.tag if isinstance(box.tag, int) else 0,
                 tags=None if isinstance(box.tag, int) else box.tag,
@@ -220,8 +224,10 @@ class RayView:
                 tags.append(tag)
         for box in self._boxes:
             to_box = self._to_box(box, rays, scale, area)
-            travels.append(np.where(member == box.body, np.inf, to_box))
-            tags.append(box.tag if isinstance(box.tag, int) else box.tag[area])
+            tag = box.tag if isinstance(box.tag, int) else box.tag[area]
+            is_unseen = (member == box.body) | np.less(tag, 0)
+            travels.append(np.where(is_unseen, np.inf, to_box))
+            tags.append(tag)
         return self._sensor.observe(travels, tags)
 
     def _to_room(self, rays: Rays, scale: float | Array, above_m: Array) -> Array:
@@ -250,16 +256,17 @@ class RayView:
         bodies = self._bodies
         radius = self._radius_m if box.radius_m is None else box.radius_m
         if box.body is None:
-            centre, half = (
+            centre, half, heading = (
                 np.repeat(np.reshape(value, (2, 1)), len(area), axis=1)
-                for value in (box.centre, box.half)
+                for value in (box.centre, box.half, box.heading)
             )
         else:
-            centre, half = bodies.position[:, box.body, area], bodies.half[:, box.body, area]
-        if box.body is not None and box.is_turned:
-            rays = rays.seen_from(
-                (centre / scale)[:, None], bodies.heading[:, box.body, area][:, None]
+            centre, half, heading = (
+                values[:, box.body, area]
+                for values in (bodies.position, bodies.half, bodies.heading)
             )
+        if box.is_turned:
+            rays = rays.seen_from((centre / scale)[:, None], heading[:, None])
             centre, half = np.zeros_like(centre), half / scale
         travel: Array
         if self._flight is None or box.edges_m is None:

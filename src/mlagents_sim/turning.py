@@ -5,14 +5,22 @@ Arrays and letters are those of `planar`. A spin is an angular velocity to the r
     boxes = TurningBoxes(n_areas, [Box(half=(0.5, 0.5), mass=10.0)], low=..., high=...)
     boxes.velocity[:, 0] += pushes
     boxes.move()
+
+What is here is the reference: where the native library is available, it computes the same, to the
+last bit.
 """
 
 from collections.abc import Sequence
+from ctypes import CDLL, POINTER, c_int, c_int64
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from mlagents_native.library import NativeError, Part
+from mlagents_sim import native_planar
+from mlagents_sim.native_planar import FixedArrays
 from mlagents_sim.planar import (
     CONTACT_OFFSET_M,
     FRICTION,
@@ -21,6 +29,7 @@ from mlagents_sim.planar import (
     Indices,
     X,
     Z,
+    dot,
     in_frame,
     kept,
     least_speeds,
@@ -38,6 +47,7 @@ RUBBING = 3
 _TOUCH = number(CONTACT_OFFSET_M)
 _ZERO = number(0.0)
 _TINY = number(1e-30)
+_LARGEST_TURN = number(0.5)
 
 
 class Box(NamedTuple):
@@ -58,7 +68,7 @@ class Box(NamedTuple):
     turns: bool = True
 
 
-class TurningBoxes:
+class TurningBoxes(FixedArrays):
     """The boxes of N areas, which slide and turn on the floor, push each other and stop at walls.
 
     Contact is that of Unity's physics engine. Two faces that meet have two points of contact, which
@@ -77,8 +87,11 @@ class TurningBoxes:
         high: Faces of the walls on the high sides, as `low`.
         gravity: Acceleration that presses boxes to the floor, in m/s2.
         friction: Coulomb's coefficient of all surfaces.
+        is_native: Whether the native library computes, if it is available.
 
     Attributes:
+        functions: Functions of the native library, or None if NumPy computes. The library knows
+            the arrays below, so an assignment to one of these attributes copies into its array.
         position: (2, B, N) of the centres, in m.
         velocity: (2, B, N) in m/s.
         heading: (2, B, N) unit vectors.
@@ -96,7 +109,9 @@ class TurningBoxes:
         high: tuple[float, float],
         gravity: float = 0.0,
         friction: float = FRICTION,
+        is_native: bool = True,
     ) -> None:
+        self.functions = TURNING.load() if is_native else None
         n_boxes = len(boxes)
         shape = (n_boxes, n_areas)
         self.position = np.zeros((2, *shape))
@@ -104,7 +119,7 @@ class TurningBoxes:
         self.heading = np.zeros((2, *shape))
         self.heading[Z] = 1.0
         self.spin = np.zeros(shape)
-        self.half = np.array([box.half for box in boxes]).T
+        self.half = np.array([box.half for box in boxes]).T.copy()
         self.is_solid = np.ones(shape, np.bool_)
         mass = np.array([box.mass for box in boxes])
         # Mass divided by the moment of inertia of a box about its middle.
@@ -129,8 +144,39 @@ class TurningBoxes:
         fall = np.asarray(gravity) * STEP_S * self._kept
         self._floor[:, areas] = self._friction * fall
 
+    @cached_property
+    def shared(self) -> native_planar.TurningBoxes:
+        """The boxes, as the native library knows them."""
+        n_boxes, n_areas = self.spin.shape
+        return native_planar.TurningBoxes(
+            n_areas=n_areas,
+            n_boxes=n_boxes,
+            n_pairs=self._pairs.shape[1],
+            friction=self._friction,
+            position=self.position,
+            velocity=self.velocity,
+            heading=self.heading,
+            spin=self.spin,
+            is_solid=self.is_solid,
+            floor=self._floor,
+            half=self.half,
+            radius=self._radius,
+            kept=self._kept,
+            spin_kept=self._spin_kept,
+            turns=self._turns,
+            lightness=self._lightness,
+            turning=self._turning,
+            walls=self._walls,
+            pairs=self._pairs,
+            reach=self._reach,
+        )
+
     def move(self) -> None:
         """Move all boxes by a step."""
+        if self.functions is not None:
+            if self.functions.turning_move(self.shared):
+                raise MemoryError("not enough memory for the contacts of the native library")
+            return
         n_boxes, n = self.spin.shape
         moving = np.zeros((3, n_boxes + 1, n))
         among = moving[:, :-1]
@@ -146,12 +192,11 @@ class TurningBoxes:
             if rubs:
                 floor.rub(among)
         self.position += among[:2] * STEP_S
-        angle = among[SPIN] * STEP_S
-        turn(self.heading, np.sin(angle), np.cos(angle))
+        turn(self.heading, *_sine_and_cosine(among[SPIN] * STEP_S))
         for contact in contacts:
             contact.settle(moving, 1, rubs=True)
         floor.rub(among)
-        self.velocity, self.spin = among[:2].copy(), among[SPIN].copy()
+        self.velocity, self.spin = among[:2], among[SPIN]
 
     def _contacts(self) -> "list[_Contacts]":
         """Find what touches: rounds of contacts, at most one of each area in a round."""
@@ -197,7 +242,7 @@ class TurningBoxes:
         gaps = self._walls[:, :, None] - place - outward.max(axis=1)
         wall, a, area = ((gaps < _TOUCH) & self.is_solid).nonzero()
         seen = outward[wall, :, a, area].T  # (4, n)
-        outermost = np.argsort(-seen, axis=0)[:2]
+        outermost = np.argsort(-seen, axis=0, kind="stable")[:2]
         gap = self._walls[wall, 0] - place[wall, a, area] - np.take_along_axis(seen, outermost, 0)
         mine = corners[:, outermost, a, area]  # (2, 2 points, n)
         normal = _OUTWARD[:, wall]
@@ -244,7 +289,7 @@ class TurningBoxes:
         to_other = apart * np.where(of_b == 0, 1.0, -1.0)
         corners = _corners(heading[:, 1 - of_b, at], half[:, 1 - of_b, at])  # (2, 4, n)
         inward = corners[X] * out[X] + corners[Z] * out[Z]
-        edge = np.argsort(inward, axis=0)[:2]  # the two corners that are nearest to the face
+        edge = np.argsort(inward, axis=0, kind="stable")[:2]  # the corners nearest to the face
         ends = corners[:, edge, at] + to_other[:, None]
         along = ends[X] * aside[X] + ends[Z] * aside[Z]
         away = ends[X] * out[X] + ends[Z] * out[Z]
@@ -280,6 +325,19 @@ def _corners(heading: Array, half: Array) -> Array:
     return np.array([x * ahead + z * right, z * ahead - x * right])
 
 
+def _sine_and_cosine(angle: Array) -> tuple[Array, Array]:
+    """Return sine and cosine by their series, the same in every form of the code.
+
+    Angles beyond half a radian, which no spin up to 25 rad/s turns by in a step, are cut to that.
+    """
+    angle = np.minimum(np.maximum(angle, -_LARGEST_TURN), _LARGEST_TURN)
+    s = angle * angle
+    sine: Array = angle * (1.0 - s / 6.0 * (1.0 - s / 20.0 * (1.0 - s / 42.0 * (1.0 - s / 72.0))))
+    inner = 1.0 - s / 30.0 * (1.0 - s / 56.0 * (1.0 - s / 90.0))
+    cosine: Array = 1.0 - s / 2.0 * (1.0 - s / 12.0 * inner)
+    return sine, cosine
+
+
 class _Floor:
     """Friction of boxes with the floor in a step: what it has taken so far, and its limits."""
 
@@ -296,7 +354,7 @@ class _Floor:
     @classmethod
     def under(cls, boxes: TurningBoxes, moving: Array) -> "_Floor":
         """Make the friction of boxes that move with (3, B, N) velocities and spins."""
-        speed = np.hypot(moving[X], moving[Z])
+        speed = np.sqrt(dot(moving, moving))
         ways = np.where(speed > 1e-9, moving[:2] / (speed + _TINY), boxes.heading)
         corners = _corners(boxes.heading, boxes.half[..., None])
         return cls(corners[:, 2], ways, boxes._floor, boxes._turns)
@@ -383,3 +441,51 @@ class _Contacts:
 
 _SIGNS = np.array([[-1.0], [1.0]])
 """Which way a push goes for the first and the second box."""
+
+
+def _declare(functions: CDLL) -> None:
+    functions.turning_move.argtypes = [POINTER(native_planar.TurningBoxes)]
+    functions.turning_move.restype = c_int
+    functions.turning_steer.argtypes = [POINTER(native_planar.Pushers)]
+    functions.turning_steer.restype = None
+    functions.turning_run.argtypes = [POINTER(native_planar.Pushers), c_int64]
+    functions.turning_run.restype = c_int64
+
+
+def _check(functions: CDLL) -> None:
+    """Compare some steps of boxes that push each other in a corner with the reference.
+
+    Raises:
+        NativeError: A result differs.
+    """
+    square = Box((0.5, 0.5), 10.0, drag=0.5)
+    rng = np.random.default_rng(0)
+    place, speed = rng.uniform(-1.5, 1.5, (2, 3, 20)), rng.uniform(-5.0, 5.0, (2, 3, 20))
+    yaw = rng.uniform(0.0, 2.0 * np.pi, (3, 20))
+    native, reference = (
+        TurningBoxes(
+            20,
+            [square, square._replace(half=(1.0, 0.5)), square._replace(turns=False)],
+            low=(-2.0, -2.0),
+            high=(2.0, 2.0),
+            gravity=9.81,
+            is_native=False,
+        )
+        for _ in range(2)
+    )
+    for boxes in (native, reference):
+        boxes.position, boxes.velocity = place, speed
+        boxes.heading = np.array([np.sin(yaw), np.cos(yaw)])
+    native.functions = functions
+    for _ in range(5):
+        native.move()
+        reference.move()
+    for name in ("position", "velocity", "heading", "spin"):
+        if not np.array_equal(getattr(native, name), getattr(reference, name)):
+            raise NativeError(
+                f"it computes another {name} of boxes that turn than NumPy does. Please report "
+                "this with the name of your processor and compiler."
+            )
+
+
+TURNING = Part("turning", version=1, declare=_declare, check=_check, otherwise="NumPy")

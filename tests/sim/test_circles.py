@@ -1,11 +1,13 @@
 """Discs by hand: drag, sliding, rolling, bounces, contacts, walls; and against Unity's physics."""
 
 import numpy as np
+import pytest
 
 from mlagents_sim.circles import ABOUT_X, ABOUT_Y, Circles, Disc, Wall
 from mlagents_sim.planar import X, Z
 from shared_data import ROOT, require
 
+pytestmark = pytest.mark.usefixtures("form")
 PUCK = Disc(radius=0.5, mass=2.0)
 WALL = Wall(centre=(5.0, 0.0), half=(0.5, 10.0))
 

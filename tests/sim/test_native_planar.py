@@ -1,12 +1,16 @@
 """The native library and NumPy compute the same worlds, to the last bit."""
 
+from collections.abc import Callable
+from types import ModuleType
+
 import numpy as np
 import pytest
 
 from mlagents_envs.base_env import BaseEnv
-from mlagents_native.library import NativeError
-from mlagents_sim import planar
+from mlagents_native.library import NativeError, Part
+from mlagents_sim import box_grid, circles, planar, turning
 from mlagents_sim.catalog import CATALOG
+from mlagents_sim.examples import field_view
 from mlagents_sim.native_planar import FixedArrays, Pool, Shared, indices
 from mlagents_sim.planar import PLANAR, Bodies, Body
 from seeds import NIGHTLY
@@ -26,13 +30,17 @@ WORLDS = [
     pytest.param("VisualFoodCollector", marks=slow),
     pytest.param("GridWorld", marks=slow),
     pytest.param("Visual3DBall", marks=slow),
+    "PushBlockCollab",
+    "SoccerTwos",
+    "StrikersVsGoalie",
+    "DungeonEscape",
 ]
 
 
 def without_library(monkeypatch: pytest.MonkeyPatch, name: str, **options) -> BaseEnv:
     """Make a world that NumPy computes, and begin its episodes."""
     with monkeypatch.context() as patch:
-        patch.setattr(PLANAR, "load", lambda: None)
+        patch.setattr(Part, "load", lambda part: None)
         env = CATALOG[name].make(**options)
         env.reset()
     return env
@@ -50,6 +58,7 @@ def play_side_by_side(
             ):
                 np.testing.assert_array_equal(ours.agent_id, theirs.agent_id)
                 np.testing.assert_array_equal(ours.reward, theirs.reward)
+                np.testing.assert_array_equal(ours.group_reward, theirs.group_reward)
                 for seen, expected in zip(ours.obs, theirs.obs, strict=True):
                     np.testing.assert_array_equal(seen, expected)
             n_asking = len(native.get_steps(behavior)[0])
@@ -59,7 +68,7 @@ def play_side_by_side(
                 reference.set_actions(behavior, action)
         native.step()
         with monkeypatch.context() as patch:
-            patch.setattr(PLANAR, "load", lambda: None)  # pictures ask for it each time
+            patch.setattr(Part, "load", lambda part: None)  # pictures ask for it each time
             reference.step()
 
 
@@ -76,7 +85,10 @@ def test_worlds_are_the_same_with_and_without_the_library(
 
 
 @needs_library
-@pytest.mark.parametrize("name", ["PushBlock", "WallJump", "GridFoodCollector", "GridWorld"])
+@pytest.mark.parametrize(
+    "name",
+    ["PushBlock", "WallJump", "GridFoodCollector", "GridWorld", "SoccerTwos", "PushBlockCollab"],
+)
 def test_two_areas_are_the_same_with_and_without_the_library(
     name: str, monkeypatch: pytest.MonkeyPatch
 ):
@@ -137,6 +149,27 @@ def test_a_library_that_computes_something_else_steps_aside():
 
     with pytest.raises(NativeError, match="position of boxes"):
         planar._check(Wrong())  # type: ignore[arg-type]
+
+
+@needs_library
+@pytest.mark.parametrize(
+    ("module", "what"),
+    [
+        (turning, "position of boxes that turn"),
+        (circles, "position of discs"),
+        (box_grid, "grids do not show"),
+        (field_view, "players do not see"),
+    ],
+)
+def test_a_library_that_moves_or_shows_otherwise_steps_aside(module: ModuleType, what: str):
+    class Wrong:
+        """Functions that do nothing."""
+
+        def __getattr__(self, name: str) -> Callable[..., int]:
+            return lambda *arguments: 0
+
+    with pytest.raises(NativeError, match=what):
+        module._check(Wrong())
 
 
 def test_assigning_to_an_array_copies_into_it():

@@ -151,6 +151,7 @@ def test_the_picture_shows_blocks():
 # Recorded play.
 
 
+@pytest.mark.usefixtures("form")
 @pytest.mark.parametrize("kind", ["steps", "decisions"])
 def test_recorded_pushing_goes_as_in_unity(kind: str):
     # Every decision is played from the recorded state before it. In the recordings the goal does
@@ -168,7 +169,8 @@ def test_recorded_pushing_goes_as_in_unity(kind: str):
     boxes.spin[:BLOCKS, :n] = now[:, :BLOCKS, 11].T
     yaw = 2.0 * np.arctan2(now[..., 4], now[..., 6]).T
     boxes.heading[..., :n] = np.sin(yaw), np.cos(yaw)
-    env._action[:, :n] = recorded["actions"][..., 0].reshape(-1, 3).T
+    actions = recorded["actions"][..., 0].reshape(-1, 1).astype(np.int32)
+    env.command(np.arange(3 * n), ActionTuple(discrete=actions))
     touched = np.zeros((9, n), np.bool_)
     for _ in range(5):
         env.act()
@@ -191,6 +193,7 @@ def test_recorded_pushing_goes_as_in_unity(kind: str):
     assert np.median(off) <= 0.1 and np.quantile(off, 0.9) <= 1.0
 
 
+@pytest.mark.usefixtures("form")
 @pytest.mark.parametrize("n_agents", [1, 2, 3])
 @pytest.mark.parametrize(
     ("size", "edge_m", "mass"),

@@ -17,6 +17,7 @@ from mlagents_sim.examples.pyramids_scene import (
     STONE_LAYERS,
     STONES,
     SWITCH,
+    WALLS,
 )
 from mlagents_sim.planar import PLANAR, X, Z
 from shared_data import ROOT, require
@@ -325,6 +326,15 @@ def test_one_that_knows_the_way_gets_the_gold():
         env.step()
     assert len(returns) > 32
     assert np.mean(returns) > 1.7
+
+
+def test_inner_walls_do_not_count_as_touching_the_outer_ones():
+    # They stand at the outer walls. Contacts that never change would cost time in every step.
+    bodies = started().bodies
+    bodies.position[X, AGENT] = 49.0
+    bodies.move()
+    assert bodies.touching_walls[:, :, AGENT].any()
+    assert not bodies.touching_walls[:, :, WALLS].any()
 
 
 def test_agents_stay_between_the_outer_walls():

@@ -253,13 +253,36 @@ def play(field: Field, actions: NDArray[np.int8]) -> NDArray[np.bool_]:
         at_walls = discs._walls.near(discs.position, discs._radius[:-1])
         if at_walls is not None:
             touched[at_walls[0], at_walls[1]] = True
-        field.push_and_turn()
+        field.steer()
         field.move()
         for pair, bodies in enumerate(discs.pairs.T):
             touched[bodies] |= discs.touching[pair]
     return touched
 
 
+@pytest.mark.usefixtures("form")
+def test_a_run_of_steps_stops_at_a_goal_and_counts_touches():
+    field = started().field
+    discs = field.discs
+    # On one field, the ball is 0.3 m before the line of the goal. It makes 0.2 m in a step at most.
+    discs.position[:, BALL, 1], discs.velocity[:, BALL, 1] = (14.8, 0.0), (10.0, 0.0)
+    assert field.run(5) == 2
+    np.testing.assert_array_equal(field.goals(), [0, 1, *[0] * 6])
+    np.testing.assert_array_equal(field.age, 2)
+    np.testing.assert_array_equal(field.touches, 0)
+    # On another one, two players stand at the ball.
+    discs.position[:, BALL, 1] = 0.0, 5.0
+    discs.position[:, BALL, 2] = -11.13, 0.0
+    discs.position[:, 1, 2] = -12.26, 0.0
+    assert field.run(5) == 5
+    touches = np.zeros((4, 8))
+    touches[:2, 2] = 1.0
+    np.testing.assert_array_equal(field.touches, touches)
+    field.run(1)
+    np.testing.assert_array_equal(field.touches, 0)
+
+
+@pytest.mark.usefixtures("form")
 @pytest.mark.parametrize("kind", ["steps", "decisions"])
 def test_recorded_football_goes_as_in_unity(kind: str):
     # Every decision is played from the recorded state before it. The one before is played first,

@@ -8,6 +8,7 @@ from mlagents_sim.turning import Box, TurningBoxes
 
 SQUARE = Box(half=(0.5, 0.5), mass=2.0)
 FAR = {"low": (-1e3, -1e3), "high": (1e3, 1e3)}
+pytestmark = pytest.mark.usefixtures("form")
 
 
 def floor(*boxes: Box, n_areas: int = 1, **options) -> TurningBoxes:
@@ -23,6 +24,22 @@ def test_drag_slows_motion_and_spin():
     np.testing.assert_allclose(boxes.spin, 0.96)
     np.testing.assert_allclose(boxes.position[X], 0.196)
     np.testing.assert_allclose(np.arctan2(*boxes.heading), 0.0192)  # to the right
+
+
+@pytest.mark.parametrize("spin", [0.5, -7.0, 20.0])
+def test_boxes_turn_by_their_spin(spin: float):
+    boxes = floor(SQUARE)
+    boxes.spin[:] = spin
+    boxes.move()
+    expected = np.sin(0.02 * spin), np.cos(0.02 * spin)
+    np.testing.assert_allclose(boxes.heading[:, 0, 0], expected, atol=1e-12)
+
+
+def test_no_spin_turns_by_more_than_half_a_radian_in_a_step():
+    boxes = floor(SQUARE)
+    boxes.spin[:] = 1000.0
+    boxes.move()
+    np.testing.assert_allclose(boxes.heading[:, 0, 0], [np.sin(0.5), np.cos(0.5)], atol=1e-11)
 
 
 def test_a_box_that_slides_straight_is_braked_by_twice_coulombs_friction():

@@ -478,7 +478,7 @@ bool has_happened(const Motion &motion) {
 
 }  // namespace
 
-NATIVE_EXPORT int planar_version() { return 1; }
+NATIVE_EXPORT int planar_version() { return 2; }
 
 NATIVE_EXPORT void planar_move_bodies(Bodies *bodies) {
     const int64_t n = bodies->n_areas;

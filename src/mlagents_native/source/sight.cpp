@@ -152,7 +152,8 @@ void meet_box(const Rays &rays, const SeenBox &box, const Eye &eye, Fan &fan) {
     Fan turned;
     const Fan *seen = &fan;  // by the axes of the box
     if (box.is_turned) {
-        const double x = bodies.heading[at], z = bodies.heading[axis + at];
+        const double x = box.body >= 0 ? bodies.heading[at] : box.heading[0];
+        const double z = box.body >= 0 ? bodies.heading[axis + at] : box.heading[1];
         const double apart_x = offset_x, apart_z = offset_z;
         offset_x = apart_x * z - apart_z * x;
         offset_z = apart_x * x + apart_z * z;
@@ -201,8 +202,11 @@ void look(const Rays &rays, const Eye &eye, Fan &fan) {
     }
     if (rays.has_room) meet_room(rays, eye, fan);
     if (rays.discs) meet_discs(rays, *rays.discs, eye, fan);
-    for (int64_t k = 0; k < rays.n_boxes; ++k)
-        if (rays.boxes[k].body != eye.member) meet_box(rays, rays.boxes[k], eye, fan);
+    for (int64_t k = 0; k < rays.n_boxes; ++k) {
+        const SeenBox &box = rays.boxes[k];
+        if (box.body != eye.member && (!box.tags || box.tags[eye.area] >= 0))
+            meet_box(rays, box, eye, fan);
+    }
 }
 
 }  // namespace

@@ -10,11 +10,12 @@
 
 // A box in every area. The body's heading applies only if `is_turned`.
 struct SeenBox {
-    int64_t body;                       // which it is, or below 0
-    int64_t is_turned;                  // whether its heading counts
-    double centre[2], half[2], radius;  // of a box that is not a body, and of the rays there
-    int64_t tag;                        // if there are no tags by area
-    const int8_t *tags;                 // (N,), or null
+    int64_t body;                           // which it is, or below 0
+    int64_t is_turned;                      // whether its heading counts
+    double centre[2], half[2], heading[2];  // of a box that is not a body
+    double radius;                          // of the rays there
+    int64_t tag;                            // if there are no tags by area
+    const int8_t *tags;                     // (N,), below 0 for a box that is not seen, or null
     const double *low, *high;           // (N,) heights of the edges, or null
 };
 

@@ -42,7 +42,8 @@ from mlagents_sim.planar import (
     in_frame,
     turn,
 )
-from mlagents_sim.rays import Rays, radius_at_edge
+from mlagents_sim.ray_view import Box, RayView, Room
+from mlagents_sim.rays import radius_at_edge
 from mlagents_sim.sensors import RaySensor
 from mlagents_sim.world import Agents, World
 
@@ -78,16 +79,14 @@ RAYS = RaySensor(per_side=7, max_degrees=60.0, length=40.0, n_tags=6)
 RAY_RADIUS_M = 0.5
 BASE_RADIUS_M = float(radius_at_edge(RAY_RADIUS_M, AGENT_HALF_M - BASE_HEIGHT_M))
 STACKED = 3
-
-_MATES = np.array([[1, 2, 0], [2, 0, 1]])
-_OTHERS = np.array([DRAGON, TOMBSTONE, DOOR, DOOR, *range(COLUMNS.start, COLUMNS.stop)])
-"""Bodies that rays meet, except mates. The second door stands for the portal."""
-_RADII_M = np.reshape([*[RAY_RADIUS_M] * 6, *[BASE_RADIUS_M] * 4], (-1, 1))
-
+_UNSEEN = -1
+_COLUMN_BODIES = range(COLUMNS.start, COLUMNS.stop)
 
 _PORTAL = tuple(value[:, None] for value in (PORTAL, PORTAL_HEADING, PORTAL_HALF))
 _NEAR_PORTAL_M = float(PORTAL[X] - PORTAL[Z] - 2.0 * (PORTAL_HALF[Z] + 1.2))
 """Least x - z at which an agent or a dragon may touch the portal."""
+_NEAR_KEY_M = float(np.hypot(*KEY_HALF) + np.hypot(AGENT_HALF_M, AGENT_HALF_M))
+"""Distance in x and in z within which an agent may touch the key."""
 _OUTSIDE = np.where(np.arange(COLUMNS.stop) < MEMBERS, 0.0, np.inf)
 """Positions of the walls by body: only agents stop at walls."""
 
@@ -154,7 +153,7 @@ class DungeonEscape(World):
         n = self.n_agents // MEMBERS
         agent = Body((AGENT_HALF_M, AGENT_HALF_M), mass=10.0, drag=AGENT_DRAG)
         column = Body((BASE_HALF_M, BASE_HALF_M))
-        solids = [DRAGON, TOMBSTONE, DOOR, *range(COLUMNS.start, COLUMNS.stop)]
+        solids = [DRAGON, TOMBSTONE, DOOR, *_COLUMN_BODIES]
         among = list(combinations(range(MEMBERS), 2))
         pairs = [*among, *product(range(MEMBERS), solids)]
         self.bodies = Bodies(
@@ -179,6 +178,8 @@ class DungeonEscape(World):
         self.has_dropped = np.zeros(n, np.bool_)
         self.dragon_m_s = np.zeros(n)
         self._action = np.zeros((MEMBERS, n), np.intp)
+        self._tags = np.zeros((MEMBERS + 2, n), np.int8)  # tombstone, agents, dragon
+        self._seen = self._view()
         self._rays = FrameStack(RAYS.spec(""), STACKED, self.n_agents)
 
     # The task.
@@ -193,6 +194,7 @@ class DungeonEscape(World):
         self.has_dropped[areas] = False
         self.dragon_m_s[areas] = self.rng.uniform(*DRAGON_SPEEDS_M_S, n)
         bodies.position[:, DRAGON, areas] = DRAGON_START[:, None]
+        bodies.half[:, DRAGON, areas] = np.reshape(DRAGON_HALF, (2, 1))
         bodies.position[:, TOMBSTONE, areas] = 0.0
         bodies.heading[:, TOMBSTONE, areas] = [[0.0], [1.0]]
         bodies.is_solid[:, areas] = True
@@ -216,37 +218,40 @@ class DungeonEscape(World):
         body[:, 1] = bodies.climb[member, area]
         body[:, 9] = 1.0
         has_key = (self.carrier[area] == member)[:, None].astype(np.float32)
-        return [body, self._rays.add(agents, self._seen(area, member)), has_key]
+        self._set_tags()
+        return [body, self._rays.add(agents, self._seen.observe(agents)), has_key]
 
-    def _seen(self, area: Indices, member: Indices) -> FloatArray:
-        """Return the (n, 120) rays of these members of areas."""
-        bodies = self.bodies
-        n = len(area)
-        rays = Rays.cast(
-            bodies.position[:, member, area], bodies.heading[:, member, area], RAYS.directions
+    def _view(self) -> RayView:
+        """Return what rays see. The tags of what comes and goes are set before each look."""
+        standing = [Box(WALL_TAG, body=k, radius_m=BASE_RADIUS_M) for k in _COLUMN_BODIES]
+        tombstone, *mates, dragon = self._tags
+        boxes = [
+            Box(tombstone, body=TOMBSTONE, is_turned=True),
+            *standing,
+            *(Box(tags, body=member, is_turned=True) for member, tags in enumerate(mates)),
+            Box(dragon, body=DRAGON, is_turned=True),
+            Box(LOCK_TAG, body=DOOR),
+            Box(
+                PORTAL_TAG,
+                centre=(PORTAL[X], PORTAL[Z]),
+                half=(PORTAL_HALF[X], PORTAL_HALF[Z]),
+                heading=(PORTAL_HEADING[X], PORTAL_HEADING[Z]),
+                is_turned=True,
+            ),
+        ]
+        room = Room(WALL_TAG, ROOM_LOW, ROOM_HIGH)
+        return RayView(
+            RAYS, self.bodies, radius_m=RAY_RADIUS_M, room=room, boxes=boxes, n_members=MEMBERS
         )
-        # Agents, and what is turned besides: dragon or key, tombstone, portal; then door, columns.
-        body = np.empty((10, n), np.intp)
-        body[0], body[1] = _MATES[:, member]
-        body[2:] = _OTHERS[:, None]
-        centre, heading = bodies.position[:, body, area], bodies.heading[:, body, area]
-        half = bodies.half[:, body, area]
-        is_slain = self.is_slain[area]
-        half[:, 2, is_slain] = np.reshape(KEY_HALF, (2, 1))
-        centre[:, 4], heading[:, 4], half[:, 4] = _PORTAL
-        travel = rays.to_turned_boxes(centre, heading, half, _RADII_M)
-        travel[:2].swapaxes(1, 2)[~self.is_present[area * MEMBERS + body[:2]]] = np.inf
-        travel[3, :, ~is_slain] = np.inf
-        to_dragon = np.where(is_slain, np.inf, travel[2])
-        to_key = np.where(self.has_dropped[area], travel[2], np.inf)
-        to_portal, to_door = travel[4:6]
-        to_mates = np.minimum(travel[0], travel[1])
-        to_wall = rays.to_room(ROOM_LOW, ROOM_HIGH, RAY_RADIUS_M)
-        to_wall = np.minimum.reduce([to_wall, travel[3], *travel[6:]])
-        return RAYS.observe(
-            [to_wall, to_mates, to_dragon, to_key, to_door, to_portal],
-            [WALL_TAG, AGENT_TAG, DRAGON_TAG, KEY_TAG, LOCK_TAG, PORTAL_TAG],
-        )
+
+    def _set_tags(self) -> None:
+        tombstone, *mates, dragon = self._tags
+        tombstone[:] = np.where(self.is_slain, WALL_TAG, _UNSEEN)
+        is_present = self.is_present.reshape(-1, MEMBERS).T
+        for tags, here in zip(mates, is_present, strict=True):
+            tags[:] = np.where(here, AGENT_TAG, _UNSEEN)
+        key = np.where(self.has_dropped, KEY_TAG, _UNSEEN)
+        dragon[:] = np.where(self.is_slain, key, DRAGON_TAG)
 
     def command(self, agents: Agents, action: ActionTuple) -> None:
         """Set the action of each of the coming steps."""
@@ -270,11 +275,10 @@ class DungeonEscape(World):
         member = np.arange(MEMBERS)[:, None]
         has_key = member == self.carrier
         escaped = (bodies.touching[self._at_door] & has_key).any(axis=0)
-        in_portal, has_fled = self._in_portal()
-        in_portal &= is_present
+        in_portal, has_fled = self._in_portal(is_present)
         is_lost = (in_portal & has_key).any(axis=0)
         is_lost |= in_portal.any(axis=0) & ~(is_present & ~in_portal).any(axis=0)
-        is_lost |= has_fled & ~self.is_slain
+        is_lost |= has_fled
         self.reward_group(1 + escaped.nonzero()[0], 1.0)
         is_over = escaped | is_lost
         member, area = (in_portal & ~is_over).nonzero()
@@ -286,16 +290,19 @@ class DungeonEscape(World):
         (areas,) = self.has_dropped.nonzero()
         if areas.size == 0:
             return
-        bodies, members = self.bodies, slice(MEMBERS)
-        gap = gap_between_boxes(
-            bodies.position[:, members, areas],
-            bodies.heading[:, members, areas],
-            bodies.half[:, members, areas],
-            bodies.position[:, DRAGON, areas][:, None],
-            DRAGON_HEADING[:, None, None],
-            np.reshape(KEY_HALF, (2, 1, 1)),
+        bodies = self.bodies
+        key = bodies.position[:, DRAGON, areas]
+        apart = bodies.position[:, :MEMBERS, areas] - key[:, None]
+        touches = (np.abs(apart) < _NEAR_KEY_M).all(axis=0) & is_present[:, areas]
+        member, at = touches.nonzero()
+        if member.size == 0:
+            return
+        place, heading, half = (
+            value[:, member, areas[at]] for value in (bodies.position, bodies.heading, bodies.half)
         )
-        touches = (gap < 0.0) & is_present[:, areas]
+        key_heading, key_half = DRAGON_HEADING[:, None], np.reshape(KEY_HALF, (2, 1))
+        gap = gap_between_boxes(place, heading, half, key[:, at], key_heading, key_half)
+        touches[member, at] = gap < 0.0
         is_taken = touches.any(axis=0)
         self.carrier[areas[is_taken]] = touches.argmax(axis=0)[is_taken]
         self.has_dropped[areas[is_taken]] = False
@@ -309,6 +316,7 @@ class DungeonEscape(World):
         member = touches[:, areas].argmax(axis=0)
         bodies = self.bodies
         self.is_slain[areas] = self.has_dropped[areas] = True
+        bodies.half[:, DRAGON, areas] = np.reshape(KEY_HALF, (2, 1))  # the key lies there
         bodies.position[:, TOMBSTONE, areas] = bodies.position[:, member, areas]
         bodies.heading[:, TOMBSTONE, areas] = bodies.heading[:, member, areas]
         bodies.is_solid[np.ix_(self._at_dragon, areas)] = False
@@ -323,11 +331,20 @@ class DungeonEscape(World):
         self.bodies.velocity[:, member, area] = 0.0
         self._action[member, area] = 0
 
-    def _in_portal(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Return (M, areas) which agents, and (areas,) which dragons, are in the portal."""
+    def _in_portal(
+        self, is_present: NDArray[np.bool_]
+    ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Return (M, areas) which agents, and (areas,) which living dragons, are in the portal.
+
+        Args:
+            is_present: (M, areas) which agents are present.
+        """
         bodies = self.bodies
         x, z = bodies.position[:, : DRAGON + 1]
-        body, area = (x - z > _NEAR_PORTAL_M).nonzero()
+        is_near = x - z > _NEAR_PORTAL_M
+        is_near[:MEMBERS] &= is_present
+        is_near[DRAGON] &= ~self.is_slain
+        body, area = is_near.nonzero()
         found = np.zeros(x.shape, np.bool_)
         if body.size:
             place, heading, half = (

@@ -85,6 +85,8 @@ class Hallway(PlanarWorld):
         is_x: (N,) whether the symbol is X.
     """
 
+    motion: Motion
+
     behavior_name = "Hallway?team=0"
     behavior_spec = BehaviorSpec(
         [stacked(RAYS.spec("RayPerceptionSensor"), STACKED), stacked(STEPS, STACKED)],

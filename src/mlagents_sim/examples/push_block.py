@@ -101,6 +101,8 @@ class PushBlock(PlanarWorld):
     Here, the room does not rotate.
     """
 
+    motion: Motion
+
     behavior_name = "PushBlock?team=0"
     behavior_spec = BehaviorSpec(
         [

@@ -14,6 +14,7 @@ from mlagents_envs.base_env import (
 )
 from mlagents_envs.scene import Scene
 from mlagents_sim import floor_plan
+from mlagents_sim.box_grid import Band, BoxGrid
 from mlagents_sim.examples.push_block import (
     AGENT_DRAG,
     AGENT_HALF_M,
@@ -31,19 +32,17 @@ from mlagents_sim.examples.push_block import (
 )
 from mlagents_sim.floor_plan import FloorPlan
 from mlagents_sim.planar import (
-    Array,
     Indices,
     X,
     Z,
-    along,
     gap_between_boxes,
-    gap_to_point,
     in_frame,
-    turn,
 )
-from mlagents_sim.sensors import GridSensor, Marks
+from mlagents_sim.planar_world import PlanarWorld
+from mlagents_sim.pushers import Pushers
+from mlagents_sim.sensors import GridSensor
 from mlagents_sim.turning import Box, TurningBoxes
-from mlagents_sim.world import Agents, World
+from mlagents_sim.world import Agents
 
 MEMBERS = 3
 SIZES_M = np.array([2.0, 2.0, 1.0, 1.0, 3.0, 3.0])
@@ -72,14 +71,18 @@ _TAGS = np.array([{1.0: SMALL_TAG, 2.0: LARGE_TAG, 3.0: VERY_LARGE_TAG}[m] for m
 _TAGS = np.append(_TAGS, [AGENT_TAG] * MEMBERS)
 _HALVES = np.append(SIZES_M / 2.0, [AGENT_HALF_M] * MEMBERS)
 _HALF_ROOM_M = ROOM_HIGH[X]
-# The straight things around: normals, distances from the middle of the room, thickness and tags.
-_BANDS = (
-    *(((x, z), _HALF_ROOM_M, WALL_M, WALL_TAG) for x, z in ((-1, 0), (1, 0), (0, -1), (0, 1))),
-    ((0, -1), -GOAL_FRONT_M, 2.0 * GOAL_HALF[Z], GOAL_TAG),
-)
+# The walls end at the corners, and so does the goal.
+_END_M = _HALF_ROOM_M + WALL_M
+_BANDS = [
+    *(
+        Band(way, _HALF_ROOM_M, WALL_M, _END_M, WALL_TAG)
+        for way in ((-1.0, 0.0), (1.0, 0.0), (0.0, -1.0), (0.0, 1.0))
+    ),
+    Band((0.0, -1.0), -GOAL_FRONT_M, 2.0 * GOAL_HALF[Z], _END_M, GOAL_TAG),
+]
 
 
-class PushBlockCollab(World):
+class PushBlockCollab(PlanarWorld):
     """Three agents in each room, which push six blocks of three sizes into the goal at one wall.
 
     Observations: two sensors.
@@ -112,6 +115,8 @@ class PushBlockCollab(World):
             ones, three agents.
     """
 
+    motion: Pushers
+
     behavior_name = "PushBlockCollab?team=0"
     behavior_spec = BehaviorSpec(
         [GRID.spec("GridSensor"), ObservationSpec.vector(10, "PhysicsBodySensor:Agent")],
@@ -137,7 +142,10 @@ class PushBlockCollab(World):
         agent = Box((AGENT_HALF_M, AGENT_HALF_M), AGENT_KG, AGENT_DRAG, turns=False)
         n = self.n_agents // MEMBERS
         self.boxes = TurningBoxes(n, [*blocks, *[agent] * MEMBERS], low=ROOM_LOW, high=ROOM_HIGH)
-        self._action = np.zeros((MEMBERS, n), np.intp)
+        self.motion = Pushers(self.boxes, n_members=MEMBERS, n_watched=BLOCKS, line=GOAL_FRONT_M)
+        self._grid = BoxGrid(
+            self.boxes, GRID, n_members=MEMBERS, ahead_m=AHEAD_M, tags=_TAGS, bands=_BANDS
+        )
 
     def begin(self, agents: Agents) -> None:
         """Put agents and then blocks where there is room."""
@@ -179,55 +187,32 @@ class PushBlockCollab(World):
         """Return the observations that the class describes."""
         boxes = self.boxes
         room, member = self._room[agents], BLOCKS + self._member[agents]
-        place, heading = boxes.position[:, member, room], boxes.heading[:, member, room]
-        middle = place + AHEAD_M * heading
-        marks = [self._boxes_seen(room, member, middle, heading), *_bands_seen(middle, heading)]
+        heading = boxes.heading[:, member, room]
         body = np.zeros((len(room), 10), np.float32)
         body[:, 0], body[:, 2] = in_frame(heading, boxes.velocity[:, member, room])
         body[:, 9] = 1.0
-        return [GRID.observe(len(room), marks), body]
-
-    def _boxes_seen(self, room: Indices, member: Indices, middle: Array, heading: Array) -> Marks:
-        """Mark blocks and other agents in the grids around (2, n) places with (2, n) headings."""
-        boxes = self.boxes
-        seen = in_frame(heading[:, None], boxes.position[:, :, room] - middle[:, None])
-        reach = GRID.reach_m + np.sqrt(2.0) * _HALVES[:, None]
-        is_near = (np.abs(seen) < reach).all(axis=0) & boxes.is_solid[:, room]
-        is_near[member, np.arange(len(room))] = False
-        body, agent = is_near.nonzero()
-        of_room = room[agent]
-        turned, half = boxes.heading[:, body, of_room], _HALVES[body]
-        distance = gap_to_point(boxes.position[:, body, of_room], turned, half, middle[:, agent])
-        return GRID.squares(
-            agent,
-            seen[:, body, agent],
-            in_frame(heading[:, agent], turned),
-            half,
-            _TAGS[body],
-            distance,
-        )
+        return [self._grid.observe(agents), body]
 
     def command(self, agents: Agents, action: ActionTuple) -> None:
         """Set the action of each of the coming steps."""
-        self._action[self._member[agents], self._room[agents]] = action.discrete[:, 0]
+        chosen = action.discrete[:, 0]
+        self.motion.command(
+            self._member[agents],
+            self._room[agents],
+            forward=FORWARD_M_S[chosen],
+            right=RIGHT_M_S[chosen],
+            sine=TURN_SINE[chosen],
+            cosine=TURN_COSINE[chosen],
+        )
 
-    def act(self) -> None:
-        """Push and turn; time costs."""
+    def pay_step(self) -> None:
+        """Make time cost."""
         self.group_reward -= 0.5 / self.max_steps
-        action, boxes = self._action, self.boxes
-        heading = boxes.heading[:, AGENTS]
-        boxes.velocity[:, AGENTS] += along(heading, FORWARD_M_S[action], RIGHT_M_S[action])
-        turn(heading, TURN_SINE[action], TURN_COSINE[action])
 
-    def physics(self) -> None:
-        """Move all; reward and remove blocks that reach the goal."""
-        boxes = self.boxes
-        boxes.move()
-        heading = np.abs(boxes.heading[:, :BLOCKS])
-        reach = (heading[X] + heading[Z]) * _HALVES[:BLOCKS, None]
-        is_in = boxes.position[Z, :BLOCKS] - reach < GOAL_FRONT_M
-        is_in &= boxes.is_solid[:BLOCKS]
-        (rooms,) = is_in.any(axis=0).nonzero()
+    def judge(self, n_steps: int) -> None:
+        """Reward and remove blocks that reach the goal."""
+        boxes, is_in = self.boxes, self.motion.arrived
+        rooms = np.flatnonzero(is_in.any(axis=0))
         if rooms.size == 0:
             return
         self.reward_group(1 + rooms, (REWARDS @ is_in)[rooms])
@@ -257,22 +242,3 @@ class PushBlockCollab(World):
             agents=np.arange(self.n_agents).reshape(n, MEMBERS).T,
         )
         return plan.scene()
-
-
-def _bands_seen(middle: Array, heading: Array) -> list[Marks]:
-    """Mark walls and goal in grids around (2, n) places with (2, n) headings."""
-    found = []
-    for (x, z), at, thickness, tag in _BANDS:
-        away = at - (x * middle[X] + z * middle[Z])  # to the face, below 0 beyond it
-        normal = in_frame(heading, np.broadcast_to(np.reshape([x, z], (2, 1)), heading.shape))
-        marks = GRID.walls(normal[:, None], away[None], thickness, tag)
-        agent, cell = np.divmod(marks.cell, CELLS * CELLS)
-        column, row = np.divmod(cell, CELLS)
-        right, ahead = (CELLS - 1) / 2 - column, row - (CELLS - 1) / 2
-        place = middle[:, agent] + along(heading[:, agent], ahead, right)
-        aside = np.abs(place[Z] if x else place[X])
-        inside = (aside < _HALF_ROOM_M + WALL_M).nonzero()[0]  # bands end at the corners
-        away = away[agent[inside]]
-        distance = np.maximum(np.maximum(away, -away - thickness), 0.0)
-        found.append(Marks(marks.cell[inside], marks.tag[inside], distance))
-    return found

@@ -13,6 +13,7 @@ from mlagents_envs.base_env import (
     ObservationSpec,
 )
 from mlagents_sim.examples.pyramids_scene import AGENT, AT_GOLD, AT_SWITCH, SENSORS, Scene
+from mlagents_sim.motion import Motion
 from mlagents_sim.planar import X, Z, in_frame
 from mlagents_sim.planar_world import PlanarWorld
 from mlagents_sim.world import Agents
@@ -58,6 +59,8 @@ class Pyramids(PlanarWorld):
         chamber: Scene of all arenas.
         bodies: Bodies of the scene.
     """
+
+    motion: Motion
 
     behavior_name = "Pyramids?team=0"
     behavior_spec = BehaviorSpec(

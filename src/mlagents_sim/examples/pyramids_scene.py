@@ -153,19 +153,18 @@ class Scene:
             Body((half, half), mass=BRICK_KG if layer else LOWEST_KG)
             for half, layer in zip(HALVES.tolist(), LAYER_OF.tolist(), strict=True)
         ]
+        bodies = [
+            Body((AGENT_HALF_M, AGENT_HALF_M), mass=AGENT_KG, drag=AGENT_DRAG),
+            Body((SWITCH_HALF_M, SWITCH_HALF_M)),
+            *[stone[0]] * N_STONES,
+            *stone[1:] * N_STONES,
+            *[Body(half) for _, half in INNER_WALLS],
+            *loose,
+        ]
+        # The outer walls stop what moves. The inner ones would touch them all the time.
+        bound = np.where(np.isinf([body.mass for body in bodies]), np.inf, ARENA_M)
         self.bodies = Bodies(
-            n_areas,
-            [
-                Body((AGENT_HALF_M, AGENT_HALF_M), mass=AGENT_KG, drag=AGENT_DRAG),
-                Body((SWITCH_HALF_M, SWITCH_HALF_M)),
-                *[stone[0]] * N_STONES,
-                *stone[1:] * N_STONES,
-                *[Body(half) for _, half in INNER_WALLS],
-                *loose,
-            ],
-            low=(-ARENA_M, -ARENA_M),
-            high=(ARENA_M, ARENA_M),
-            pairs=PAIRS,
+            n_areas, bodies, low=np.array([-bound] * 2), high=np.array([bound] * 2), pairs=PAIRS
         )
         for body, (centre, _) in enumerate(INNER_WALLS, WALLS.start):
             self.bodies.position[:, body] = np.reshape(centre, (2, 1))

@@ -4,16 +4,17 @@ Arrays and letters are those of `planar`; M is the number of players of a field.
 """
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mlagents_envs.scene import Control, Scene, Shape
-from mlagents_sim import floor_plan
+from mlagents_sim import floor_plan, native_planar
 from mlagents_sim.circles import Circles, Disc, Wall
 from mlagents_sim.floor_plan import FloorPlan
+from mlagents_sim.native_planar import FixedArrays
 from mlagents_sim.planar import STEP_S, Array, Indices, X, Z, along, turn
-from mlagents_sim.rays import Rays
 from mlagents_sim.world import World
 
 PLAYER_RADIUS_M, BALL_RADIUS_M = 0.5, 0.6242
@@ -50,7 +51,8 @@ START_X_M, START_Z_M = 8.19, 1.2
 SPREAD_M, BALL_SPREAD_M = 5.0, 2.5
 SPREAD_RAD = np.radians(10.0)
 
-RAY_M, RAY_RADIUS_M, RAY_HEIGHT_M = 20.0, 0.5, 1.0
+_DIGITS = np.array([9, 3, 1])
+"""Number of an action: its three choices, of three each, as the digits of a number."""
 _THICK_M = 5.0
 _CORNER_HALF_M, _CORNER_ENDS = 0.23, ((13.26, 8.49), (15.66, 4.33))
 
@@ -87,7 +89,7 @@ _ROUND = [
 ]
 
 
-class Field:
+class Field(FixedArrays):
     """Players that run, turn and kick, and a ball, on all fields.
 
     Args:
@@ -97,12 +99,15 @@ class Field:
         aside: (M,) parts of a full push that players run to a side with.
         kicks_always: (M,) whether players kick at every contact, even if they do not run ahead.
         has_left_goal: Whether the left goal is open.
+        is_native: Whether the native library computes, if it is available.
 
     Attributes:
+        extra_walls: Walls besides those of the field itself.
         discs: Players and ball, which is the last disc.
         heading: (2, M, N) unit vectors of the players.
         kick: (2, N) velocity that the next step gives to the ball.
         age: (N,) steps since the last kick-off.
+        touches: (M, N) how often players began to touch the ball, in the last step or run of steps.
     """
 
     def __init__(
@@ -114,38 +119,34 @@ class Field:
         aside: Sequence[float],
         kicks_always: Sequence[bool],
         has_left_goal: bool = True,
+        is_native: bool = True,
     ) -> None:
         n_players = len(sides)
         player = Disc(PLAYER_RADIUS_M, PLAYER_KG, PLAYER_DRAG)
         ball = Disc(BALL_RADIUS_M, BALL_KG, BALL_DRAG, rolls=True, bounce=BOUNCE)
         self.ball = n_players
-        self._extra = [] if has_left_goal else [CLOSED_GOAL]
+        self.extra_walls = [] if has_left_goal else [CLOSED_GOAL]
         self.discs = Circles(
             n_fields,
             [*[player] * n_players, ball._replace(height=BALL_HEIGHT_M)],
-            walls=[*_ROUND, *corner_walls(), *goal_walls(), *self._extra],
+            walls=[*_ROUND, *corner_walls(), *goal_walls(), *self.extra_walls],
             clear=(12.8, SIDE_M),
             floor_friction=FLOOR_FRICTION,
+            is_native=is_native,
         )
         self.heading = np.zeros((2, n_players, n_fields))
         self.heading[Z] = 1.0
         self.kick = np.zeros((2, n_fields))
-        self.age = np.zeros(n_fields, np.intp)
+        self.age = np.zeros(n_fields, np.int64)
         self._sides = np.array(sides, np.float64)[:, None]
-        ways = np.array([0.0, RUN_M_S, -RUN_M_S])
-        self._ahead_m_s = np.multiply.outer(forward, ways)
-        self._aside_m_s = np.multiply.outer(aside, ways)
-        self._kicks_always = np.array(kicks_always)[:, None]
-        self._action = np.zeros((3, n_players, n_fields), np.intp)
-        self._players = np.arange(n_players)[:, None]
+        self._moves, self._kicks_by = _moves(forward, aside, kicks_always)
+        self._move_now = np.zeros((4, n_players, n_fields))
+        self._forward, self._right, self._sine, self._cosine = self._move_now
+        self._cosine.fill(1.0)
+        self._kicks = np.repeat(self._kicks_by[:, :1], n_fields, axis=1)
         self._at_ball = (self.discs.pairs[1] == self.ball).nonzero()[0]
         self._touched = np.zeros((n_players, n_fields), np.bool_)
-        self._boxes = [
-            np.array([getattr(wall, name) for wall in [*corner_walls(), *goal_walls()]]).T
-            for name in ("centre", "half")
-        ]
-        yaw = np.array([wall.yaw for wall in [*corner_walls(), *goal_walls()]])
-        self._boxes.append(np.array([np.sin(yaw), np.cos(yaw)]))
+        self.touches = np.zeros((n_players, n_fields), np.int64)
 
     def kick_off(
         self, fields: Indices, rng: np.random.Generator, *, gravity: ArrayLike, z: Array, x: float
@@ -176,32 +177,85 @@ class Field:
         self.age[fields] = 0
         self._touched[:, fields] = False
 
+    @cached_property
+    def shared(self) -> native_planar.Field:
+        """The fields, as the native library knows them."""
+        return native_planar.Field(
+            discs=self.discs.shared,
+            n_players=self.ball,
+            kick_m_s=KICK_M_S,
+            goal_at_m=GOAL_AT_M,
+            goal_half_m=GOAL_HALF_M,
+            heading=self.heading,
+            forward=self._forward,
+            right=self._right,
+            sine=self._sine,
+            cosine=self._cosine,
+            kicks=self._kicks,
+            at_ball=self._at_ball,
+            kick=self.kick,
+            age=self.age,
+            touched=self._touched,
+            touches=self.touches,
+        )
+
     def command(self, member: Indices, field: Indices, action: NDArray[np.integer]) -> None:
         """Set the (n, 3) actions of players: ahead, aside and turn."""
-        self._action[:, member, field] = action.T
+        chosen = action @ _DIGITS
+        self._move_now[:, member, field] = self._moves[:, member, chosen]
+        self._kicks[member, field] = self._kicks_by[member, chosen]
 
-    def push_and_turn(self) -> None:
-        """Let players run, then turn."""
-        ahead, aside, turned = self._action
-        runs = np.where(aside == 0, self._ahead_m_s[self._players, ahead], 0.0)
-        steps = self._aside_m_s[self._players, aside]
-        self.discs.velocity[:, : self.ball] += along(self.heading, runs, steps)
-        turn(self.heading, TURN_SINE[turned], TURN_COSINE[turned])
+    def steer(self) -> None:
+        """Let players run, then turn: the first part of a step."""
+        if (functions := self.discs.functions) is not None:
+            functions.field_steer(self.shared)
+            return
+        self.discs.velocity[:, : self.ball] += along(self.heading, self._forward, self._right)
+        turn(self.heading, self._sine, self._cosine)
 
-    def move(self) -> NDArray[np.bool_]:
-        """Move all by a step; return (M, N) which players began to touch the ball."""
+    def move(self) -> None:
+        """Move all: the second part of a step."""
+        self.touches.fill(0)
+        self._move()
+
+    def run(self, most_steps: int) -> int:
+        """Run steps up to one in which a ball is in a goal.
+
+        Args:
+            most_steps: Largest number of steps.
+
+        Returns:
+            The number of steps.
+        """
+        self.touches.fill(0)
+        if (functions := self.discs.functions) is not None:
+            n_steps: int = functions.field_run(self.shared, most_steps)
+            if n_steps < 0:
+                raise MemoryError("not enough memory for the contacts of the native library")
+            return n_steps
+        for step in range(most_steps):
+            self.steer()
+            self._move()
+            if self.goals().any():
+                return step + 1
+        return most_steps
+
+    def _move(self) -> None:
+        """Move all by a step; count touches of the ball, and prepare the kicks."""
         discs = self.discs
+        if discs.functions is not None:
+            if discs.functions.field_move(self.shared):
+                raise MemoryError("not enough memory for the contacts of the native library")
+            return
         discs.velocity[:, self.ball] += self.kick
-        self.kick.fill(0.0)
         discs.move()
         self.age += 1
         touched = discs.touching[self._at_ball]
-        begins: NDArray[np.bool_] = touched & ~self._touched
+        begins = touched & ~self._touched
         self._touched = touched
-        kicks = begins & (self._kicks_always | (self._action[0] == 1))
-        if kicks.any():
-            self.kick += KICK_M_S * (discs.normal[:, self._at_ball] * kicks).sum(axis=1)
-        return begins
+        self.touches += begins
+        kicks = begins & self._kicks
+        self.kick = KICK_M_S * (discs.normal[:, self._at_ball] * kicks).sum(axis=1)
 
     def goals(self) -> NDArray[np.intp]:
         """Return (N,) side of the goal that the ball is in, -1 for left, and 0 for neither."""
@@ -209,50 +263,6 @@ class Field:
         is_in = (np.abs(x) > GOAL_AT_M) & (np.abs(z) < GOAL_HALF_M)
         side: NDArray[np.intp] = np.where(is_in, np.copysign(1.0, x), 0.0).astype(np.intp)
         return side
-
-    def seen(self, member: Indices, field: Indices, local: Array) -> tuple[Array, Array, Array]:
-        """Return what the rays of n players meet.
-
-        Args:
-            member: (n,) players.
-            field: (n,) their fields.
-            local: (2, R) directions of the rays, right and ahead.
-
-        Returns:
-            Three arrays of distances: to discs, (M + 1, R, n), infinite for oneself; to walls,
-            (R, n); to the goals on the left and on the right, (2, R, n).
-        """
-        discs = self.discs
-        position = discs.position[:, :, field]
-        place = discs.position[:, member, field]
-        rays = Rays.cast(place, self.heading[:, member, field], local)
-        to_discs = np.concatenate(
-            [
-                rays.to_discs(position[:, : self.ball], _reach_m(PLAYER_RADIUS_M)),
-                rays.to_discs(position[:, self.ball :], _reach_m(BALL_RADIUS_M)),
-            ]
-        )
-        to_discs[member, :, np.arange(len(member))] = np.inf
-        faces = np.reshape([BACK_M, SIDE_M], (2, 1, 1)) - RAY_RADIUS_M
-        straight = (np.copysign(faces, rays.direction) - rays.origin) * rays.inverse
-        straight[straight < 0.0] = np.inf
-        to_end, to_side = straight
-        centre, half, heading = (
-            np.broadcast_to(value[..., None], (*value.shape, len(member))) for value in self._boxes
-        )
-        boxes = rays.to_turned_boxes(centre, heading, half, RAY_RADIUS_M)
-        to_wall = np.minimum(to_side, boxes[:4].min(axis=0))
-        to_goals = np.empty((2, *to_end.shape))
-        for side in range(2):
-            faces_it = (rays.direction[X] > 0.0) == (side == 1)
-            to_goals[side] = np.minimum(
-                np.where(faces_it, to_end, np.inf), boxes[4 + 2 * side : 6 + 2 * side].min(axis=0)
-            )
-        for wall in self._extra:
-            centre, half = (np.reshape(value, (2, 1, 1)) for value in (wall.centre, wall.half))
-            (to_extra,) = rays.to_boxes(centre, half, RAY_RADIUS_M)
-            np.minimum(to_wall, to_extra, out=to_wall)
-        return to_discs, to_wall, to_goals
 
     def shown(self, world: World) -> Scene:
         """Return what all fields show; the left team is blue, the right one purple."""
@@ -269,7 +279,7 @@ class Field:
                 height_m=0.05,
                 colour=colour,
             )
-        walls = [*corner_walls(), *goal_walls(), *self._extra]
+        walls = [*corner_walls(), *goal_walls(), *self.extra_walls]
         centre, half = (np.array([getattr(w, k) for w in walls]).T for k in ("centre", "half"))
         yaw = np.array([wall.yaw for wall in walls])
         plan.box(
@@ -299,6 +309,23 @@ class Field:
         return plan.scene()
 
 
-def _reach_m(radius: float) -> float:
-    """Return how near to a ray the centre of a ball at the players' height must be to be met."""
-    return float(np.sqrt((RAY_RADIUS_M + radius) ** 2 - (RAY_HEIGHT_M - BALL_HEIGHT_M) ** 2))
+def _moves(
+    forward: Sequence[float], aside: Sequence[float], kicks_always: Sequence[bool]
+) -> tuple[Array, NDArray[np.bool_]]:
+    """Return what every action does.
+
+    Args:
+        forward: (M,) parts of a full push, as for `Field`.
+        aside: (M,) parts of a full push.
+        kicks_always: (M,) whether players kick at every contact.
+
+    Returns:
+        (4, M, 27) pushes ahead and to the right, sines and cosines of turns; (M, 27) whether a
+        player that does this kicks.
+    """
+    ahead, sideways, turned = np.indices((3, 3, 3)).reshape(3, -1)
+    ways = np.array([0.0, RUN_M_S, -RUN_M_S])
+    runs = np.where(sideways == 0, np.multiply.outer(forward, ways[ahead]), 0.0)
+    steps = np.multiply.outer(aside, ways[sideways])
+    sine, cosine = (np.tile(values[turned], (len(runs), 1)) for values in (TURN_SINE, TURN_COSINE))
+    return np.array([runs, steps, sine, cosine]), np.array(kicks_always)[:, None] | (ahead == 1)

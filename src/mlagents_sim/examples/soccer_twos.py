@@ -7,10 +7,12 @@ import numpy as np
 
 from mlagents_envs.base_env import ActionSpec, ActionTuple, BehaviorSpec, FloatArray
 from mlagents_envs.scene import Scene
-from mlagents_sim.examples.soccer_field import CONTROLS, RAY_M, START_X_M, START_Z_M, Field
+from mlagents_sim.examples.field_view import RAY_M, FieldView
+from mlagents_sim.examples.soccer_field import CONTROLS, START_X_M, START_Z_M, Field
 from mlagents_sim.frame_stack import FrameStack, stacked
+from mlagents_sim.planar_world import PlanarWorld
 from mlagents_sim.sensors import RaySensor
-from mlagents_sim.world import Agents, World
+from mlagents_sim.world import Agents
 
 FRONT = RaySensor(per_side=5, max_degrees=60.0, length=RAY_M, n_tags=6)
 REAR = RaySensor(per_side=1, max_degrees=45.0, length=RAY_M, n_tags=6)
@@ -19,15 +21,14 @@ STACKED = 3
 TOUCH_REWARD = 0.2
 
 _RAYS = np.concatenate([FRONT.directions, -REAR.directions], axis=1)
-_N_FRONT = FRONT.directions.shape[1]
-_MATES = np.array([1, 0, 3, 2])
-_OPPONENTS = np.array([[2, 2, 0, 0], [3, 3, 1, 1]])
 _SIDES = (-1, -1, 1, 1)
 _PLAYERS = 4
-_BALL = _PLAYERS
+_BLUE = [BALL_TAG, OWN_GOAL_TAG, OTHER_GOAL_TAG, WALL_TAG, *[MATE_TAG] * 2, *[OPPONENT_TAG] * 2]
+_PURPLE = [BALL_TAG, OTHER_GOAL_TAG, OWN_GOAL_TAG, WALL_TAG, *[OPPONENT_TAG] * 2, *[MATE_TAG] * 2]
+_TAGS = np.array([_BLUE, _BLUE, _PURPLE, _PURPLE])
 
 
-class SoccerTwos(World):
+class SoccerTwos(PlanarWorld):
     """Two teams of two agents, blue and purple, on each football field.
 
     Observations: two sensors, in three frames each, oldest first.
@@ -82,13 +83,14 @@ class SoccerTwos(World):
         self.behavior[:] = self._member // 2
         self.group[:] = 1 + 2 * self._field + self.behavior
         n = self.n_agents // _PLAYERS
-        self.field = Field(
+        self.field = self.motion = Field(
             n,
             _SIDES,
             forward=[1.0] * _PLAYERS,
             aside=[0.3] * _PLAYERS,
             kicks_always=[False] * _PLAYERS,
         )
+        self._view = FieldView(self.field, FRONT, _RAYS, _TAGS)
         self._touch_reward = np.zeros(n)
         self._front = FrameStack(FRONT.spec(""), STACKED, self.n_agents)
         self._rear = FrameStack(REAR.spec(""), STACKED, self.n_agents)
@@ -105,35 +107,17 @@ class SoccerTwos(World):
 
     def observe(self, agents: Agents) -> list[FloatArray]:
         """Return the observations that the class describes."""
-        field, member = self._field[agents], self._member[agents]
-        to_discs, to_wall, to_goals = self.field.seen(member, field, _RAYS)
-        at = np.arange(len(field))
-        own = member // 2
-        travels = [
-            to_discs[_BALL],
-            to_goals[own, :, at].T,
-            to_goals[1 - own, :, at].T,
-            to_wall,
-            to_discs[_MATES[member], :, at].T,
-            to_discs[_OPPONENTS[:, member], :, at].min(axis=0).T,
-        ]
-        tags = [BALL_TAG, OWN_GOAL_TAG, OTHER_GOAL_TAG, WALL_TAG, MATE_TAG, OPPONENT_TAG]
-        front = FRONT.observe([travel[:_N_FRONT] for travel in travels], tags)
-        rear = REAR.observe([travel[_N_FRONT:] for travel in travels], tags)
+        seen = self._view.observe(agents)
+        front, rear = seen[:, : FRONT.size], seen[:, FRONT.size :]
         return [self._front.add(agents, front), self._rear.add(agents, rear)]
 
     def command(self, agents: Agents, action: ActionTuple) -> None:
         """Set the action of each of the coming steps."""
         self.field.command(self._member[agents], self._field[agents], action.discrete)
 
-    def act(self) -> None:
-        """Run and turn."""
-        self.field.push_and_turn()
-
-    def physics(self) -> None:
-        """Move players and ball; reward touches and goals."""
-        touches = self.field.move()
-        self.reward += (touches * self._touch_reward).T.reshape(-1)
+    def judge(self, n_steps: int) -> None:
+        """Reward touches and goals."""
+        self.reward += (self.field.touches * self._touch_reward).T.reshape(-1)
         side = self.field.goals()
         (fields,) = side.nonzero()
         if fields.size:

@@ -102,6 +102,8 @@ class Sorter(PlanarWorld):
         n_visited: (N,) counts of visited tiles, which come first.
     """
 
+    motion: Motion
+
     behavior_name = "Sorter?team=0"
     behavior_spec = BehaviorSpec(
         [TILES, ObservationSpec.vector(10, "PhysicsBodySensor:Agent"), stacked(POSE, STACKED)],

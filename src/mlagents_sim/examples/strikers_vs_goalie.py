@@ -7,10 +7,12 @@ import numpy as np
 
 from mlagents_envs.base_env import ActionSpec, ActionTuple, BehaviorSpec, FloatArray
 from mlagents_envs.scene import Scene
-from mlagents_sim.examples.soccer_field import CONTROLS, RAY_M, START_Z_M, Field
+from mlagents_sim.examples.field_view import RAY_M, UNSEEN, FieldView
+from mlagents_sim.examples.soccer_field import CONTROLS, START_Z_M, Field
 from mlagents_sim.frame_stack import FrameStack, stacked
+from mlagents_sim.planar_world import PlanarWorld
 from mlagents_sim.sensors import RaySensor
-from mlagents_sim.world import Agents, World
+from mlagents_sim.world import Agents
 
 FRONT = RaySensor(per_side=5, max_degrees=60.0, length=RAY_M, n_tags=5)
 REAR = RaySensor(per_side=1, max_degrees=45.0, length=RAY_M, n_tags=5)
@@ -22,14 +24,15 @@ STACKED = 3
 GOALIE_X_M = 9.0
 
 _RAYS = np.concatenate([FRONT.directions, -REAR.directions], axis=1)
-_N_FRONT = FRONT.directions.shape[1]
 _PLAYERS = 3
-_GOALIE, _BALL = 2, _PLAYERS
-_RIGHT = 1
+_GOALIE = 2
+_OF_STRIKER = [BALL_TAG, UNSEEN, GOAL_TAG, WALL_TAG, MATE_TAG, MATE_TAG, GOALIE_TAG]
+_OF_GOALIE = [BALL_TAG, UNSEEN, GOAL_TAG, WALL_TAG, STRIKER_TAG, STRIKER_TAG, UNSEEN]
+_TAGS = np.array([_OF_STRIKER, _OF_STRIKER, _OF_GOALIE])
 _ACTIONS = ActionSpec.create_discrete((3, 3, 3))
 
 
-class StrikersVsGoalie(World):
+class StrikersVsGoalie(PlanarWorld):
     """Two strikers on each football field try to score against a goalie.
 
     Observations: strikers have two sensors, the goalie has one, in three frames each, oldest first.
@@ -90,7 +93,7 @@ class StrikersVsGoalie(World):
         self.group[:] = 1 + 2 * self._field + self.behavior
         self._per_step = np.where(self.behavior == 0, -1.0, 1.0) / self.max_steps
         n = self.n_agents // _PLAYERS
-        self.field = Field(
+        self.field = self.motion = Field(
             n,
             sides=(-1, -1, 1),
             forward=(1.3, 1.3, 1.0),
@@ -98,6 +101,8 @@ class StrikersVsGoalie(World):
             kicks_always=(False, False, True),
             has_left_goal=False,
         )
+        self._view = FieldView(self.field, FRONT, _RAYS, _TAGS)
+        self._view_around = FieldView(self.field, AROUND, AROUND.directions, _TAGS)
         self._front = FrameStack(FRONT.spec(""), STACKED, self.n_agents)
         self._rear = FrameStack(REAR.spec(""), STACKED, self.n_agents)
         self._around = FrameStack(AROUND.spec(""), STACKED, self.n_agents)
@@ -113,35 +118,22 @@ class StrikersVsGoalie(World):
 
     def observe(self, agents: Agents) -> list[FloatArray]:
         """Return the observations that the class describes, of one behavior."""
-        field, member = self._field[agents], self._member[agents]
         if self.behavior[agents][0]:
-            to_discs, to_wall, to_goals = self.field.seen(member, field, AROUND.directions)
-            strikers = to_discs[:_GOALIE].min(axis=0)
-            around = AROUND.observe(
-                [to_discs[_BALL], to_goals[_RIGHT], to_wall, strikers],
-                [BALL_TAG, GOAL_TAG, WALL_TAG, STRIKER_TAG],
-            )
-            return [self._around.add(agents, around)]
-        to_discs, to_wall, to_goals = self.field.seen(member, field, _RAYS)
-        mate = to_discs[:_GOALIE].min(axis=0)  # infinite for oneself
-        travels = [to_discs[_BALL], to_goals[_RIGHT], to_wall, mate, to_discs[_GOALIE]]
-        tags = [BALL_TAG, GOAL_TAG, WALL_TAG, MATE_TAG, GOALIE_TAG]
-        front = FRONT.observe([travel[:_N_FRONT] for travel in travels], tags)
-        rear = REAR.observe([travel[_N_FRONT:] for travel in travels], tags)
+            return [self._around.add(agents, self._view_around.observe(agents))]
+        seen = self._view.observe(agents)
+        front, rear = seen[:, : FRONT.size], seen[:, FRONT.size :]
         return [self._front.add(agents, front), self._rear.add(agents, rear)]
 
     def command(self, agents: Agents, action: ActionTuple) -> None:
         """Set the action of each of the coming steps."""
         self.field.command(self._member[agents], self._field[agents], action.discrete)
 
-    def act(self) -> None:
-        """Run and turn; time costs strikers and pays the goalie."""
+    def pay_step(self) -> None:
+        """Make time cost strikers and pay the goalie."""
         self.reward += self._per_step
-        self.field.push_and_turn()
 
-    def physics(self) -> None:
-        """Move players and ball; reward goals."""
-        self.field.move()
+    def judge(self, n_steps: int) -> None:
+        """Reward goals."""
         (fields,) = (self.field.goals() > 0).nonzero()
         if fields.size:
             speed = 1.0 - self.field.age[fields] / self.max_steps

@@ -21,6 +21,7 @@ from mlagents_sim.examples.wall_jump_scene import (
     Platforms,
 )
 from mlagents_sim.frame_stack import FrameStack, stacked
+from mlagents_sim.motion import Motion
 from mlagents_sim.planar import Array, X, Z
 from mlagents_sim.planar_world import PlanarWorld
 from mlagents_sim.world import Agents
@@ -66,6 +67,8 @@ class _OverWalls(PlanarWorld):
     decision_period_steps = 5
     max_steps = 2000
     step_reward = -0.0005
+
+    motion: Motion
 
     def __init__(
         self, *, num_areas: int = 1, seed: int = 0, parameters: Mapping[str, float] | None = None
