@@ -47,6 +47,23 @@ CASES: dict[str, dict[str, Any]] = {
         "trainer_type": "ppo",
         "hyperparameters": {"normalize_each_signal": True, "max_grad_norm": 0.1},
     },
+    "ppo_of_minibatches": {
+        "trainer_type": "ppo",
+        "hyperparameters": {"normalize_advantages": "minibatch", "normalize_values": True},
+    },
+    "ppo_until_moved": {
+        "trainer_type": "ppo",
+        "hyperparameters": {"target_kl": 0.02, "num_epoch": 8},
+    },
+    "ppo_adaptive": {
+        "trainer_type": "ppo",
+        "hyperparameters": {"learning_rate_schedule": "adaptive"},
+    },
+    "lstm_adaptive": {
+        "trainer_type": "ppo",
+        "network_settings": LSTM,
+        "hyperparameters": {"learning_rate_schedule": "adaptive", "normalize_values": True},
+    },
     "lstm": {"trainer_type": "ppo", "network_settings": LSTM},
     "curiosity": {"trainer_type": "ppo", "reward_signals": {"extrinsic": {}, "curiosity": {}}},
     "rnd": {"trainer_type": "ppo", "reward_signals": {"extrinsic": {}, "rnd": {}}},
@@ -56,6 +73,11 @@ CASES: dict[str, dict[str, Any]] = {
     },
     "cloning": {"trainer_type": "ppo", "behavioral_cloning": DEMO},
     "poca": {"trainer_type": "poca"},
+    "poca_of_minibatches": {
+        "trainer_type": "poca",
+        "hyperparameters": {"normalize_advantages": "minibatch", "normalize_values": True}
+        | {"target_kl": 0.02},
+    },
     "poca_lstm": {"trainer_type": "poca", "network_settings": LSTM},
     "sac": {"trainer_type": "sac"},
     "sac_lstm": {"trainer_type": "sac", "network_settings": LSTM},
@@ -66,10 +88,10 @@ CASES: dict[str, dict[str, Any]] = {
 
 Results = dict[str, Tensor]
 
-_MAKING = threading.Lock()  # initial weights come from the random generator of all threads
+ALONE_AT_A_TIME = threading.Lock()  # initial weights come from the random generator of all threads
 
 
-def settings_of(case: str) -> BehaviorSettings:
+def settings_of(case: str, **overriding: int) -> BehaviorSettings:
     written = CASES[case]
     network = {"hidden_units": 16, "num_layers": 1, "normalize": True}
     hyperparameters = {"batch_size": 16, "buffer_size": 160, "learning_rate": 1e-2}
@@ -77,7 +99,7 @@ def settings_of(case: str) -> BehaviorSettings:
         written
         | {
             "network_settings": network | written.get("network_settings", {}),
-            "hyperparameters": hyperparameters | written.get("hyperparameters", {}),
+            "hyperparameters": hyperparameters | written.get("hyperparameters", {}) | overriding,
         }
     )
 
@@ -117,7 +139,7 @@ def learn(case: str, shards: Shards | ProcessGroup, device: str = "cpu") -> Resu
     settings = settings_of(case)
     types: dict[str, type[Algorithm]] = {"ppo": PPO, "poca": POCA, "sac": FastSAC, "bc": BC}
     algorithm_type = types[settings.trainer_type]
-    with _MAKING:
+    with ALONE_AT_A_TIME:
         algorithm = algorithm_type(
             GROUPS if algorithm_type is POCA else SPEC,
             settings,
@@ -144,12 +166,16 @@ def learn(case: str, shards: Shards | ProcessGroup, device: str = "cpu") -> Resu
             # Two updates, because the statistics of observations change after the first.
             for _ in range(2):
                 algorithm.update(segments, algorithm.score(segments), step=0)
-    return {
+    learned = {
         f"{part}.{name}": value.detach().cpu().clone()
         for part, module in algorithm.modules().items()
         if isinstance(module, nn.Module)
         for name, value in module.state_dict().items()
     }
+    if isinstance(algorithm, PPO | POCA):
+        learned["divergences"] = torch.tensor(algorithm.divergences, dtype=torch.float64)
+        learned["learning rate"] = torch.tensor(algorithm.optimizer.param_groups[0]["lr"])
+    return learned
 
 
 def learn_all(

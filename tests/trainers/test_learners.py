@@ -43,7 +43,9 @@ def working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def configure(trainer_type: str = "ppo", **written: Any) -> None:
+def configure(
+    trainer_type: str = "ppo", *, of_run: dict[str, Any] | None = None, **written: Any
+) -> None:
     behavior = {
         "trainer_type": trainer_type,
         "hyperparameters": HYPERPARAMETERS[trainer_type],
@@ -53,7 +55,8 @@ def configure(trainer_type: str = "ppo", **written: Any) -> None:
         "summary_freq": 500,
         "checkpoint_interval": 500,
     }
-    Path("guess.yaml").write_text(yaml.safe_dump({"behaviors": {"Guess": behavior | written}}))
+    settings = {"behaviors": {"Guess": behavior | written}, **(of_run or {})}
+    Path("guess.yaml").write_text(yaml.safe_dump(settings))
 
 
 def arguments(*more: str, run_id: str = "first") -> list[str]:
@@ -102,6 +105,44 @@ def test_a_run_is_resumed_with_any_number_of_learners(then: str, in_words: str) 
     named = ["--env", ENVIRONMENT, "--run-id", "first", "--seed", "5"]
     assert main(["guess.yaml", *named, "--resume", "--learners", then]) == 0
     assert before < 2500 <= checkpoint()["global_step"]
+
+
+@pytest.mark.slow
+def test_evaluations_of_the_first_learner_end_all_and_change_nothing() -> None:
+    configure()
+    assert main(arguments(run_id="plain")) == 0
+    evaluated = {"every": 700, "episodes": 6, "deterministic": True}
+    configure(of_run={"evaluation": evaluated})
+    assert main(arguments(run_id="evaluated")) == 0
+    for one, other in zip(weights("plain"), weights("evaluated"), strict=True):
+        assert torch.equal(one, other)
+    assert Path("results", "evaluated", "Guess", "best.pt").exists()
+    configure(of_run={"evaluation": evaluated | {"stop_at_reward": -1000.0}})
+    assert main(arguments(run_id="ended")) == 0
+    assert 700 <= checkpoint("ended")["global_step"] < 1500
+
+
+@pytest.mark.slow
+def test_callbacks_run_in_the_first_learner_and_end_all(working_directory: Path) -> None:
+    working_directory.joinpath("following.py").write_text(
+        "import os\n"
+        "from mlagents.trainers.callbacks import Callback\n"
+        "class Follows(Callback):\n"
+        "    def on_summary(self, summary, run):\n"
+        "        with open('seen.txt', 'a') as file:\n"
+        "            print(os.getpid(), summary.step, file=file)\n"
+        "        run.save()\n"
+        "        if summary.step == 1000:\n"
+        "            run.stop('enough')\n"
+    )
+    configure(of_run={"callbacks": ["following:Follows"]})
+    assert main(arguments()) == 0
+    seen = [line.split() for line in Path("seen.txt").read_text().splitlines()]
+    assert [(int(pid), int(step)) for pid, step in seen] == [
+        (os.getpid(), 500),
+        (os.getpid(), 1000),
+    ]
+    assert 1000 <= checkpoint()["global_step"] < 1500
 
 
 @pytest.mark.slow
@@ -260,6 +301,13 @@ def test_inference_needs_one_process_whatever_the_file_says() -> None:
         ({"checkpoint_settings": {"inference": True}}, "torchrun started 4"),
         ({"env_settings": {"env_path": "x", "base_port": 65534}}, "exceeds the last port"),
         (
+            {
+                "env_settings": {"env_path": "x", "base_port": 65530},
+                "evaluation": {"num_envs": 4},
+            },
+            "4 learners and 4 of evaluations exceeds the last port",
+        ),
+        (
             {"behaviors": {"B": {"trainer_type": "ppo", "hyperparameters": {"batch_size": 3}}}},
             "behaviors.B.hyperparameters.batch_size is 3, which 4 learners",
         ),
@@ -273,7 +321,7 @@ def test_inference_needs_one_process_whatever_the_file_says() -> None:
             "save_replay_buffer",
         ),
     ],
-    ids=["editor", "inference", "ports", "batch", "self-play", "replay"],
+    ids=["editor", "inference", "ports", "evaluation", "batch", "self-play", "replay"],
 )
 def test_what_several_learners_cannot_do(written: dict[str, Any], message: str) -> None:
     options = RunOptions.model_validate({"env_settings": {"env_path": "x"}} | written)

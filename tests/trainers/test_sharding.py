@@ -12,11 +12,23 @@ import pytest
 import torch
 from torch import nn
 
+from mlagents.trainers.algorithms.losses import normalized
 from mlagents.trainers.algorithms.optimizer import adam, descend
+from mlagents.trainers.algorithms.ppo import PPO
 from mlagents.trainers.algorithms.returns import joined_advantages
+from mlagents.trainers.data.segments import Segments
 from mlagents.trainers.networks.layers import Normalizer
 from mlagents.trainers.sharding import ALONE, Shards
-from sharded import CASES, Results, in_threads, learn_all
+from sharded import (
+    ALONE_AT_A_TIME,
+    CASES,
+    SPEC,
+    Results,
+    in_threads,
+    learn_all,
+    settings_of,
+)
+from steps import make_segments
 
 TESTS = Path(__file__).parents[1]
 
@@ -145,6 +157,30 @@ def test_advantages_are_normalized_over_all_rows(strengths: list[float] | None) 
     joined = in_threads(2, lambda shards: joined_advantages(parts[shards.rank], strengths, shards))
     alone = joined_advantages(advantages, strengths)
     np.testing.assert_allclose(np.concatenate(joined), alone, rtol=1e-4, atol=1e-5)
+
+
+def test_a_minibatch_is_normalized_over_the_rows_of_all_learners() -> None:
+    advantages = torch.randn(50, 1, generator=torch.Generator().manual_seed(0)) * 3 + 2
+    parts = [advantages[:9], advantages[9:]]
+    each = in_threads(2, lambda shards: normalized(parts[shards.rank], shards))
+    torch.testing.assert_close(torch.cat(list(each)), normalized(advantages))
+
+
+def test_the_divergence_is_the_mean_over_the_rows_of_all_learners() -> None:
+    settings = settings_of("ppo_until_moved", batch_size=1000)  # one minibatch has all rows
+    rng = np.random.default_rng(0)
+    parts = [make_segments(SPEC, lengths, rng) for lengths in ([3, 4], [9, 11, 10])]
+
+    def moved(segments: Segments, shards: Shards) -> float:
+        with ALONE_AT_A_TIME:
+            ppo = PPO(SPEC, settings, device=torch.device("cpu"), seed=3, shards=shards)
+        experience, _ = ppo.prepare(segments, ppo.score(segments))
+        return ppo.divergence(experience)
+
+    alone = moved(Segments.concatenate(parts), ALONE)
+    each = in_threads(2, lambda shards: moved(parts[shards.rank], shards))
+    assert each[0] == each[1] == pytest.approx(alone, rel=1e-5)
+    assert alone != pytest.approx(moved(parts[0], ALONE), rel=1e-2)
 
 
 def test_shares_add_up_and_differ_by_one_at_most() -> None:

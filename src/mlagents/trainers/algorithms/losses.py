@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor
 
+from mlagents.trainers.sharding import ALONE, Shards
+
 
 def clipped_policy_loss(
     log_probs: Tensor, old_log_probs: Tensor, advantages: Tensor, *, epsilon: float, joint: bool
@@ -25,10 +27,24 @@ def clipped_policy_loss(
     return -torch.minimum(ratio * advantages, clipped * advantages).mean()
 
 
-def normalized(advantages: Tensor) -> Tensor:
-    """Return advantages (..., B, 1) with mean 0 and deviation 1 over the B rows of a minibatch."""
-    deviation, mean = torch.std_mean(advantages, dim=-2, correction=0, keepdim=True)
-    return (advantages - mean) / (deviation + 1e-10)
+def normalized(advantages: Tensor, shards: Shards = ALONE) -> Tensor:
+    """Return advantages (..., B, 1) with mean 0 and deviation 1 over the B rows of a minibatch.
+
+    Args:
+        advantages: Advantages of this learner's rows.
+        shards: This learner's place among several. Mean and deviation are those of all their rows.
+    """
+    if shards.size == 1:
+        deviation, mean = torch.std_mean(advantages, dim=-2, correction=0, keepdim=True)
+        return (advantages - mean) / (deviation + 1e-10)
+    wide = advantages.double()
+    n_rows = torch.full_like(wide[..., :1, :], wide.shape[-2])
+    totals = torch.stack([n_rows, wide.sum(-2, keepdim=True)])
+    shards.add(totals)
+    wide = wide - totals[1] / totals[0]
+    squares = wide.square().sum(-2, keepdim=True)
+    shards.add(squares)
+    return (wide / ((squares / totals[0]).sqrt() + 1e-10)).to(advantages.dtype)
 
 
 def divergence(log_probs: Tensor, old_log_probs: Tensor) -> Tensor:

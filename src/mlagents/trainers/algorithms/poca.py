@@ -249,6 +249,7 @@ class POCA(Proximal[Experience, Minibatch]):
     def terms(self, minibatch: Minibatch, epsilon: float) -> Terms:
         """Return the terms of the loss of a minibatch."""
         batch, old_baselines, seen, places, _ = minibatch
+        batch = self.with_normal_advantages(batch)
         of_actor, of_critic = self._orders(minibatch)
         log_probs, entropies = self._evaluate(batch, of_actor)
         policy_loss, entropy = self.policy_loss(log_probs, entropies, batch, epsilon)

@@ -106,7 +106,8 @@ class PPO(Proximal[Experience, Minibatch]):
 
     def terms(self, minibatch: Minibatch, epsilon: float) -> Terms:
         """Return the terms of the loss of a minibatch."""
-        policy_loss, value_loss, entropy = self.losses(*minibatch, epsilon)
+        batch = self.with_normal_advantages(minibatch.batch)
+        policy_loss, value_loss, entropy = self.losses(batch, minibatch.sequences, epsilon)
         return Terms(policy_loss, value_loss, entropy, {VALUE_LOSS: value_loss.detach()})
 
     def log_probs(self, minibatch: Minibatch) -> tuple[Tensor, Tensor]:

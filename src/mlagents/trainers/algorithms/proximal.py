@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -234,9 +235,28 @@ class Proximal(Algorithm, Generic[Experience, Minibatch]):
 
     @torch.no_grad()
     def divergence(self, experience: Experience) -> float:
-        """Return the divergence of the policy from the one that acted, the mean over one pass."""
-        each = [divergence(*self.log_probs(part)) for _, part in self.minibatches(experience)]
-        return torch.stack(each).mean().item()
+        """Return the divergence of the policy from the one that acted, the mean over one pass.
+
+        Of several learners, each returns the mean over the rows of all.
+        """
+        parts = list(self.minibatches(experience))
+        each = torch.stack([divergence(*self.log_probs(part)) for _, part in parts])
+        if self.shards.size == 1:
+            return each.mean().item()
+        n_rows = np.array([len(rows) for rows, _ in parts], np.float64)
+        total, count = self.shards.sums(
+            np.array([each.double().cpu().numpy() @ n_rows, n_rows.sum()])
+        )
+        return float(total / count)
+
+    def with_normal_advantages(self, batch: Batch) -> Batch:
+        """Return a minibatch whose advantages are normalized, if each minibatch normalizes its own.
+
+        Mean and deviation are those of the rows of all learners.
+        """
+        if self.settings.normalize_advantages != "minibatch":
+            return batch
+        return batch._replace(advantages=normalized(batch.advantages, self.shards))
 
     def policy_loss(
         self, log_probs: Tensor, entropies: Tensor, batch: Batch, epsilon: float
@@ -246,15 +266,12 @@ class Proximal(Algorithm, Generic[Experience, Minibatch]):
         Args:
             log_probs: (B, A + K) log-probabilities of the components under the current policy.
             entropies: (B, A + K) entropies of the components.
-            batch: Rows of the minibatch.
+            batch: Rows of the minibatch, with normalized advantages.
             epsilon: Largest relative change of a probability that is rewarded.
         """
         s = self.settings
-        advantages = batch.advantages
-        if s.normalize_advantages == "minibatch":
-            advantages = normalized(advantages)
         policy_loss = clipped_policy_loss(
-            log_probs, batch.old_log_probs, advantages, epsilon=epsilon, joint=s.joint_ratio
+            log_probs, batch.old_log_probs, batch.advantages, epsilon=epsilon, joint=s.joint_ratio
         )
         n_continuous = batch.continuous.shape[1]
         return policy_loss, mean_entropy(

@@ -258,7 +258,7 @@ class Trainer:
             reports: Reports of all learners.
             exchange: Function that sends a report and returns the reports of all learners.
         """
-        was_learning = self.is_learning
+        self.was_learning = was_learning = self.is_learning
         self._count_all(reports)
         if not was_learning:  # a finished behavior keeps acting together with the others
             self._experience.take()

@@ -42,10 +42,12 @@ logger = get_logger(__name__)
 EnvManagerMaker = Callable[[], EnvManager]
 
 
-def evaluation_maker(options: RunOptions, *, log_folder: Path) -> EnvManagerMaker | None:
+def evaluation_maker(
+    options: RunOptions, *, log_folder: Path, n_learners: int = 1
+) -> EnvManagerMaker | None:
     """Return a function that creates the players for evaluations, or None if there are none.
 
-    Their worker ids, ports and seeds follow those of training.
+    Their worker ids, ports and seeds follow those of training, of all learners.
 
     Raises:
         TrainerConfigError: There is no environment to start, or see `env_manager_maker`.
@@ -63,7 +65,7 @@ def evaluation_maker(options: RunOptions, *, log_folder: Path) -> EnvManagerMake
     return env_manager_maker(
         options.model_copy(update={"env_settings": of_evaluation}),
         log_folder=log_folder,
-        first_worker=environment.num_envs * (options.cluster.workers or 1),
+        first_worker=environment.num_envs * (options.cluster.workers or 1) * n_learners,
     )
 
 

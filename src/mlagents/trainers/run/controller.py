@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -132,8 +133,9 @@ class Controller:
         self._resumed_at: dict[str, int] = {}
         self._started_s = time.monotonic()
         self._has_begun = False
-        self._callbacks = callbacks or Callbacks()
+        self._callbacks = (callbacks if self._is_first else None) or Callbacks()
         self._summaries: list[Summary] = []  # those that no callback has received yet
+        self._has_summary = False
         self._handle = _Handle(options, folder.path, self)
         self._is_ending = False
         self._has_warned_of_drift = False
@@ -235,6 +237,7 @@ class Controller:
             self._saver.begin()
             self._has_begun = True
         self._callbacks.begin(self._handle)
+        self._follow_first()
         self._started_s = time.monotonic()
         with self._progress if self._is_first else nullcontext():
             self._interrupt.is_below_table = self._progress.is_shown
@@ -272,9 +275,7 @@ class Controller:
             for trainer in self.trainers.values() if self._group is None else ():
                 trainer.advance()
                 self._stop_if_learned(trainer)
-        self._call_callbacks()
-        if self._evaluator is not None and self._evaluator.is_due(self.trainers):
-            self.evaluate()
+        self._look_at_results()
         if self._filmer is not None and self._filmer.is_due(self.trainers):
             self._filmer.begin(self.trainers, self._curriculum.parameters)
         if self._is_done():
@@ -284,10 +285,41 @@ class Controller:
         elif not (self._has_met and self._begin_lessons()):
             self._fleet.answer()
 
-    def _call_callbacks(self) -> None:
-        """Hand new summaries to the callbacks, between two steps, when the run may be saved."""
+    def _look_at_results(self) -> None:
+        """Call callbacks and evaluate if it is time, between two steps, when the run may be saved.
+
+        Of several learners, the first does so, and the others follow its decisions.
+        """
+        if not self._has_met:
+            return
+        has_summary, self._has_summary = self._has_summary, False
         while self._summaries:
             self._callbacks.summarize(self._summaries.pop(0), self._handle)
+        if has_summary:
+            self._follow_first()
+        if self._evaluator is not None and self._evaluator.is_due(self.trainers):
+            if self._is_first:
+                self.evaluate()
+            self._follow_first()
+
+    def _follow_first(self) -> None:
+        """Let the other learners end what the first has ended."""
+        group, evaluator = self._group, self._evaluator
+        if group is None:
+            return
+        decided = {
+            "is_stopped": self._handle.is_stopped,
+            "ended_by": {name: trainer.ended_by for name, trainer in self.trainers.items()},
+            "due_at": {} if evaluator is None else evaluator.due_at,
+        }
+        first, *_ = self._exchange(group, {"decided": decided})
+        decided = first["decided"]
+        self._handle.is_stopped = decided["is_stopped"]
+        for name, ended_by in decided["ended_by"].items():
+            if ended_by is not None:
+                self.trainers[name].end(ended_by)
+        if evaluator is not None:
+            evaluator.due_at = decided["due_at"]
 
     def save(self) -> None:
         """Save a checkpoint of every behavior; inference saves nothing."""
@@ -367,15 +399,8 @@ class Controller:
             UnityCommunicatorStoppedException: The environment of a learner ended the session.
         """
         trainers = sorted(self.trainers.items())
-        message = {"ends": ends, "reports": {name: each.report() for name, each in trainers}}
-        with hierarchical_timer("wait_for_learners"):
-            messages = group.gather(message)
-        self._is_ending = any(each["ends"] for each in messages)
-        for each in messages:
-            if each["ends"] == "interrupted":
-                raise Interrupted
-            if each["ends"]:
-                raise UnityCommunicatorStoppedException(each["ends"].partition(": ")[2])
+        reports = {name: each.report() for name, each in trainers}
+        messages = self._exchange(group, {"reports": reports}, ends=ends)
 
         def exchange(report: Report) -> list[Report]:
             return [Report(*each) for each in group.gather(report)]
@@ -383,6 +408,20 @@ class Controller:
         for name, trainer in trainers:
             trainer.learn_with([Report(*each["reports"][name]) for each in messages], exchange)
             self._stop_if_learned(trainer)
+
+    def _exchange(
+        self, group: ProcessGroup, message: Mapping[str, object], *, ends: str | None = None
+    ) -> list[Any]:
+        """Return the messages of all learners; end with a learner that has to end."""
+        with hierarchical_timer("wait_for_learners"):
+            messages = group.gather({**message, "ends": ends})
+        self._is_ending = any(each["ends"] for each in messages)
+        for each in messages:
+            if each["ends"] == "interrupted":
+                raise Interrupted
+            if each["ends"]:
+                raise UnityCommunicatorStoppedException(each["ends"].partition(": ")[2])
+        return messages
 
     def _agreed_behaviors(self) -> list[BehaviorName]:
         """Return the behaviors of the environment, which must be the same for all learners."""
@@ -525,10 +564,10 @@ class Controller:
             self._resume_trainer(trainer)
         elif self._is_first:
             self._loader.initialize(trainer)
-        if self._evaluator is not None:
-            self._evaluator.begin(name, trainer.step)
         if group is not None:
             self._synchronize(group, trainer)
+        if self._evaluator is not None:
+            self._evaluator.begin(name, trainer.step)
         return trainer
 
     def _synchronize(self, group: ProcessGroup, trainer: Trainer) -> None:
@@ -595,6 +634,7 @@ class Controller:
         )
 
     def _summarize(self, trainer: Trainer, step: int) -> None:
+        self._has_summary = True
         trainer.stats.set_stat(STEP, step)
         trainer.stats.set_stat(IS_TRAINING, trainer.is_learning)
         self._league.summarize(trainer.name)

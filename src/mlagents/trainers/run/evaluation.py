@@ -72,6 +72,15 @@ class Evaluator:
         """Schedule the first evaluation of a behavior that begins at a step."""
         self._due_at[name] = (step // self.settings.every + 1) * self.settings.every
 
+    @property
+    def due_at(self) -> dict[str, int]:
+        """Step of the next evaluation of each behavior. Several learners follow the first."""
+        return self._due_at
+
+    @due_at.setter
+    def due_at(self, steps: Mapping[str, int]) -> None:
+        self._due_at = dict(steps)
+
     def is_due(self, trainers: Mapping[str, Trainer]) -> bool:
         """Return whether an evaluation of any behavior that learns is due."""
         return any(

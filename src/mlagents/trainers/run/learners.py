@@ -128,12 +128,6 @@ def require_for_several(options: RunOptions, n_learners: int) -> None:
         TrainerConfigError: They cannot.
     """
     environment = options.env_settings
-    for key in ("evaluation", "callbacks"):
-        if getattr(options, key):
-            raise TrainerConfigError(
-                f"{key}: does not work with several learners (--learners), got {n_learners}. "
-                "Train with one learner, or remove it."
-            )
     if not dist.is_available():
         raise TrainerConfigError(
             f"this PyTorch, {torch.__version__}, cannot connect {n_learners} learners "
@@ -149,25 +143,22 @@ def require_for_several(options: RunOptions, n_learners: int) -> None:
             f"{n_learners} learners need players of their own, and there is one Editor. Name an "
             "environment with --env, or leave out --learners."
         )
-    last_port = environment.base_port + n_learners * environment.num_envs - 1
+    n_players = n_learners * environment.num_envs
+    of_evaluation = ""
+    if options.evaluation is not None:
+        n_players += options.evaluation.num_envs
+        of_evaluation = f" and {options.evaluation.num_envs} of evaluations"
+    last_port = environment.base_port + n_players - 1
     if "base_port" in environment.model_fields_set and environment.base_port and last_port > 65535:
         raise TrainerConfigError(
             f"base_port (--base-port) {environment.base_port} plus {environment.num_envs} "
-            f"environments (num_envs) of {n_learners} learners exceeds the last port, 65535."
+            f"environments (num_envs) of {n_learners} learners{of_evaluation} exceeds the last "
+            "port, 65535."
         )
     for name, settings in options.behaviors.items():
         require_shareable(f"behaviors.{name}", settings, n_learners)
     if options.default_settings is not None:
         require_shareable("default_settings", options.default_settings, n_learners)
-
-
-_SHAREABLE: dict[str, tuple[Any, ...]] = {
-    "learning_rate_schedule": ("linear", "constant"),
-    "normalize_advantages": ("buffer",),
-    "normalize_values": (False,),
-    "target_kl": (None,),
-}
-"""Values of hyperparameters that several learners can agree on, where not all are."""
 
 
 def require_shareable(section: str, settings: BehaviorSettings, n_learners: int) -> None:
@@ -190,13 +181,6 @@ def require_shareable(section: str, settings: BehaviorSettings, n_learners: int)
             "self-play, because each would rate opponents of its own. Use one learner with more "
             "environments (--num-envs)."
         )
-    for key, allowed in _SHAREABLE.items():
-        value = getattr(hyperparameters, key, allowed[0])
-        if value not in allowed:
-            raise TrainerConfigError(
-                f"{section}.hyperparameters.{key}: {value} does not work with several learners "
-                f"(--learners {n_learners}). Remove the key, or use one learner."
-            )
     if getattr(hyperparameters, "save_replay_buffer", False):
         raise TrainerConfigError(
             f"{section}.hyperparameters.save_replay_buffer: each of {n_learners} learners "
