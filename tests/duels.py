@@ -194,3 +194,13 @@ def always_paper(obs: Sequence[NDArray[Any]], action_mask: NDArray[np.bool_]) ->
 
 def nothing(obs: Sequence[NDArray[Any]], action_mask: NDArray[np.bool_]) -> None:
     """Return no actions: a mistake."""
+
+
+def asymmetric(seed: int) -> LinePong:
+    """Make a game whose sides are different behaviors."""
+    return LinePong(names=("Even?team=0", "Odd?team=1"), seed=seed)
+
+
+def in_groups(seed: int) -> LinePong:
+    """Make a game whose agents are in groups."""
+    return LinePong(groups=True, seed=seed)

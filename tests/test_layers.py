@@ -97,6 +97,7 @@ SEES_ONLY = {
     "mlagents.trainers.acting": {"mlagents.trainers.data", "mlagents.trainers.exception"}
     | {"mlagents.trainers.players", "mlagents.games"},
     "mlagents.trainers.fleet": {
+        "mlagents.games",
         "mlagents.torch_utils",
         "mlagents.trainers.acting",
         "mlagents.trainers.data",

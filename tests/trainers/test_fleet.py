@@ -15,14 +15,15 @@ import torch
 from pydantic import ValidationError
 
 from actors import behavior
+from fleets import KillsAWorker, assert_equal
 from mlagents.trainers.acting.collector import Activity
 from mlagents.trainers.data.segments import Segments
 from mlagents.trainers.exception import TrainerConfigError, UnityTrainerException
+from mlagents.trainers.fleet.experience import RemoteExperience
 from mlagents.trainers.fleet.messages import Gathered, Setup
-from mlagents.trainers.fleet.processes import ProcessWorkers
+from mlagents.trainers.fleet.places import numbered
 from mlagents.trainers.fleet.ray_actors import RayWorkers
-from mlagents.trainers.fleet.remote import RemoteExperience, RemoteFleet
-from mlagents.trainers.fleet.worker import RolloutWorker, numbered
+from mlagents.trainers.fleet.worker import RolloutWorker
 from mlagents.trainers.learn import run_training
 from mlagents.trainers.settings.run_options import ClusterSettings, RunOptions
 from steps import make_segments
@@ -77,22 +78,6 @@ def trained(*arguments: Any, **written: Any) -> dict[str, Any]:
     run_training(run_options)
     (folder,) = Path("results", run_options.checkpoint_settings.run_id).glob("*/checkpoint.pt")
     return torch.load(folder, weights_only=True)
-
-
-def assert_equal(one: Any, other: Any, path: str = "") -> None:
-    """Compare two trees of tensors and numbers, to the last bit."""
-    if isinstance(one, dict):
-        assert one.keys() == other.keys(), path
-        for key in one:
-            assert_equal(one[key], other[key], f"{path}.{key}")
-    elif isinstance(one, list | tuple):
-        assert len(one) == len(other), path
-        for number, (a, b) in enumerate(zip(one, other, strict=True)):
-            assert_equal(a, b, f"{path}[{number}]")
-    elif isinstance(one, torch.Tensor):
-        assert torch.equal(one, other), path
-    else:
-        assert one == other, path
 
 
 def children() -> set[int]:
@@ -216,7 +201,6 @@ def test_staleness_is_corrected_above_one_version() -> None:
     ("written", "says"),
     [
         ({"env_settings": {"env_path": None}}, r"cluster.workers\s+needs env_path"),
-        ({"behaviors": {"A": {"self_play": {}}}}, r"workers\s+self-play of behavior 'A' does not"),
         (
             {
                 "behaviors": {"A": POCA},
@@ -268,21 +252,6 @@ def test_a_run_leaves_no_processes() -> None:
     trained("run", 2)
     after = children() - before
     assert all("resource_tracker" in Path(f"/proc/{p}/cmdline").read_text() for p in after)
-
-
-class KillsAWorker(RemoteFleet):
-    """Kills a worker before the third collection."""
-
-    n_collections = 0
-
-    def advance(self) -> Any:
-        self.n_collections += 1
-        if self.n_collections == 3:
-            assert isinstance(self._workers, ProcessWorkers)
-            process = self._workers._processes[1].process
-            process.kill()
-            process.join()
-        return super().advance()
 
 
 def test_a_killed_worker_is_started_again(

@@ -24,11 +24,14 @@ class ScriptedPolicy:
         name: Name of the function, for messages.
         script: The function.
         spec: Actions to decide on.
+
+    Attributes:
+        name: Argument of that name.
     """
 
     def __init__(self, name: str, script: Script, spec: ActionSpec) -> None:
         self.spec = spec
-        self._name = name
+        self.name = name
         self._script = script
 
     def act(
@@ -61,7 +64,7 @@ class ScriptedPolicy:
                     np.zeros((n_agents, 0), np.float32) if memory is None else memory,
                 )
         raise UnityTrainerException(
-            f"the scripted opponent {self._name} returned {came}; expected an "
+            f"the scripted opponent {self.name} returned {came}; expected an "
             f"mlagents_envs.base_env.ActionTuple of {expected[0]} continuous and {expected[1]} "
             "discrete actions: one row for each agent."
         )

@@ -1,19 +1,86 @@
 """`TeamSeat`: divides the agents of one team among policies, and collects the results of games."""
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mlagents.games import GameResult, Side
+from mlagents.trainers.acting.memories import Memories
+from mlagents.trainers.acting.policy import ActingPolicy
 from mlagents.trainers.acting.rollout import Seat, Share
-from mlagents.trainers.acting.roster import LATEST
+from mlagents.trainers.acting.roster import LATEST, Roster, RosterMemories
+from mlagents.trainers.acting.script import ScriptedPolicy
 from mlagents_envs.base_env import AgentId, DecisionSteps, TerminalSteps
 
 LEARNER = -2
 """Number of the current policy, for agents whose steps are learned from."""
 SCRIPT = -3
 """Number of a scripted opponent."""
+
+
+class Opponents(NamedTuple):
+    """Policies of the agents of a behavior that are not learned from.
+
+    Attributes:
+        roster: Snapshots by their numbers.
+        policy: Policy that decides by the roster.
+        script: Scripted opponent, if there is one.
+    """
+
+    roster: Roster
+    policy: ActingPolicy
+    script: ScriptedPolicy | None
+
+
+class Limits(NamedTuple):
+    """Steps after which self-play may change something.
+
+    Attributes:
+        n_learned: Steps that are learned from.
+        n_opposed: Decisions of opponents.
+    """
+
+    n_learned: int
+    n_opposed: int
+
+
+class Lineup(NamedTuple):
+    """Decisions of self-play for one team of one behavior.
+
+    Attributes:
+        opponents: Policies of the agents that are not learned from.
+        who_begins: Function from a player to the number of the policy for episodes that begin
+            there: that of a snapshot, or `LEARNER`, `LATEST` or `SCRIPT`.
+        learns: Function that returns whether it is the team's turn to learn.
+        limits: Function that returns when something may change.
+    """
+
+    opponents: Opponents
+    who_begins: Callable[[int], int]
+    learns: Callable[[], bool]
+    limits: Callable[[], Limits]
+
+
+class Team(Protocol):
+    """What self-play sees of a team, whose agents act in this process or elsewhere.
+
+    Attributes:
+        n_decisions: Number of decisions for agents of the team so far.
+    """
+
+    n_decisions: int
+
+    @property
+    def present(self) -> set[int]:
+        """Numbers of the policies in all unfinished episodes."""
+
+    def take_results(self, player: int) -> list[GameResult]:
+        """Return the results of games that ended in the last report of a player, once."""
+
+    def swap(self) -> None:
+        """Continue all episodes with the policies for new ones."""
 
 
 class TeamSeat:
@@ -28,7 +95,7 @@ class TeamSeat:
             function from a player and ids of agents to the numbers of their snapshots.
         script: Seat of a scripted opponent, if there is one.
         who_begins: Function from a player to the number of the policy for episodes that begin
-            there: that of a snapshot, or `LEARNER`, `LATEST` or `SCRIPT`.
+            there; see `Lineup`.
 
     Attributes:
         n_decisions: Number of decisions for agents of the team so far.
@@ -50,6 +117,17 @@ class TeamSeat:
         self._script = script
         self._who_begins = who_begins
         self._sides: dict[int, Side] = {}
+
+    @staticmethod
+    def of(learner: Seat, opponents: Opponents, who_begins: Callable[[int], int]) -> "TeamSeat":
+        """Return the seats of a team whose agents act by these policies."""
+        roster, policy, script = opponents
+        return TeamSeat(
+            learner,
+            lambda numbers_of: Seat(policy, RosterMemories(roster.memory_size, numbers_of)),
+            None if script is None else Seat(script, Memories()),
+            who_begins=who_begins,
+        )
 
     def shares(
         self, player: int, decisions: DecisionSteps, terminals: TerminalSteps

@@ -8,9 +8,10 @@ from typing import NamedTuple, Protocol
 from mlagents.trainers.acting.collector import Collector, Experience, Needs
 from mlagents.trainers.acting.policy import ActingPolicy
 from mlagents.trainers.acting.rollout import Policy, Rollout, Seat, SharedSeat
+from mlagents.trainers.acting.teams import Lineup, Team, TeamSeat
 from mlagents.trainers.players.env_manager import EnvManager
 from mlagents.trainers.settings.parameters import Sampler
-from mlagents_envs.base_env import BehaviorName, BehaviorSpec
+from mlagents_envs.base_env import BehaviorId, BehaviorName, BehaviorSpec
 from mlagents_envs.side_channel.stats_side_channel import EnvironmentStats
 
 
@@ -37,6 +38,9 @@ class Learning(Protocol):
 
 class PlayerReport(NamedTuple):
     """Statistics of a player since its last report.
+
+    If the player reported several times, there is a `PlayerReport` for each report in which games
+    of self-play ended.
 
     Attributes:
         player: Number of the player.
@@ -80,6 +84,16 @@ class Fleet(ABC):
         """Return the experience of the agents of a behavior, when its trainer is created."""
 
     @abstractmethod
+    def team(self, behavior: BehaviorId, trainer: Learning, lineup: Lineup) -> Team:
+        """Return a team of a behavior with self-play, when it appears, after `collect`.
+
+        Args:
+            behavior: The behavior and its team.
+            trainer: Trainer of the behavior.
+            lineup: Decisions of self-play for the team.
+        """
+
+    @abstractmethod
     def set_parameters(self, parameters: Mapping[str, Sampler]) -> None:
         """Set environment parameters of all players; see `EnvManager.set_parameters`."""
 
@@ -114,6 +128,7 @@ class LocalFleet(Fleet):
     def __init__(self, manager: EnvManager) -> None:
         self._manager = manager
         self._entropies: list[tuple[Policy, float]] = []
+        self._collectors: dict[str, Collector] = {}
         self._rollout: Rollout
 
     def open(
@@ -134,7 +149,14 @@ class LocalFleet(Fleet):
 
     def collect(self, trainer: Learning) -> Experience:
         """Return a collector of the behavior."""
-        return Collector(trainer.spec, **trainer.needs._asdict())
+        collector = Collector(trainer.spec, **trainer.needs._asdict())
+        self._collectors[trainer.name] = collector
+        return collector
+
+    def team(self, behavior: BehaviorId, trainer: Learning, lineup: Lineup) -> Team:
+        """Return the seats of a team; see `Fleet.team`."""
+        learner = Seat(trainer.policy, self._collectors[trainer.name])
+        return TeamSeat.of(learner, lineup.opponents, lineup.who_begins)
 
     def set_parameters(self, parameters: Mapping[str, Sampler]) -> None:
         """Set environment parameters of all players."""

@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
+from mlagents.games import GameResult
 from mlagents.trainers.acting.collector import Activity, Needs
 from mlagents.trainers.data.segments import Segments
 from mlagents.trainers.settings.parameters import Sampler
 from mlagents.trainers.settings.run_options import RunOptions
-from mlagents_envs.base_env import BehaviorName, BehaviorSpec
+from mlagents_envs.base_env import BehaviorId, BehaviorName, BehaviorSpec
 from mlagents_envs.side_channel.stats_side_channel import EnvironmentStats
 
 Shipment = Literal["cut", "finished", "discard"]
@@ -36,6 +37,18 @@ class Setup(NamedTuple):
     version: str
 
 
+class OpponentsPost(NamedTuple):
+    """Policies for the agents of a behavior that are not learned from.
+
+    Attributes:
+        script: Name of a scripted opponent, if there is one.
+        random_state: State of the generator of their samples, if it continues; otherwise None.
+    """
+
+    script: str | None
+    random_state: Mapping[str, Any] | None
+
+
 class Post(NamedTuple):
     """A behavior that a worker acts for.
 
@@ -46,6 +59,7 @@ class Post(NamedTuple):
         deterministic: Whether to take the likeliest action.
         seed: Seed of the generator of samples.
         random_state: State of that generator, if it continues; otherwise None.
+        opponents: Policies of opponents, with self-play.
     """
 
     name: str
@@ -54,6 +68,7 @@ class Post(NamedTuple):
     deterministic: bool
     seed: tuple[int, ...]
     random_state: Mapping[str, Any] | None
+    opponents: OpponentsPost | None = None
 
 
 class Target(NamedTuple):
@@ -63,13 +78,34 @@ class Target(NamedTuple):
         held: Closed steps that the worker holds, from earlier collections too.
         finished: Steps of segments that finished in this collection.
         made: Steps that agents took in this collection.
+        opposed: Decisions of opponents in this collection.
         ships: Segments to hand over; None for none.
     """
 
     held: int | None = None
     finished: int | None = None
     made: int | None = None
+    opposed: int | None = None
     ships: Shipment | None = None
+
+
+class Opposition(NamedTuple):
+    """Self-play in a collection. `LEARNER`, `LATEST` and `SCRIPT` are policies too; see `Lineup`.
+
+    Attributes:
+        begins: Number of the policy for episodes that begin, for each player of the worker, by
+            team.
+        opposing: Teams whose decisions are those of opponents.
+        swaps: Teams whose unfinished episodes continue by the policies for new ones.
+        snapshots: Pickled snapshots that are new to the worker, by behavior and number.
+        drops: Numbers of snapshots that no agent acts by any more, by behavior.
+    """
+
+    begins: Mapping[BehaviorId, tuple[int, ...]] = {}
+    opposing: frozenset[BehaviorId] = frozenset()
+    swaps: frozenset[BehaviorId] = frozenset()
+    snapshots: Mapping[str, Mapping[int, bytes]] = {}
+    drops: Mapping[str, frozenset[int]] = {}
 
 
 class Order(NamedTuple):
@@ -82,6 +118,7 @@ class Order(NamedTuple):
         versions: Policies to wait for before the first decision, by behavior.
         parameters: Environment parameters to set.
         reset: Whether to reset the players first.
+        opposition: Self-play.
     """
 
     targets: dict[str, Target] | None
@@ -89,6 +126,7 @@ class Order(NamedTuple):
     versions: Mapping[str, int] = {}
     parameters: Mapping[str, Sampler] = {}
     reset: bool = False
+    opposition: Opposition = Opposition()
 
 
 class Gathered(NamedTuple):
@@ -104,6 +142,7 @@ class Gathered(NamedTuple):
         version: Policy that decided.
         random_state: State of the generator of samples.
         segments: Segments handed over, if any.
+        random_state_of_opponents: State of the generator of opponents' samples, with self-play.
     """
 
     activity: Activity
@@ -115,6 +154,23 @@ class Gathered(NamedTuple):
     version: int
     random_state: Mapping[str, Any]
     segments: Segments | None
+    random_state_of_opponents: Mapping[str, Any] | None = None
+
+
+class TeamNews(NamedTuple):
+    """What a worker tells of one team after a collection.
+
+    Attributes:
+        n_decisions: Number of decisions for agents of the team in the collection.
+        present: Numbers of the policies in all unfinished episodes.
+    """
+
+    n_decisions: int
+    present: set[int]
+
+
+Games = dict[BehaviorId, list[GameResult]]
+"""Results of the games that ended in one report of a player, by team."""
 
 
 class Harvest(NamedTuple):
@@ -126,6 +182,8 @@ class Harvest(NamedTuple):
         statistics: Statistics of each player since the last harvest.
         logs: Messages for the log, each with its level.
         seconds: Time that the collection took.
+        teams: News of each team, with self-play.
+        games: Games that ended, each with its player, the oldest first.
     """
 
     specs: dict[BehaviorName, BehaviorSpec]
@@ -133,6 +191,8 @@ class Harvest(NamedTuple):
     statistics: dict[int, EnvironmentStats]
     logs: list[tuple[int, str]]
     seconds: float
+    teams: dict[BehaviorId, TeamNews]
+    games: list[tuple[int, Games]]
 
 
 class Failure(NamedTuple):

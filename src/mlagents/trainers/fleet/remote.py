@@ -9,32 +9,25 @@ import pickle
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
-
-import numpy as np
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from mlagents.trainers.acting.collector import Activity, Experience
 from mlagents.trainers.acting.rollout import Policy, Seat, SharedSeat
-from mlagents.trainers.data.segments import OpenSteps, Segments
+from mlagents.trainers.acting.teams import Lineup, Team
+from mlagents.trainers.data.segments import Segments
 from mlagents.trainers.data.snapshot import Snapshot
 from mlagents.trainers.exception import UnityTrainerException
+from mlagents.trainers.fleet.experience import RemoteExperience
 from mlagents.trainers.fleet.fleet import Fleet, Learning, PlayerReport
-from mlagents.trainers.fleet.messages import (
-    Failure,
-    Gathered,
-    Harvest,
-    Order,
-    Post,
-    Setup,
-    Target,
-)
+from mlagents.trainers.fleet.handle import WorkerHandle
+from mlagents.trainers.fleet.messages import Harvest, Order, Post, Setup, Target
+from mlagents.trainers.fleet.teams import RemoteTeams
 from mlagents.trainers.fleet.workers import Gone, Workers
-from mlagents.trainers.players.pool import RestartBudget
 from mlagents.trainers.settings.parameters import Sampler
 from mlagents.trainers.settings.run_options import RunOptions
 from mlagents_envs import __version__
-from mlagents_envs.base_env import BehaviorName, BehaviorSpec
+from mlagents_envs.base_env import BehaviorId, BehaviorName, BehaviorSpec
 from mlagents_envs.logging_util import get_logger
 from mlagents_envs.side_channel.stats_side_channel import StatsAggregationMethod
 from mlagents_envs.timers import hierarchical_timer
@@ -48,110 +41,6 @@ _AT_ONCE = 256
 """Steps of all workers after which a learner is called that learns at any time."""
 
 
-class _Part(NamedTuple):
-    """Segments of one worker, decided by one version of a policy."""
-
-    worker: int
-    version: int
-    segments: Segments
-
-
-class RemoteExperience:
-    """Experience of the agents of a behavior in all workers.
-
-    Args:
-        fetch: Function that makes the workers hand over the segments of the behavior.
-        max_staleness: Largest number of updates between the policy that decided and the present
-            one. Older segments are dropped. None for no limit.
-
-    Attributes:
-        version: Number of the present policy.
-        problems: Unusual ends of the episodes of groups.
-        n_dropped: Number of steps dropped so far, because they were too old.
-    """
-
-    def __init__(self, fetch: Callable[[], None], *, max_staleness: int | None) -> None:
-        self._fetch = fetch
-        self._max_staleness = max_staleness
-        self._parts: list[_Part] = []
-        self._activities: list[Activity] = []
-        self._held: dict[int, tuple[int, int]] = {}
-        """Steps of finished and of unfinished segments that each worker holds."""
-        self._vanished: dict[int, int] = {}
-        self.version = -1
-        self.problems: list[str] = []
-        self.n_dropped = 0
-
-    @property
-    def n_held(self) -> int:
-        """Steps of finished segments that are not taken yet."""
-        return self.n_steps - self.n_unfinished
-
-    @property
-    def n_unfinished(self) -> int:
-        """Closed steps in segments that are not finished."""
-        return sum(n_unfinished for _, n_unfinished in self._held.values())
-
-    @property
-    def n_vanished(self) -> int:
-        """Number of agents that have vanished so far."""
-        return sum(self._vanished.values())
-
-    @property
-    def n_steps(self) -> int:
-        """Steps here and in the workers."""
-        here = sum(part.segments.n_steps for part in self._parts)
-        return here + sum(sum(held) for held in self._held.values())
-
-    def held_by(self, worker: int) -> int:
-        """Return the number of steps that a worker holds."""
-        return sum(self._held.get(worker, (0, 0)))
-
-    def add(self, worker: int, gathered: Gathered) -> None:
-        """Add the result of a collection."""
-        self._activities.append(gathered.activity)
-        self._held[worker] = gathered.n_held, gathered.n_unfinished
-        self._vanished[worker] = gathered.n_vanished
-        self.problems += gathered.problems
-        if gathered.segments is not None:
-            self._parts.append(_Part(worker, gathered.version, gathered.segments))
-
-    def add_fetched(self, worker: int, segments: Segments | None, activity: Activity) -> None:
-        """Add the segments that a worker handed over for an update."""
-        self._activities.append(activity)
-        self._held[worker] = 0, 0
-        if segments is not None:
-            self._parts.append(_Part(worker, self.version, segments))
-
-    def lose(self, worker: int) -> None:
-        """Forget what a worker held, because it has ended."""
-        self._held.pop(worker, None)
-
-    def activity(self) -> Activity:
-        """Return the activity of agents since the last call."""
-        activities, self._activities = self._activities, []
-        return activities[0] if len(activities) == 1 else Activity.concatenate(activities)
-
-    def take(self, *, at_least: int = 0) -> Segments | None:
-        """Remove and return the segments of all workers; None if there are too few steps."""
-        self._drop_old()
-        if at_least:
-            if self.n_steps < at_least:
-                return None
-            self._fetch()
-            if sum(part.segments.n_steps for part in self._parts) < at_least:
-                return None  # a worker has ended meanwhile, and collects its share again
-        parts, self._parts = self._parts, []
-        return _joined(parts) if parts else None
-
-    def _drop_old(self) -> None:
-        if self._max_staleness is None:
-            return
-        oldest = self.version - self._max_staleness
-        self.n_dropped += sum(p.segments.n_steps for p in self._parts if p.version < oldest)
-        self._parts = [part for part in self._parts if part.version >= oldest]
-
-
 @dataclass
 class _Behavior:
     """A behavior that workers act for."""
@@ -162,32 +51,10 @@ class _Behavior:
     pickled: bytes = b""
 
 
-@dataclass
-class _Worker:
-    """State of one worker, across restarts of its process.
-
-    Attributes:
-        orders: Orders that it has not answered, the oldest first.
-        posts: Behaviors that its process acts for.
-        parameters: Environment parameters to send.
-        must_reset: Whether to reset its players.
-        is_new: Whether its process has not answered yet.
-    """
-
-    number: int
-    life: int
-    budget: RestartBudget
-    orders: list[Order] = field(default_factory=list)
-    posts: set[str] = field(default_factory=set)
-    parameters: dict[str, Sampler] = field(default_factory=dict)
-    must_reset: bool = True
-    is_new: bool = True
-
-
 class _Arrival(NamedTuple):
     """Result of a collection, by the process that the worker had in it."""
 
-    worker: _Worker
+    worker: WorkerHandle
     life: int
     order: Order
     harvest: Harvest
@@ -223,18 +90,8 @@ class RemoteFleet(Fleet):
         bare = options.model_copy(update={"behaviors": {}, "default_settings": None})
         self._setup = Setup(bare, 0, 0, log_folder, sources, __version__)
         self._n_players = environment.num_envs
-        self._all = [
-            _Worker(
-                number,
-                number,
-                RestartBudget(
-                    max_lifetime=environment.max_lifetime_restarts,
-                    rate_limit_n=environment.restarts_rate_limit_n,
-                    rate_limit_period_s=environment.restarts_rate_limit_period_s,
-                ),
-            )
-            for number in range(cluster.workers)
-        ]
+        self._all = [WorkerHandle(number, environment) for number in range(cluster.workers)]
+        self._teams = RemoteTeams(self._all, n_players=environment.num_envs)
         self._n_lives = len(self._all)
         self._behaviors: dict[str, _Behavior] = {}
         self._specs: dict[BehaviorName, BehaviorSpec] = {}
@@ -274,6 +131,10 @@ class RemoteFleet(Fleet):
         )
         self._behaviors[trainer.name] = _Behavior(trainer, experience)
         return experience
+
+    def team(self, behavior: BehaviorId, trainer: Learning, lineup: Lineup) -> Team:
+        """Return a team that acts in all workers; see `Fleet.team`."""
+        return self._teams.add(behavior, lineup)
 
     def set_parameters(self, parameters: Mapping[str, Sampler]) -> None:
         """Set environment parameters of all players, before the next collection of each worker."""
@@ -350,19 +211,28 @@ class RemoteFleet(Fleet):
     def _target(self, behavior: _Behavior) -> Target:
         trainer, n_workers = behavior.trainer, len(self._all)
         watches = self._watches_episodes and n_workers == 1  # so that it ends where it would here
-        finished = 1 if watches else _share(trainer.steps_until_due, n_workers)
+        finished, opposed = trainer.steps_until_due, None
+        if limits := self._teams.limits(trainer.name):
+            finished = min(finished, limits.n_learned)
+            opposed = 1 if watches else _share(limits.n_opposed, n_workers)
+        finished = 1 if watches else _share(finished, n_workers)
+        return self._learning_target(behavior)._replace(finished=finished, opposed=opposed)
+
+    def _learning_target(self, behavior: _Behavior) -> Target:
+        """Return the end of the next collections by what the learner of a behavior needs."""
+        trainer, n_workers = behavior.trainer, len(self._all)
         if not trainer.is_learning:
-            return Target(finished=finished, ships="discard")
+            return Target(ships="discard")
         wants = trainer.needs.n_expected
         if not wants:
             made = 1 if n_workers == 1 else _share(_AT_ONCE, n_workers)
-            return Target(finished=finished, made=made, ships="finished")
+            return Target(made=made, ships="finished")
         if self._is_async:
-            return Target(made=_share(wants, n_workers), finished=finished, ships="cut")
+            return Target(made=_share(wants, n_workers), ships="cut")
         missing = max(wants - behavior.experience.n_steps, 1)
-        return Target(held=_share(missing, n_workers), finished=finished)
+        return Target(held=_share(missing, n_workers))
 
-    def _order(self, worker: _Worker, targets: Mapping[str, Target] | None) -> None:
+    def _order(self, worker: WorkerHandle, targets: Mapping[str, Target] | None) -> None:
         """Send an order to a worker.
 
         Args:
@@ -382,7 +252,7 @@ class RemoteFleet(Fleet):
             }
         self._send(worker, Order(own))
 
-    def _send(self, worker: _Worker, order: Order) -> None:
+    def _send(self, worker: WorkerHandle, order: Order) -> None:
         """Complete an order by all that a worker does not know yet, and send it."""
         posts = []
         for name, behavior in self._behaviors.items():
@@ -401,6 +271,7 @@ class RemoteFleet(Fleet):
                     # A resumed run draws other samples than its beginning.
                     (self._setup.options.env_settings.seed, worker.life, trainer.step),
                     trainer.policy.rng.bit_generator.state if is_first else None,
+                    self._teams.post(name, continues=is_first),
                 )
             )
             renewal = behavior.experience.version, behavior.pickled
@@ -412,6 +283,7 @@ class RemoteFleet(Fleet):
             versions=versions,
             parameters=worker.parameters,
             reset=worker.must_reset,
+            opposition=self._teams.opposition(worker),
         )
         worker.parameters, worker.must_reset = {}, False
         worker.orders.append(order)
@@ -446,7 +318,7 @@ class RemoteFleet(Fleet):
                     if isinstance(value, Gone):
                         self._replace(self._all[number], value)
                     else:
-                        arrived[number] = _checked(number, value)
+                        arrived[number] = self._all[number].result(value)
         for number, (segments, activity) in sorted(arrived.items()):
             experience.add_fetched(number, segments, activity)
 
@@ -460,13 +332,11 @@ class RemoteFleet(Fleet):
         for number, value in replies:
             worker = self._all[number]
             if isinstance(value, Gone):
-                orders = worker.orders
-                self._replace(worker, value)
-                for order in orders:
+                for order in self._replace(worker, value):
                     self._send(worker, order)
             else:
                 order = worker.orders.pop(0)
-                arrived.append(_Arrival(worker, worker.life, order, _checked(number, value)))
+                arrived.append(_Arrival(worker, worker.life, order, worker.result(value)))
         return arrived
 
     def _process(self, arrived: list[_Arrival]) -> None:
@@ -478,9 +348,10 @@ class RemoteFleet(Fleet):
             if order.targets is not None and self._has_entered(harvest.specs):
                 self._send(worker, Order({**self._targets(), **order.targets}))
 
-    def _take_in(self, worker: _Worker, harvest: Harvest) -> None:
+    def _take_in(self, worker: WorkerHandle, harvest: Harvest) -> None:
         for level, message in harvest.logs:
             logger.log(level, f"Worker {worker.number}: {message}")
+        self._reports += [PlayerReport(p, {}) for p in self._teams.take_in(worker, harvest)]
         first = worker.number * self._n_players
         self._reports += [PlayerReport(first + p, each) for p, each in harvest.statistics.items()]
         for name, gathered in harvest.gathered.items():
@@ -490,10 +361,7 @@ class RemoteFleet(Fleet):
             self._entropies += [(policy, entropy) for entropy in gathered.entropies]
             if worker.life == 0:
                 policy.rng.bit_generator.state = dict(gathered.random_state)
-        if worker.is_new:
-            worker.is_new = False
-            if worker.life != worker.number:
-                logger.info(f"Worker {worker.number} acts again.")
+        worker.has_answered()
         for name, spec in harvest.specs.items():
             known = self._specs.setdefault(name, spec)
             if spec != known:
@@ -511,70 +379,27 @@ class RemoteFleet(Fleet):
 
     # Processes.
 
-    def _lose(self, worker: _Worker) -> None:
+    def _lose(self, worker: WorkerHandle) -> None:
+        self._teams.lose(worker.number)
         for behavior in self._behaviors.values():
             behavior.experience.lose(worker.number)
 
-    def _start(self, worker: _Worker) -> None:
-        worker.is_new = True
+    def _start(self, worker: WorkerHandle) -> None:
         self._workers.start(self._setup._replace(worker=worker.number, life=worker.life))
 
-    def _replace(self, worker: _Worker, gone: Gone) -> None:
-        """Start a worker again whose process has ended.
+    def _replace(self, worker: WorkerHandle, gone: Gone) -> list[Order]:
+        """Start a worker again whose process has ended; return the orders without an answer.
 
         Raises:
             UnityTrainerException: It ended before it had begun, or its budget is spent.
         """
-        what = f"the process of worker {worker.number} {gone.reason}"
-        if worker.is_new and worker.life == worker.number:
-            raise UnityTrainerException(
-                f"{what} before it began. Its output above may tell why. Try the environment "
-                "without --workers."
-            )
-        if refusal := worker.budget.spend():
-            raise UnityTrainerException(f"{what} and is not started again: {refusal}.")
-        logger.warning(
-            f"{what[0].upper()}{what[1:]}; {worker.budget}. Steps that it had not handed over are "
-            "collected again."
-        )
-        self._lose(worker)
-        worker.life = self._n_lives
+        orders = worker.begin_again(gone, life=self._n_lives, parameters=self._parameters)
         self._n_lives += 1
-        worker.orders = []
-        worker.posts = set()
-        worker.parameters = dict(self._parameters)
-        worker.must_reset = True
+        self._lose(worker)
         self._start(worker)
-
-
-def _checked(worker: int, value: Any) -> Any:
-    """Return the result of a call; raise the error if it failed."""
-    if isinstance(value, Failure):
-        value.error.add_note(f"In worker {worker}:\n{value.trace}")
-        raise value.error
-    return value
+        return orders
 
 
 def _share(n_steps: int, n_workers: int) -> int:
     """Return one worker's share of a number of steps, rounded up."""
     return -(-n_steps // n_workers)
-
-
-def _joined(parts: list[_Part]) -> Segments:
-    """Concatenate the segments of workers, in the order of the workers."""
-    of_worker: dict[int, list[Segments]] = {}
-    for part in parts:
-        of_worker.setdefault(part.worker, []).append(part.segments)
-    each = [Segments.concatenate(of_worker[number]) for number in sorted(of_worker)]
-    if len(each) == 1:
-        return each[0]
-    still = [segments.open_steps for segments in each if segments.open_steps is not None]
-    return replace(Segments.concatenate(each), open_steps=_joined_open(still) if still else None)
-
-
-def _joined_open(parts: list[OpenSteps]) -> OpenSteps:
-    obs, *others = zip(*parts, strict=True)
-    return OpenSteps(
-        [np.concatenate(batches) for batches in zip(*obs, strict=True)],
-        *(np.concatenate(column) for column in others),
-    )

@@ -10,34 +10,28 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from mlagents.trainers.acting.collector import Activity, Collector
-from mlagents.trainers.acting.policy import ActingPolicy
-from mlagents.trainers.acting.rollout import Policy, Rollout, Seat
-from mlagents.trainers.data.segments import OpenSteps, Segments
+from mlagents.trainers.acting.collector import Activity
+from mlagents.trainers.acting.rollout import Rollout
+from mlagents.trainers.data.segments import Segments
 from mlagents.trainers.data.snapshot import Snapshot
 from mlagents.trainers.exception import UnityTrainerException
-from mlagents.trainers.fleet.messages import Gathered, Harvest, Order, Post, Setup, Target
+from mlagents.trainers.fleet.messages import Harvest, Order, Setup, Target
+from mlagents.trainers.fleet.places import Places
 from mlagents.trainers.players.env_manager import EnvManager, PlayerSteps
 from mlagents.trainers.players.environments import env_manager_maker
 from mlagents.trainers.settings.parameters import Sampler
 from mlagents_envs import __version__
-from mlagents_envs.base_env import ActionTuple, BehaviorId, BehaviorName, BehaviorSpec
+from mlagents_envs.base_env import ActionTuple, BehaviorName, BehaviorSpec
 from mlagents_envs.side_channel.stats_side_channel import StatsAggregationMethod
 
 Renewal = tuple[int, bytes]
 """Version of a policy, and its pickled snapshot."""
 
 _RENEWAL_TIMEOUT_S = 60.0
-_LIFE_SHIFT = 44
-"""Episodes and groups of a worker are numbered from `life << _LIFE_SHIFT`."""
-
 _PACKAGES = ("mlagents", "mlagents_envs", "mlagents_sim")
 
 
@@ -93,34 +87,6 @@ class _HeldReports(EnvManager):
         self._manager.close()
 
 
-@dataclass(slots=True)
-class _Place:
-    """A behavior of the worker, and what happened to it in the present collection."""
-
-    policy: ActingPolicy
-    collector: Collector
-    version: int
-    activities: list[Activity] = field(default_factory=list)
-    entropies: list[float] = field(default_factory=list)
-    n_finished: int = 0
-    n_unfinished_before: int = 0
-
-    def note(self) -> None:
-        """Note what agents did since the last report."""
-        activity = self.collector.activity()
-        if activity.n_steps or len(activity.episode_return) or len(activity.group_return):
-            self.activities.append(activity)
-            self.n_finished += activity.n_steps
-
-    def has_reached(self, target: Target) -> bool:
-        """Whether the collection ends."""
-        n_unfinished = self.collector.n_unfinished
-        made = self.n_finished + n_unfinished - self.n_unfinished_before
-        held = self.collector.n_held + n_unfinished
-        reached = ((held, target.held), (self.n_finished, target.finished), (made, target.made))
-        return any(limit is not None and n >= limit for n, limit in reached)
-
-
 class RolloutWorker:
     """Players, their policies and their experience, in the process of a worker.
 
@@ -156,9 +122,9 @@ class RolloutWorker:
         make = env_manager_maker(
             options, log_folder=Path(setup.log_folder), first_worker=setup.worker * n_players
         )
-        self._manager = _HeldReports(make(), self._has_seat)
-        self._places: dict[str, _Place] = {}
-        self._rollout = Rollout(self._manager, self._seat_of)
+        self._places = Places(setup.life)
+        self._manager = _HeldReports(make(), self._places.has_seat)
+        self._rollout = Rollout(self._manager, self._places.seat_of)
         self._statistics: dict[int, dict[str, list[tuple[float, StatsAggregationMethod]]]] = {}
         self._n_specs = 0
         self._asks = False
@@ -195,17 +161,25 @@ class RolloutWorker:
         self._adopt(order)
         if order.targets is not None:
             self._advance_to(order.targets)
-        gathered = {name: self._gather(name, order) for name in self._places}
+        targets = order.targets or {}
+        gathered = {
+            name: self._places.gather(name, targets.get(name, Target()).ships)
+            for name in self._places
+        }
         statistics, self._statistics = self._statistics, {}
-        seconds = time.perf_counter() - began_s
-        return Harvest(self._new_specs(), gathered, {**statistics}, self._log.take(), seconds)
+        return Harvest(
+            self._new_specs(),
+            gathered,
+            {**statistics},
+            self._log.take(),
+            time.perf_counter() - began_s,
+            self._places.take_news(),
+            self._places.take_games(),
+        )
 
     def take(self, name: str) -> tuple[Segments | None, Activity]:
         """Cut and return the segments of a behavior, and the activity that cutting them adds."""
-        collector = self._places[name].collector
-        segments = collector.take(at_least=1)
-        self._places[name].n_unfinished_before = collector.n_unfinished
-        return numbered(segments, self._setup.life), collector.activity()
+        return self._places.take(name)
 
     def close(self) -> None:
         """Close the players."""
@@ -224,47 +198,14 @@ class RolloutWorker:
                 kept = self._statistics.setdefault(report.player, {})
                 for key, values in report.statistics.items():
                     kept.setdefault(key, []).extend(values)
-            is_over = False
-            for name, place in self._places.items():
-                place.note()
-                is_over |= name in targets and place.has_reached(targets[name])
-            if is_over:
+            self._places.note(report.player for report in reports)
+            if self._places.has_reached(targets):
                 return
             self._answer()
 
     def _answer(self) -> None:
-        entropies = self._rollout.answer()
+        self._places.add_entropies(self._rollout.answer())
         self._asks = False
-        for place in self._places.values():
-            if (entropy := entropies.get(place.policy)) is not None:
-                place.entropies.append(entropy)
-
-    def _gather(self, name: str, order: Order) -> Gathered:
-        place, target = self._places[name], (order.targets or {}).get(name, Target())
-        collector = place.collector
-        segments = None
-        if target.ships is not None:
-            segments = collector.take(at_least=1 if target.ships == "cut" else 0)
-            place.note()
-        if target.ships == "discard":
-            segments = None
-        activity = Activity.concatenate(place.activities)
-        problems = list(collector.problems)
-        collector.problems.clear()
-        entropies = place.entropies
-        place.activities, place.entropies, place.n_finished = [], [], 0
-        place.n_unfinished_before = collector.n_unfinished
-        return Gathered(
-            activity,
-            collector.n_held,
-            collector.n_unfinished,
-            collector.n_vanished,
-            problems,
-            entropies,
-            place.version,
-            place.policy.rng.bit_generator.state,
-            numbered(segments, self._setup.life),
-        )
 
     def _new_specs(self) -> dict[BehaviorName, BehaviorSpec]:
         specs = self._manager.behavior_specs
@@ -283,40 +224,23 @@ class RolloutWorker:
                     f"the policies {dict(order.versions)} did not arrive at worker "
                     f"{self._setup.worker} within {_RENEWAL_TIMEOUT_S:g} s."
                 )
-            known = self._places.keys() | posts.keys()
+            known = {*self._places, *posts}
             mail = {name: self._mail.pop(name) for name in list(self._mail) if name in known}
         for name, (version, pickled) in mail.items():
             snapshot: Snapshot = pickle.loads(pickled)
             if name in posts:
-                self._begin(posts[name], snapshot)
-            place = self._places[name]
-            place.policy.snapshot, place.version = snapshot, version
+                self._places.begin(posts[name], snapshot)
+            self._places.renew(name, version, snapshot)
+        self._places.oppose(order.opposition)
         if "torch" in sys.modules and mail:
             from mlagents.torch_utils import set_threads
 
             set_threads(self._setup.options.torch_settings.threads)
 
     def _is_mailed(self, order: Order) -> bool:
-        held = {name: place.version for name, place in self._places.items()}
+        held = self._places.versions
         held.update((name, version) for name, (version, _) in self._mail.items())
         return all(held.get(name, -1) >= version for name, version in order.versions.items())
-
-    def _begin(self, post: Post, snapshot: Snapshot) -> None:
-        rng = np.random.default_rng(post.seed)
-        if post.random_state is not None:
-            rng.bit_generator.state = dict(post.random_state)
-        policy = ActingPolicy(
-            snapshot, post.spec.action_spec, deterministic=post.deterministic, rng=rng
-        )
-        self._places[post.name] = _Place(policy, Collector(post.spec, **post.needs._asdict()), -1)
-
-    def _has_seat(self, behavior: BehaviorName) -> bool:
-        return BehaviorId.parse(behavior).name in self._places
-
-    def _seat_of(self, player: int, behavior: BehaviorName) -> Seat:
-        place = self._places[BehaviorId.parse(behavior).name]
-        policy: Policy = place.policy
-        return Seat(policy, place.collector)
 
 
 class _Records(logging.Handler):
@@ -334,23 +258,3 @@ class _Records(logging.Handler):
         """Return the messages since the last call."""
         kept, self._kept = self._kept, []
         return kept
-
-
-def numbered(segments: Segments | None, life: int) -> Segments | None:
-    """Return segments whose episodes and groups no other worker has."""
-    if segments is None or life == 0:
-        return segments
-    first = life << _LIFE_SHIFT
-
-    def of_group(number: NDArray[np.int64]) -> NDArray[np.int64]:
-        return number + np.where(number < 0, -first, first)
-
-    still: OpenSteps | None = segments.open_steps
-    if still is not None:
-        still = still._replace(group=of_group(still.group), episode=still.episode + first)
-    return replace(
-        segments,
-        episode=segments.episode + first,
-        group=of_group(segments.group),
-        open_steps=still,
-    )

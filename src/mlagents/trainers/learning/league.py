@@ -16,12 +16,10 @@ import numpy as np
 
 from mlagents.games import GameResult, paired
 from mlagents.ratings import DRAW, Rating, Results, elo_change
-from mlagents.trainers.acting.memories import Memories
 from mlagents.trainers.acting.policy import ActingPolicy
-from mlagents.trainers.acting.rollout import Seat
-from mlagents.trainers.acting.roster import LATEST, Roster, RosterMemories
+from mlagents.trainers.acting.roster import LATEST, Roster
 from mlagents.trainers.acting.script import ScriptedPolicy
-from mlagents.trainers.acting.teams import LEARNER, SCRIPT, TeamSeat
+from mlagents.trainers.acting.teams import LEARNER, SCRIPT, Lineup, Opponents, Team
 from mlagents.trainers.data.snapshot import Snapshot
 from mlagents.trainers.exception import UnityTrainerException
 from mlagents.trainers.learning.matchmaking import PROBABILITIES
@@ -50,6 +48,9 @@ _N_GAMES_OF_WIN_RATE = 50
 _N_DRAWS_OF_SUCCESSOR = 10
 """Number of drawn games against its predecessor that a new policy starts with. It differs little
 from the predecessor: the draws stand for an expected difference of about 110 rating points."""
+
+MakeTeam = Callable[[BehaviorId, Trainer, Lineup], Team]
+"""Function that returns a new team of a behavior, whose agents act by a lineup."""
 
 Contestant = tuple[str, int]
 """A rated policy: the name of its behavior, and the number of its snapshot. The current policy has
@@ -153,8 +154,8 @@ class League:
         self._results: Results[Contestant] = Results()
         self._elo: dict[Contestant, float] = {}
         self._members: dict[str, _Member] = {}
-        self._seats: dict[BehaviorId, TeamSeat] = {}
-        self._seat_of: dict[BehaviorName, TeamSeat | None] = {}
+        self._seats: dict[BehaviorId, Team] = {}
+        self._seat_of: dict[BehaviorName, Team | None] = {}
         self._opponents: dict[tuple[BehaviorId, int], int] = {}
         """Number of the opponent of new episodes, by behavior and player."""
         self._version = 0
@@ -194,7 +195,7 @@ class League:
         self._members[trainer.name] = member
         trainer.stats.add_property(StatsPropertyType.SELF_PLAY, True)
 
-    def enter(self, behavior: BehaviorName) -> None:
+    def enter(self, behavior: BehaviorName, make_team: MakeTeam) -> None:
         """Add a team of a behavior, if the behavior plays against itself."""
         who = BehaviorId.parse(behavior)
         member = self._members.get(who.name)
@@ -205,21 +206,24 @@ class League:
         if not member.window:
             self._save(who.name)
         self._reconcile()
-        script = None if member.script is None else Seat(member.script, Memories())
-        size = member.roster.memory_size
-        self._seats[who] = self._seat_of[behavior] = TeamSeat(
-            member.trainer.seat,
-            lambda numbers_of: Seat(member.roster_policy, RosterMemories(size, numbers_of)),
-            script,
+        lineup = Lineup(
+            Opponents(member.roster, member.roster_policy, member.script),
             who_begins=lambda player: self._who_begins(who, player),
+            learns=lambda: who.team == self.learning_team,
+            limits=lambda: self._self_play.limits(who.name, step=member.trainer.step),
         )
+        self._seats[who] = self._seat_of[behavior] = make_team(who, member.trainer, lineup)
 
-    def seat_of(self, behavior: BehaviorName) -> TeamSeat | None:
-        """Return the shared seat of a behavior; None if it does not play against itself."""
+    def team_of(self, behavior: BehaviorName) -> Team | None:
+        """Return the team of a behavior; None if it does not play against itself."""
         return self._seat_of[behavior]
 
     def record(self, player: int) -> None:
-        """Record the games that ended in the last report of a player."""
+        """Record the last report of a player: games that ended, and decisions of opponents."""
+        decisions = {who: seat.n_decisions for who, seat in self._seats.items()}
+        for who, n_new in self._watch.new_decisions(decisions).items():
+            if who.team != self.learning_team:
+                self._self_play.count_opponents(who.name, n_new)
         sides = []
         for who, seat in self._seats.items():
             if games := seat.take_results(player):
@@ -495,15 +499,7 @@ class League:
                 kept.count(score)
 
     def _watch_teams(self, steps: Mapping[str, int], learning: Mapping[str, bool]) -> bool:
-        """Count the decisions of opponents; replace a learning team that does not act.
-
-        Returns:
-            Whether another team learns now.
-        """
-        decisions = {who: seat.n_decisions for who, seat in self._seats.items()}
-        for who, n_new in self._watch.new_decisions(decisions).items():
-            if who.team != self.learning_team:
-                self._self_play.count_opponents(who.name, n_new)
+        """Replace a learning team that does not act; return whether another one learns now."""
         self._watch.warn_of_missing(self._members, self._seats)
         team = self.learning_team
         idle_s = None if team is None else self._watch.idle_s(team)

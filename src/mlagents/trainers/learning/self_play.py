@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from mlagents.trainers.acting.teams import Limits
 from mlagents.trainers.settings.behavior import SelfPlaySettings
 from mlagents_envs.base_env import BehaviorId
 
@@ -94,6 +95,20 @@ class SelfPlay:
     def has_saved(self, name: str, step: int) -> None:
         """Record the step at which a behavior's policy was saved as a snapshot."""
         self._counts[name].saved_at = step
+
+    def limits(self, name: str, *, step: int) -> Limits:
+        """Return when something may change.
+
+        Args:
+            name: Name of a behavior.
+            step: Step count of the behavior.
+        """
+        counts = self._counts[name]
+        settings = counts.settings
+        n_learned = settings.save_steps - (step - counts.saved_at)
+        if self.learning_team in counts.teams:
+            n_learned = min(n_learned, settings.team_change - (step - counts.changed_at))
+        return Limits(max(n_learned, 1), max(settings.swap_steps - counts.opponent_steps, 1))
 
     def advance(self, steps: Mapping[str, int], learning: Mapping[str, bool]) -> Due:
         """Return the changes that are due; change the learning team if its turn is over.

@@ -12,6 +12,7 @@ import torch
 from mlagents.playing.tally import Score
 from mlagents.trainers.acting.policy import ActingPolicy
 from mlagents.trainers.acting.rollout import Seat, SharedSeat
+from mlagents.trainers.acting.teams import TeamSeat
 from mlagents.trainers.algorithms.ppo import PPO
 from mlagents.trainers.callbacks import Callbacks, Run, Summary
 from mlagents.trainers.exception import UnityTrainerException
@@ -453,7 +454,8 @@ class Controller:
     def _seat_of(self, player: int, behavior: BehaviorName) -> Seat | SharedSeat:
         """Return the seat of a behavior, which all players share; with self-play, one per team."""
         trainer = self._trainer_of(behavior)
-        return self._league.seat_of(behavior) or trainer.seat
+        team = self._league.team_of(behavior)
+        return team if isinstance(team, TeamSeat) else trainer.seat
 
     def _add_statistics(self, report: PlayerReport) -> None:
         """Add the statistics of a player's report to those of every behavior."""
@@ -509,7 +511,7 @@ class Controller:
                     "observations and actions, or different names."
                 )
             self._trainer_of_id[behavior] = trainer
-            self._league.enter(behavior)
+            self._league.enter(behavior, self._fleet.team)
         return trainer
 
     def _make_trainer(self, name: str, behavior: BehaviorName) -> Trainer:

@@ -386,12 +386,6 @@ class RunOptions(Settings):
             says = f"needs env_path (--env): there is one Editor, got {n_workers}"
             problems.append(problem(*where, says=says))
         for name, behavior in self.behaviors.items():
-            if behavior.self_play is not None:
-                says = (
-                    f"self-play of behavior {name!r} does not work with rollout workers yet, got "
-                    f"{n_workers}; use num_envs (--num-envs) instead"
-                )
-                problems.append(problem(*where, says=says))
             if self.cluster.corrects_staleness:
                 kind, memory = behavior.trainer_type, behavior.network_settings.memory
                 if kind not in ("ppo", "sac") or (kind == "ppo" and memory):

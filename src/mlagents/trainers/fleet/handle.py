@@ -1,0 +1,102 @@
+"""`WorkerHandle`: a worker as the head knows it, and what becomes of it when its process ends."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from mlagents.trainers.exception import UnityTrainerException
+from mlagents.trainers.fleet.messages import Failure, Order
+from mlagents.trainers.fleet.workers import Gone
+from mlagents.trainers.players.pool import RestartBudget
+from mlagents.trainers.settings.parameters import Sampler
+from mlagents.trainers.settings.run_options import EnvironmentSettings
+from mlagents_envs.logging_util import get_logger
+
+logger = get_logger(__name__)
+
+
+class WorkerHandle:
+    """State of one worker, across restarts of its process.
+
+    Args:
+        number: Number of the worker, from 0.
+        environment: Settings of its players, whose restart budget is its own too.
+
+    Attributes:
+        number: Argument of that name.
+        life: Number of its process; see `Setup.life`.
+        orders: Orders that it has not answered, the oldest first.
+        posts: Behaviors that its process acts for.
+        snapshots: Numbers of the opponents' snapshots that its process has, by behavior.
+        parameters: Environment parameters to send.
+        must_reset: Whether to reset its players.
+        is_new: Whether its process has not answered yet.
+    """
+
+    def __init__(self, number: int, environment: EnvironmentSettings) -> None:
+        self.number = number
+        self.life = number
+        self.orders: list[Order] = []
+        self.posts: set[str] = set()
+        self.snapshots: dict[str, set[int]] = {}
+        self.parameters: dict[str, Sampler] = {}
+        self.must_reset = True
+        self.is_new = True
+        self._budget = RestartBudget(
+            max_lifetime=environment.max_lifetime_restarts,
+            rate_limit_n=environment.restarts_rate_limit_n,
+            rate_limit_period_s=environment.restarts_rate_limit_period_s,
+        )
+
+    def begin_again(
+        self, gone: Gone, *, life: int, parameters: Mapping[str, Sampler]
+    ) -> list[Order]:
+        """Prepare for another process after the last one has ended, and log why.
+
+        Args:
+            gone: End of the process.
+            life: Number of the next process.
+            parameters: All environment parameters of the run.
+
+        Returns:
+            Orders that the last process has not answered.
+
+        Raises:
+            UnityTrainerException: It ended before it had begun, or its budget is spent.
+        """
+        what = f"the process of worker {self.number} {gone.reason}"
+        if self.is_new and self.life == self.number:
+            raise UnityTrainerException(
+                f"{what} before it began. Its output above may tell why. Try the environment "
+                "without --workers."
+            )
+        if refusal := self._budget.spend():
+            raise UnityTrainerException(f"{what} and is not started again: {refusal}.")
+        logger.warning(
+            f"{what[0].upper()}{what[1:]}; {self._budget}. Steps that it had not handed over are "
+            "collected again."
+        )
+        orders, self.orders = self.orders, []
+        self.life = life
+        self.posts = set()
+        self.snapshots = {}
+        self.parameters = dict(parameters)
+        self.must_reset = True
+        self.is_new = True
+        return orders
+
+    def has_answered(self) -> None:
+        """Note an answer; log the first one of another process."""
+        if self.is_new and self.life != self.number:
+            logger.info(f"Worker {self.number} acts again.")
+        self.is_new = False
+
+    def result(self, value: Any) -> Any:
+        """Return the result of a call.
+
+        Raises:
+            Exception: The call failed; the error has the worker's traceback as a note.
+        """
+        if isinstance(value, Failure):
+            value.error.add_note(f"In worker {self.number}:\n{value.trace}")
+            raise value.error
+        return value

@@ -1,0 +1,39 @@
+"""Comparisons of runs, and accidents of rollout workers."""
+
+from typing import Any
+
+import torch
+
+from mlagents.trainers.fleet.processes import ProcessWorkers
+from mlagents.trainers.fleet.remote import RemoteFleet
+
+
+def assert_equal(one: Any, other: Any, path: str = "") -> None:
+    """Compare two trees of tensors and numbers, to the last bit."""
+    if isinstance(one, dict):
+        assert one.keys() == other.keys(), path
+        for key in one:
+            assert_equal(one[key], other[key], f"{path}.{key}")
+    elif isinstance(one, list | tuple):
+        assert len(one) == len(other), path
+        for number, (a, b) in enumerate(zip(one, other, strict=True)):
+            assert_equal(a, b, f"{path}[{number}]")
+    elif isinstance(one, torch.Tensor):
+        assert torch.equal(one, other), path
+    else:
+        assert one == other, path
+
+
+class KillsAWorker(RemoteFleet):
+    """Kills a worker before the third collection."""
+
+    n_collections = 0
+
+    def advance(self) -> Any:
+        self.n_collections += 1
+        if self.n_collections == 3:
+            assert isinstance(self._workers, ProcessWorkers)
+            process = self._workers._processes[1].process
+            process.kill()
+            process.join()
+        return super().advance()
