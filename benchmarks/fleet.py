@@ -1,13 +1,16 @@
 """Measures rollout workers: how collecting scales, what it costs, and how fast a worker returns.
 
     python benchmarks/fleet.py scale --workers 1 2 16      players that only sleep
+    python benchmarks/fleet.py plan --workers 1 2 4 8      the same with a learner that takes time
     python benchmarks/fleet.py overhead                    collections of 6,000 steps of 3DBall
     python benchmarks/fleet.py kill --trials 50            SIGKILL at random moments
 
-`--cluster ADDRESS` measures the actors of a Ray cluster instead of processes.
+`--sleep-ms` sets how long a step of a sleeping player takes. `--cluster ADDRESS` measures the
+actors of a Ray cluster instead of processes.
 """
 
 import argparse
+import os
 import random
 import statistics
 import threading
@@ -33,7 +36,8 @@ from mlagents.trainers.settings.run_options import RunOptions, TorchSettings
 from mlagents_envs.base_env import ActionTuple, BehaviorId
 from mlagents_sim.examples.ball_3d import Ball3D
 
-SLEEP_S = 0.002
+SLEEP = "FLEET_SLEEP_S"
+"""Variable with the time that a step takes, for players in other processes."""
 
 
 class Sleeping(Ball3D):
@@ -41,46 +45,74 @@ class Sleeping(Ball3D):
 
     def step(self) -> None:
         """Sleep."""
-        time.sleep(SLEEP_S)
+        time.sleep(float(os.environ[SLEEP]))
 
     def step_send(self) -> None:
         """Do nothing until `step_receive`."""
 
     def step_receive(self) -> None:
         """Sleep."""
-        time.sleep(SLEEP_S)
+        time.sleep(float(os.environ[SLEEP]))
 
     def set_actions(self, behavior_name: str, action: ActionTuple) -> None:
         """Ignore actions."""
 
 
 class Timed(RemoteFleet):
-    """Adds up the time that collections took within the worker."""
+    """Adds up the time that collections took within the worker, and notes when they arrived."""
 
     collecting_s = 0.0
 
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.arrived_s: dict[int, float] = {}
+        """Time of the last arrival, by the number of the worker's process."""
+
     def _take_in(self, worker: Any, harvest: Harvest) -> None:
         self.collecting_s += harvest.seconds
+        self.arrived_s[worker.life] = time.perf_counter()
         super()._take_in(worker, harvest)
 
 
 class Bench:
-    """A fleet and a trainer that only counts: its updates take no time."""
+    """A fleet and a trainer that only counts.
 
-    def __init__(self, env: str, n_workers: int | None, n_steps: int, address: str | None) -> None:
+    Args:
+        env: Environment.
+        n_workers: Number of workers; None to act in this process.
+        n_steps: Number of steps of an update.
+        address: Address of a Ray cluster; None for processes.
+        network: Settings of the policy's network.
+        mode: `sync` or `async`.
+        learns: Number of steps that an update learns from in a second, by sleeping.
+    """
+
+    def __init__(
+        self,
+        env: str,
+        n_workers: int | None,
+        n_steps: int,
+        address: str | None = None,
+        *,
+        network: dict[str, int] | None = None,
+        mode: str = "sync",
+        learns: float = float("inf"),
+    ) -> None:
+        self.learns = learns
         self.folder = TemporaryDirectory()
         options = RunOptions.model_validate(
             {
                 "default_settings": {
                     "trainer_type": "ppo",
                     "hyperparameters": {"buffer_size": n_steps, "batch_size": 64},
+                    "network_settings": network or {},
                     "summary_freq": 10**9,
                     "checkpoint_interval": 10**9,
                     "max_steps": 10**9,
                 },
                 "env_settings": {"env_path": env, "seed": 1, "max_lifetime_restarts": -1}
                 | {"restarts_rate_limit_n": -1},
-                "cluster": {"workers": n_workers, "address": address},
+                "cluster": {"workers": n_workers, "address": address, "mode": mode},
             }
         )
         self.fleet: Fleet
@@ -127,10 +159,21 @@ class Bench:
         return self.trainer
 
     def learn(self, segments: Any, **_: int) -> int:
-        """Count steps instead of learning from them."""
+        """Count steps, and sleep as long as learning from them would take."""
         if segments is not None:
             self.n_learned += segments.n_steps
+            time.sleep(segments.n_steps / self.learns)
         return 0
+
+    def cpu_of_workers_s(self) -> float:
+        """Return the CPU time of all worker processes, in s; 0 if they are not processes."""
+        if not isinstance(self.workers, ProcessWorkers):
+            return 0.0
+        ticks = 0
+        for process, _ in self.workers._processes.values():
+            fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+            ticks += int(fields[11]) + int(fields[12])
+        return ticks / os.sysconf("SC_CLK_TCK")
 
     def collect(self) -> float:
         """Collect experience for one update; return the seconds that it took."""
@@ -148,21 +191,65 @@ class Bench:
         self.folder.cleanup()
 
 
+TINY = {"hidden_units": 8, "num_layers": 1}
+
+
 def scale(counts: list[int], address: str | None, seconds: float) -> None:
-    print(f"{'workers':>8} {'steps/s':>10} {'ratio':>7} {'CPU of head':>12}")
+    """Print how many steps workers with sleeping players collect, and who computes."""
+    print(f"{'workers':>8} {'steps/s':>10} {'ratio':>7} {'CPU of head':>12} {'of workers':>11}")
     first = 0.0
     for n_workers in counts:
-        bench = Bench("fleet:Sleeping", n_workers, 1200 * n_workers, address)
+        bench = Bench("fleet:Sleeping", n_workers, 1200 * n_workers, address, network=TINY)
         bench.collect()
-        began_s, cpu_s, before = time.perf_counter(), time.process_time(), bench.n_learned
+        began_s, before = time.perf_counter(), bench.n_learned
+        cpu_s, of_workers_s = time.process_time(), bench.cpu_of_workers_s()
         while time.perf_counter() - began_s < seconds:
             bench.collect()
         elapsed_s = time.perf_counter() - began_s
         rate = (bench.n_learned - before) / elapsed_s
         cpu = (time.process_time() - cpu_s) / elapsed_s
+        of_workers = (bench.cpu_of_workers_s() - of_workers_s) / elapsed_s
         first = first or rate / n_workers
-        print(f"{n_workers:>8} {rate:>10,.0f} {rate / first:>6.2f}x {cpu:>11.1%}", flush=True)
+        print(
+            f"{n_workers:>8} {rate:>10,.0f} {rate / first:>6.2f}x {cpu:>11.1%} {of_workers:>10.0%}",
+            flush=True,
+        )
         bench.close()
+
+
+def plan(counts: list[int], seconds: float, learns: float) -> None:
+    """Compare steps per second with the formula of docs/cluster.md."""
+    print(f"a learner of {learns:,.0f} steps/s")
+    print(f"{'workers':>8} {'mode':>6} {'steps/s':>10} {'formula':>10} {'ratio':>7}")
+    alone = 0.0
+    for n_workers in counts:
+        for mode in ("sync", "async"):
+            n_steps = 1200 * n_workers
+            speed = float("inf") if not alone else learns
+            bench = Bench(
+                "fleet:Sleeping", n_workers, n_steps, network=TINY, mode=mode, learns=speed
+            )
+            bench.collect()
+            if not alone:  # the first measures what one worker makes without a learner
+                alone = rate_of(bench, seconds)
+                bench.learns = learns
+            rate, acting = rate_of(bench, seconds), n_workers * alone
+            formula = min(acting, learns)
+            if mode == "sync":
+                formula = acting * learns / (acting + learns)
+            print(
+                f"{n_workers:>8} {mode:>6} {rate:>10,.0f} {formula:>10,.0f} {rate / formula:>7.2f}",
+                flush=True,
+            )
+            bench.close()
+
+
+def rate_of(bench: Bench, seconds: float) -> float:
+    """Return the steps that a bench learns from in a second."""
+    began_s, before = time.perf_counter(), bench.n_learned
+    while time.perf_counter() - began_s < seconds:
+        bench.collect()
+    return (bench.n_learned - before) / (time.perf_counter() - began_s)
 
 
 def overhead(address: str | None) -> None:
@@ -179,38 +266,60 @@ def overhead(address: str | None) -> None:
 
 
 def kill(trials: int) -> None:
-    rng, bench = random.Random(1), Bench("3DBall", 2, 6000, None)
-    normal = statistics.median(bench.collect() for _ in range(5))
-    delays = []
+    """Kill workers at random moments; print how long the run and the worker took to continue."""
+    rng, n_steps = random.Random(1), 6000
+    bench = Bench("3DBall", 2, n_steps)
+    fleet, workers = bench.fleet, bench.workers
+    assert isinstance(fleet, Timed) and isinstance(workers, ProcessWorkers)
+    normal_s = statistics.median(bench.collect() for _ in range(5))
+    stalls, returns = [], []
     for _ in range(trials):
-        assert isinstance(bench.workers, ProcessWorkers)
-        before, victim = bench.n_learned, rng.randrange(2)
-        process = bench.workers._processes[victim].process
-        timer = threading.Timer(rng.random() * normal, process.kill)
+        before, lives = bench.n_learned, set(fleet.arrived_s)
+        process = workers._processes[rng.randrange(2)].process
+        killed_s = []
+
+        def end(process: Any = process, killed_s: list[float] = killed_s) -> None:
+            killed_s.append(time.perf_counter())
+            process.kill()
+
+        timer = threading.Timer(rng.random() * normal_s, end)
         timer.start()
-        delays.append(bench.collect())
+        bench.collect()
         timer.join()
-        delays[-1] += bench.collect()
-        assert bench.n_learned > before
-    delays.sort()
-    print(
-        f"{trials} workers killed; two collections took {statistics.median(delays):.2f} s, at most "
-        f"{delays[-1]:.2f} s, instead of {2 * normal:.2f} s"
-    )
+        while not (new := fleet.arrived_s.keys() - lives):  # the next collection may have to tell
+            bench.collect()
+        (life,) = new
+        returns.append(fleet.arrived_s[life] - killed_s[0])
+        bench.collect()
+        stalls.append(max(0.0, returns[-1] - normal_s))
+        n_learned = bench.n_learned - before
+        assert n_learned >= 2 * n_steps, f"{n_learned} steps instead of {2 * n_steps}"
     bench.close()
+    print(f"{trials} workers killed; a collection takes {normal_s:.2f} s")
+    for what, seconds in (
+        ("from SIGKILL to a collection of the new process", returns),
+        ("the same less an undisturbed collection", stalls),
+    ):
+        quantiles = " ".join(f"{q:.2f}" for q in np.percentile(seconds, [0, 25, 50, 75, 90, 100]))
+        print(f"{what}, in s: least, quartiles, 90 %, most: {quantiles}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=["scale", "overhead", "kill"])
+    parser.add_argument("what", choices=["scale", "plan", "overhead", "kill"])
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 16])
     parser.add_argument("--cluster")
     parser.add_argument("--seconds", type=float, default=8.0)
     parser.add_argument("--trials", type=int, default=50)
+    parser.add_argument("--sleep-ms", type=float, default=2.0)
+    parser.add_argument("--learns", type=float, default=20_000.0, help="steps/s of the learner")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
+    os.environ[SLEEP] = str(arguments.sleep_ms / 1000)
     if arguments.what == "scale":
         scale(arguments.workers, arguments.cluster, arguments.seconds)
+    elif arguments.what == "plan":
+        plan(arguments.workers, arguments.seconds, arguments.learns)
     elif arguments.what == "overhead":
         overhead(arguments.cluster)
     else:

@@ -8,7 +8,7 @@ import numpy as np
 
 from mlagents.trainers.acting.collector import Activity
 from mlagents.trainers.data.segments import OpenSteps, Segments
-from mlagents.trainers.fleet.messages import Gathered
+from mlagents.trainers.fleet.messages import Cut, Gathered
 
 
 class _Part(NamedTuple):
@@ -40,6 +40,9 @@ class RemoteExperience:
         self._activities: list[Activity] = []
         self._held: dict[int, tuple[int, int]] = {}
         """Steps of finished and of unfinished segments that each worker holds."""
+        self._cut: dict[int, Cut] = {}
+        """Segments that workers sent with their answers, and that are not asked for yet. The
+        counts of `_held` still contain them."""
         self._vanished: dict[int, int] = {}
         self.version = -1
         self.problems: list[str] = []
@@ -76,18 +79,31 @@ class RemoteExperience:
         self._held[worker] = gathered.n_held, gathered.n_unfinished
         self._vanished[worker] = gathered.n_vanished
         self.problems += gathered.problems
+        if gathered.cut is not None:
+            self._cut[worker] = gathered.cut
         if gathered.segments is not None:
             self._parts.append(_Part(worker, gathered.version, gathered.segments))
 
-    def add_fetched(self, worker: int, segments: Segments | None, activity: Activity) -> None:
+    def has_cut(self, worker: int) -> bool:
+        """Return whether a worker has sent its segments already."""
+        return worker in self._cut
+
+    def settle(self, worker: int) -> None:
+        """Add the segments that a worker sent with its answer, if there are any."""
+        if (cut := self._cut.pop(worker, None)) is not None:
+            self.add_fetched(worker, cut)
+
+    def add_fetched(self, worker: int, cut: Cut) -> None:
         """Add the segments that a worker handed over for an update."""
+        segments, activity = cut
         self._activities.append(activity)
         self._held[worker] = 0, 0
         if segments is not None:
             self._parts.append(_Part(worker, self.version, segments))
 
     def lose(self, worker: int) -> None:
-        """Forget what a worker held, because it has ended."""
+        """Forget what a worker held and has not sent, because it has ended."""
+        self.settle(worker)
         self._held.pop(worker, None)
 
     def activity(self) -> Activity:

@@ -37,6 +37,10 @@ class Setup(NamedTuple):
     version: str
 
 
+Cut = tuple[Segments | None, Activity]
+"""Segments of a behavior with unfinished ones cut, and the activity that cutting adds."""
+
+
 class OpponentsPost(NamedTuple):
     """Policies for the agents of a behavior that are not learned from.
 
@@ -75,7 +79,8 @@ class Target(NamedTuple):
     """Steps of a behavior after which a collection ends; None for no such end.
 
     Attributes:
-        held: Closed steps that the worker holds, from earlier collections too.
+        held: Closed steps that the worker holds, from earlier collections too. When it has so
+            many, the worker cuts and sends them with its answer.
         finished: Steps of segments that finished in this collection.
         made: Steps that agents took in this collection.
         opposed: Decisions of opponents in this collection.
@@ -143,6 +148,7 @@ class Gathered(NamedTuple):
         random_state: State of the generator of samples.
         segments: Segments handed over, if any.
         random_state_of_opponents: State of the generator of opponents' samples, with self-play.
+        cut: What `RolloutWorker.take` returned after the collection; None if it was not called.
     """
 
     activity: Activity
@@ -155,6 +161,7 @@ class Gathered(NamedTuple):
     random_state: Mapping[str, Any]
     segments: Segments | None
     random_state_of_opponents: Mapping[str, Any] | None = None
+    cut: Cut | None = None
 
 
 class TeamNews(NamedTuple):

@@ -17,6 +17,7 @@ from mlagents.trainers.acting.teams import Opponents, TeamSeat
 from mlagents.trainers.data.segments import OpenSteps, Segments
 from mlagents.trainers.data.snapshot import Snapshot
 from mlagents.trainers.fleet.messages import (
+    Cut,
     Games,
     Gathered,
     Opposition,
@@ -215,7 +216,12 @@ class Places:
             None if opponents is None else opponents.policy.rng.bit_generator.state,
         )
 
-    def take(self, name: str) -> tuple[Segments | None, Activity]:
+    def has_enough(self, name: str, target: Target) -> bool:
+        """Return whether the worker holds the steps of a behavior that the head waits for."""
+        collector = self._places[name].collector
+        return target.held is not None and collector.n_held + collector.n_unfinished >= target.held
+
+    def take(self, name: str) -> Cut:
         """Cut and return the segments of a behavior, and the activity that cutting them adds."""
         place = self._places[name]
         segments = place.collector.take(at_least=1)

@@ -54,11 +54,11 @@ class ProcessWorkers(Workers):
     def call(self, worker: int, method: str, *arguments: Any) -> None:
         """Call a method of a worker; see `Workers.call`."""
         with suppress(OSError):  # `wait` reports a process that has ended
-            self._processes[worker].connection.send((method, arguments))
+            _send(self._processes[worker].connection, (method, arguments))
 
     def renew(self, workers: Mapping[int, object], renewals: Mapping[str, Renewal]) -> None:
         """Hand new policies to workers; see `Workers.renew`."""
-        message = pickle.dumps(("renew", (dict(renewals),)), protocol=pickle.HIGHEST_PROTOCOL)
+        message = _pickled(("renew", (dict(renewals),)))
         for worker in workers:
             with suppress(OSError):
                 self._processes[worker].connection.send_bytes(message)
@@ -100,6 +100,15 @@ class ProcessWorkers(Workers):
                 process.kill()
                 process.join()
             process.close()
+
+
+def _pickled(message: object) -> bytes:
+    return pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
+
+
+def _send(connection: "Connection[Any, Any]", message: object) -> None:
+    """Send a message; `Connection.send` would copy arrays twice more."""
+    connection.send_bytes(_pickled(message))
 
 
 def _ended(exit_code: int | None) -> str:
@@ -158,7 +167,7 @@ def _serve(connection: "Connection[Any, Any]", setup: Setup) -> None:
 
 def _reply(connection: "Connection[Any, Any]", result: Any) -> None:
     with suppress(OSError):  # the head has closed the pipe; the reader ends the loop
-        connection.send(result)
+        _send(connection, result)
 
 
 def failure_of(error: Exception) -> Failure:

@@ -12,16 +12,15 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from mlagents.trainers.acting.collector import Activity, Experience
+from mlagents.trainers.acting.collector import Experience
 from mlagents.trainers.acting.rollout import Policy, Seat, SharedSeat
 from mlagents.trainers.acting.teams import Lineup, Team
-from mlagents.trainers.data.segments import Segments
 from mlagents.trainers.data.snapshot import Snapshot
 from mlagents.trainers.exception import UnityTrainerException
 from mlagents.trainers.fleet.experience import RemoteExperience
 from mlagents.trainers.fleet.fleet import Fleet, Learning, PlayerReport
 from mlagents.trainers.fleet.handle import WorkerHandle
-from mlagents.trainers.fleet.messages import Harvest, Order, Post, Setup, Target
+from mlagents.trainers.fleet.messages import Cut, Harvest, Order, Post, Setup, Target
 from mlagents.trainers.fleet.teams import RemoteTeams
 from mlagents.trainers.fleet.workers import Gone, Workers
 from mlagents.trainers.settings.parameters import Sampler
@@ -166,6 +165,9 @@ class RemoteFleet(Fleet):
     def advance(self) -> list[PlayerReport]:
         """Let workers act; wait for all of them or, if `async`, for any of them."""
         self._renew()
+        for behavior in self._behaviors.values():  # what an update did not need yet
+            for worker in self._all:
+                behavior.experience.settle(worker.number)
         targets = self._targets()
         for worker in self._all:
             while len(worker.orders) < (2 if self._is_async else 1):
@@ -306,11 +308,11 @@ class RemoteFleet(Fleet):
         """Take the segments of a behavior from all workers, in their order."""
         if self._is_async:
             return  # they arrive with each harvest
-        for worker in self._all:
-            self._workers.call(worker.number, "take", name)
-        waiting = {worker.number for worker in self._all}
         experience = self._behaviors[name].experience
-        arrived: dict[int, tuple[Segments | None, Activity]] = {}
+        waiting = {each.number for each in self._all if not experience.has_cut(each.number)}
+        for number in sorted(waiting):
+            self._workers.call(number, "take", name)
+        arrived: dict[int, Cut] = {}
         with self._waiting(), hierarchical_timer("fetch"):
             while waiting:
                 for number, value in self._workers.wait():
@@ -319,8 +321,10 @@ class RemoteFleet(Fleet):
                         self._replace(self._all[number], value)
                     else:
                         arrived[number] = self._all[number].result(value)
-        for number, (segments, activity) in sorted(arrived.items()):
-            experience.add_fetched(number, segments, activity)
+        for worker in self._all:
+            experience.settle(worker.number)
+            if (cut := arrived.get(worker.number)) is not None:
+                experience.add_fetched(worker.number, cut)
 
     # Replies.
 

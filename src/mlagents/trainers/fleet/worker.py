@@ -14,12 +14,10 @@ from pathlib import Path
 
 from threadpoolctl import threadpool_limits
 
-from mlagents.trainers.acting.collector import Activity
 from mlagents.trainers.acting.rollout import Rollout
-from mlagents.trainers.data.segments import Segments
 from mlagents.trainers.data.snapshot import Snapshot
 from mlagents.trainers.exception import UnityTrainerException
-from mlagents.trainers.fleet.messages import Harvest, Order, Setup, Target
+from mlagents.trainers.fleet.messages import Cut, Gathered, Harvest, Order, Setup, Target
 from mlagents.trainers.fleet.places import Places
 from mlagents.trainers.players.env_manager import EnvManager, PlayerSteps
 from mlagents.trainers.players.environments import env_manager_maker
@@ -161,11 +159,7 @@ class RolloutWorker:
         self._adopt(order)
         if order.targets is not None:
             self._advance_to(order.targets)
-        targets = order.targets or {}
-        gathered = {
-            name: self._places.gather(name, targets.get(name, Target()).ships)
-            for name in self._places
-        }
+        gathered = {name: self._gathered(name, order.targets or {}) for name in self._places}
         statistics, self._statistics = self._statistics, {}
         return Harvest(
             self._new_specs(),
@@ -177,7 +171,7 @@ class RolloutWorker:
             self._places.take_games(),
         )
 
-    def take(self, name: str) -> tuple[Segments | None, Activity]:
+    def take(self, name: str) -> Cut:
         """Cut and return the segments of a behavior, and the activity that cutting them adds."""
         return self._places.take(name)
 
@@ -206,6 +200,13 @@ class RolloutWorker:
     def _answer(self) -> None:
         self._places.add_entropies(self._rollout.answer())
         self._asks = False
+
+    def _gathered(self, name: str, targets: Mapping[str, Target]) -> Gathered:
+        target = targets.get(name, Target())
+        gathered = self._places.gather(name, target.ships)
+        if self._places.has_enough(name, target):
+            return gathered._replace(cut=self.take(name))
+        return gathered
 
     def _new_specs(self) -> dict[BehaviorName, BehaviorSpec]:
         specs = self._manager.behavior_specs
