@@ -26,7 +26,7 @@ def commands_of(notebook: Path) -> list[str]:
 
 
 def test_all_commands_of_the_tutorials_are_in_notebooks() -> None:
-    assert len(NOTEBOOKS) == 5
+    assert len(NOTEBOOKS) == 6
     for notebook in NOTEBOOKS:
         page = ROOT / "docs" / "tutorials" / f"{notebook.stem}.md"
         typed = re.findall(r"^    (mlagents-.*|python .*)$", page.read_text("utf-8"), re.MULTILINE)

@@ -195,7 +195,6 @@ class RayWorkers(Workers):
             max_restarts=0,  # the fleet restarts workers, within their budget
             max_task_retries=0,
             scheduling_strategy="SPREAD",
-            runtime_env={"env_vars": {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}},
         ).remote(setup)
         self._actors[setup.worker] = actor
         self._pending[setup.worker] = deque()
