@@ -169,11 +169,11 @@ class Bench:
         """Return the CPU time of all worker processes, in s; 0 if they are not processes."""
         if not isinstance(self.workers, ProcessWorkers):
             return 0.0
-        ticks = 0
+        running_ns = 0
         for process, _ in self.workers._processes.values():
-            fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
-            ticks += int(fields[11]) + int(fields[12])
-        return ticks / os.sysconf("SC_CLK_TCK")
+            for thread in Path(f"/proc/{process.pid}/task").iterdir():
+                running_ns += int((thread / "schedstat").read_text().split()[0])
+        return running_ns / 1e9
 
     def collect(self) -> float:
         """Collect experience for one update; return the seconds that it took."""
@@ -253,16 +253,29 @@ def rate_of(bench: Bench, seconds: float) -> float:
 
 
 def overhead(address: str | None) -> None:
-    """Print the time that a collection takes beyond the acting in its worker."""
-    bench = Bench("3DBall", 1, 6000, address)
+    """Print what a collection costs beyond the acting in its worker."""
+    bench, here = Bench("3DBall", 1, 6000, address), Bench("3DBall", None, 6000)
     assert isinstance(bench.fleet, Timed)
-    beyond = []
+    beyond, more_cpu, of_head = [], [], []
     for _ in range(60):
-        before_s = bench.fleet.collecting_s
+        before_s, cpu_s = bench.fleet.collecting_s, time.process_time()
+        of_worker_s = bench.cpu_of_workers_s()
         beyond.append(bench.collect() - (bench.fleet.collecting_s - before_s))
-    best, median = np.percentile(beyond[5:], [10, 50]) * 1000
-    print(f"a collection of 6,000 steps: {median:.2f} ms beyond acting, {best:.2f} at best 10 %")
+        of_head.append(time.process_time() - cpu_s)
+        of_worker_s = bench.cpu_of_workers_s() - of_worker_s
+        cpu_s = time.process_time()
+        here.collect()
+        more_cpu.append(of_head[-1] + of_worker_s - (time.process_time() - cpu_s))
+    print("a collection of 6,000 steps, in ms: median, best 10 %")
+    for what, seconds in (
+        ("time beyond acting", beyond),
+        ("CPU of the head", of_head),
+        ("CPU of both beyond that of acting here", more_cpu),
+    ):
+        best, median = np.percentile(seconds[5:], [10, 50]) * 1000
+        print(f"{what:>40} {median:6.2f} {best:6.2f}")
     bench.close()
+    here.close()
 
 
 def kill(trials: int) -> None:

@@ -181,6 +181,22 @@ def test_old_steps_are_dropped_and_counted() -> None:
     assert experience.take(at_least=1) is None
 
 
+def test_steps_that_came_with_an_answer_wait_for_the_update_and_survive_their_worker() -> None:
+    activity = Activity.concatenate([])
+    cut = steps_of(10), activity._replace(n_steps=4)
+    fetched = []
+    experience = RemoteExperience(lambda: fetched.append(True), max_staleness=None)
+    experience.add(0, gathered(0, None)._replace(n_held=6, n_unfinished=4, cut=cut))
+    assert (experience.n_held, experience.n_unfinished, experience.held_by(0)) == (6, 4, 10)
+    assert experience.activity().n_steps == 0, "cutting counts when an update needs the steps"
+    assert experience.has_cut(0) and not experience.has_cut(1)
+    experience.lose(0)
+    assert (experience.n_held, experience.n_unfinished, experience.held_by(0)) == (10, 0, 0)
+    assert experience.activity().n_steps == 4
+    segments = experience.take(at_least=10)
+    assert fetched and segments is not None and segments.n_steps == 10
+
+
 def test_episodes_and_groups_of_workers_have_their_own_numbers() -> None:
     segments = replace(steps_of(3), episode=np.array([7]), group=np.array([2]))
     alone = replace(segments, group=np.array([-2]))

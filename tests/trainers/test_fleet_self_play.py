@@ -1,14 +1,26 @@
 """Self-play whose agents act in rollout workers."""
 
+import pickle
+from collections.abc import Collection, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from fleets import KillsAWorker, assert_equal
+from mlagents.games import GameResult
+from mlagents.trainers.acting.roster import Roster
+from mlagents.trainers.acting.teams import Limits, Lineup, Opponents
+from mlagents.trainers.fleet.handle import WorkerHandle
+from mlagents.trainers.fleet.messages import Harvest, Order, TeamNews
+from mlagents.trainers.fleet.teams import RemoteTeam, RemoteTeams
+from mlagents.trainers.fleet.workers import Gone
 from mlagents.trainers.learn import run_training
-from mlagents.trainers.settings.run_options import RunOptions
+from mlagents.trainers.settings.run_options import EnvironmentSettings, RunOptions
+from mlagents_envs.base_env import BehaviorId
 
 SETTINGS: dict[str, Any] = {
     "trainer_type": "ppo",
@@ -143,3 +155,86 @@ def test_a_worker_that_is_killed_gets_its_opponents_again(
     state = trained("run", 2, self_play={"play_against_latest_model_ratio": 0.0})["Duel"]
     assert state["global_step"] >= SETTINGS["max_steps"]
     assert capsys.readouterr().out.count("Worker 1 acts again.") == 1
+
+
+class OfLeague:
+    """Decisions of a league: a roster of numbers, and the policy that begins everywhere."""
+
+    def __init__(self) -> None:
+        self.begins = 7
+        self.roster = Roster(lambda: "present")  # type: ignore[arg-type, return-value]
+        policy: Any = SimpleNamespace(rng=np.random.default_rng(0))
+        self.lineup = Lineup(
+            Opponents(self.roster, policy, None),
+            who_begins=lambda player: self.begins + player,
+            learns=lambda: False,
+            limits=lambda: Limits(5, 9),
+        )
+
+
+@pytest.fixture
+def teams() -> tuple[RemoteTeams, RemoteTeam, OfLeague, WorkerHandle]:
+    worker, league = WorkerHandle(1, EnvironmentSettings()), OfLeague()
+    all_teams = RemoteTeams([worker], n_players=2)
+    league.roster.snapshots.update(dict.fromkeys(range(8, 12), "an old policy"))  # type: ignore[arg-type]
+    return all_teams, all_teams.add(TEAM, league.lineup), league, worker
+
+
+TEAM = BehaviorId("Duel", 1)
+
+
+def news(*, games: Sequence[tuple[int, Any]] = (), present: Collection[int] = ()) -> Harvest:
+    teams = {TEAM: TeamNews(3, set(present))}
+    return Harvest({}, {}, {}, [], 0.0, teams, list(games))
+
+
+def test_a_worker_gets_each_snapshot_once_and_drops_it_when_none_acts_by_it(teams: Any) -> None:
+    all_teams, _, league, worker = teams
+    first = all_teams.opposition(worker)
+    # The players of worker 1 are 2 and 3.
+    assert first.begins == {TEAM: (9, 10)} and first.opposing == {TEAM}
+    assert {n: pickle.loads(each) for n, each in first.snapshots["Duel"].items()} == {
+        9: "an old policy",
+        10: "an old policy",
+    }
+    league.begins = 8
+    second = all_teams.opposition(worker)
+    assert second.snapshots["Duel"].keys() == {11} and not second.drops
+    del league.roster.snapshots[9]
+    third = all_teams.opposition(worker)
+    assert not third.snapshots and third.drops == {"Duel": {9}}
+    assert not all_teams.opposition(worker).drops
+    worker.has_answered()
+    worker.begin_again(Gone("ended"), life=5, parameters={})
+    again = all_teams.opposition(worker)
+    assert again.snapshots["Duel"].keys() == {10, 11}, "another process has none of them"
+
+
+def test_policies_are_present_from_the_order_to_the_end_of_their_last_episode(teams: Any) -> None:
+    all_teams, team, _, worker = teams
+    worker.orders.append(Order({}, opposition=all_teams.opposition(worker)))
+    assert team.present == {9, 10}
+    worker.orders.clear()
+    all_teams.take_in(worker, news(present={8, 9}))
+    assert team.present == {8, 9}
+    assert team.n_decisions == 3
+    all_teams.lose(1)
+    assert team.present == set()
+
+
+def test_all_workers_swap_opponents_once(teams: Any) -> None:
+    all_teams, team, _, worker = teams
+    all_teams.take_in(worker, news(present={8}))
+    team.swap()
+    assert all_teams.opposition(worker).swaps == {TEAM}
+    assert all_teams.opposition(worker).swaps == set()
+
+
+def test_results_stay_those_of_their_report(teams: Any) -> None:
+    all_teams, team, _, worker = teams
+    won, lost = GameResult(9, 1.0), GameResult(9, 0.0)
+    other = BehaviorId("Duel", 0)
+    games = [(0, {TEAM: [won], other: []}), (0, {TEAM: [lost, won]}), (1, {other: [won]})]
+    assert all_teams.take_in(worker, news(games=games)) == [2, 2, 3]
+    taken = [team.take_results(player) for player in (2, 2, 3, 2)]
+    assert taken == [[won], [lost, won], [], []]

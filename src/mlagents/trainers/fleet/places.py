@@ -152,13 +152,11 @@ class Places:
                 snapshots.pop(number, None)
             for number, pickled in opposition.snapshots.get(name, {}).items():
                 snapshots[number] = pickle.loads(pickled)
-        for who in self._begins.keys() - self._teams.keys():
+        for who in self._begins:
             place = self._places[who.name]
-            if place.opponents is not None:
-                self._teams[who] = TeamSeat.of(
-                    place.seat, place.opponents, self._who_begins_of(who)
-                )
-        for who in self._begins:  # in the order of the head
+            if who not in self._teams and place.opponents is not None:
+                begins = self._who_begins_of(who)
+                self._teams[who] = TeamSeat.of(place.seat, place.opponents, begins)
             if who in opposition.swaps:
                 self._teams[who].swap()
         self._n_decisions = {who: team.n_decisions for who, team in self._teams.items()}

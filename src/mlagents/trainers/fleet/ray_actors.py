@@ -5,7 +5,6 @@ itself unpickles are read-only and stay in its object store.
 """
 
 import importlib
-import os
 import pickle
 import platform
 import socket
