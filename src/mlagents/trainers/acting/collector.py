@@ -63,6 +63,9 @@ class Activity(NamedTuple):
         )
 
 
+_NOTHING = Activity.concatenate([])
+
+
 class Needs(NamedTuple):
     """Requirements of a learner for a collector, in this process or elsewhere.
 
@@ -292,6 +295,8 @@ class Collector(Memories):
 
     def activity(self) -> Activity:
         """Return the activity of agents since the last call, including segments not taken yet."""
+        if not (self._activities or self._group_returns):
+            return _NOTHING
         activity = Activity.concatenate(self._activities)
         group_return = np.array(self._group_returns, np.float64)
         self._activities, self._group_returns = [], []
