@@ -2,6 +2,7 @@
 
     python benchmarks/fleet.py scale --workers 1 2 16      players that only sleep
     python benchmarks/fleet.py plan --workers 1 2 4 8      the same with a learner that takes time
+    python benchmarks/fleet.py head --workers 10 100 1000  the head alone, with simulated workers
     python benchmarks/fleet.py overhead                    collections of 6,000 steps of 3DBall
     python benchmarks/fleet.py kill --trials 50            SIGKILL at random moments
 
@@ -10,7 +11,9 @@ actors of a Ray cluster instead of processes.
 """
 
 import argparse
+import heapq
 import os
+import pickle
 import random
 import statistics
 import threading
@@ -22,14 +25,19 @@ from typing import Any
 import numpy as np
 import torch
 
+from mlagents.trainers.acting.collector import Activity
+from mlagents.trainers.data.segments import Segments
+from mlagents.trainers.data.snapshot import DenseSnapshot
 from mlagents.trainers.fleet.fleet import Fleet, LocalFleet
-from mlagents.trainers.fleet.messages import Harvest
+from mlagents.trainers.fleet.messages import Gathered, Harvest, Setup
 from mlagents.trainers.fleet.processes import ProcessWorkers
 from mlagents.trainers.fleet.ray_actors import RayWorkers
 from mlagents.trainers.fleet.remote import RemoteFleet
+from mlagents.trainers.fleet.workers import Reply, Workers
 from mlagents.trainers.learning.trainer import Trainer
 from mlagents.trainers.learning.trainer_types import TRAINER_TYPES
 from mlagents.trainers.players.environments import env_manager_maker
+from mlagents.trainers.players.in_process import SimpleEnvManager
 from mlagents.trainers.reporting.stats import StatsReporter
 from mlagents.trainers.run.interrupt import Interrupt
 from mlagents.trainers.settings.run_options import RunOptions, TorchSettings
@@ -74,6 +82,105 @@ class Timed(RemoteFleet):
         super()._take_in(worker, harvest)
 
 
+class SimulatedWorkers(Workers):
+    """Workers without processes: each answers when it would have collected its steps.
+
+    The head does all that it does with real workers, and reads as many bytes.
+
+    Args:
+        steps_per_s: Steps that one worker makes in a second.
+    """
+
+    def __init__(self, steps_per_s: float) -> None:
+        self._steps_per_s = steps_per_s
+        self._free_s: dict[int, float] = {}
+        self._due: list[tuple[float, int, bytes]] = []
+        self._answers: dict[tuple[int, bool], bytes] = {}
+        local = SimpleEnvManager(Ball3D())
+        local.reset()
+        self._specs = dict(local.behavior_specs)
+        ((self._behavior, self._spec),) = self._specs.items()
+
+    def start(self, setup: Setup) -> None:
+        """Begin with a worker that has collected nothing."""
+        self._free_s[setup.worker] = 0.0
+
+    def call(self, worker: int, method: str, *arguments: Any) -> None:
+        """Take an order, the only call that a head makes here."""
+        (order,) = arguments
+        pickle.dumps(order, pickle.HIGHEST_PROTOCOL)
+        now_s = time.perf_counter()
+        if order.targets is None:
+            self._due.append((now_s, worker, pickle.dumps(self._harvest(self._specs, {}))))
+            return
+        (target,) = order.targets.values()
+        n_steps = target.made if target.held is None else target.held
+        due_s = max(now_s, self._free_s[worker]) + n_steps / self._steps_per_s
+        self._free_s[worker] = due_s
+        heapq.heappush(self._due, (due_s, worker, self._answer(n_steps, target.ships == "cut")))
+
+    def renew(self, workers: Any, renewals: Any) -> None:
+        """Copy the policy once for each worker."""
+        for _ in workers:
+            bytes(bytearray(b"".join(pickled for _, pickled in renewals.values())))
+
+    def wait(self, timeout_s: float | None = None) -> list[Reply]:
+        """Sleep until an answer is due; return all that are."""
+        due_s, _, _ = self._due[0]
+        time.sleep(max(0.0, due_s - time.perf_counter()))
+        replies, now_s = [], time.perf_counter()
+        while self._due and self._due[0][0] <= now_s:
+            _, worker, answer = heapq.heappop(self._due)
+            replies.append(Reply(worker, pickle.loads(answer)))
+        return replies
+
+    def close(self) -> None:
+        """Nothing runs."""
+
+    def _answer(self, n_steps: int, is_async: bool) -> bytes:
+        answer = self._answers.get((n_steps, is_async))
+        if answer is None:
+            segments = self._segments(n_steps)
+            activity = Activity.concatenate([])._replace(n_steps=n_steps)
+            state = np.random.default_rng(0).bit_generator.state
+            gathered = Gathered(activity, 0, 0, 0, [], [], 10**9, state, segments)
+            if not is_async:
+                cut = segments, Activity.concatenate([])
+                gathered = gathered._replace(n_held=n_steps, segments=None, cut=cut)
+            name = BehaviorId.parse(self._behavior).name
+            answer = pickle.dumps(self._harvest({}, {name: gathered}), pickle.HIGHEST_PROTOCOL)
+            self._answers[n_steps, is_async] = answer
+        return answer
+
+    def _harvest(self, specs: Any, gathered: Any) -> Harvest:
+        return Harvest(specs, gathered, {0: {}}, [], 0.0, {}, [])
+
+    def _segments(self, n_steps: int) -> Segments:
+        """Return one segment of that many steps."""
+        spec, ends = self._spec, np.zeros(1, np.bool_)
+        n_actions = spec.action_spec.continuous_size
+        return Segments(
+            obs=[np.zeros((n_steps, *each.shape), np.float32) for each in spec.observation_specs],
+            continuous=np.zeros((n_steps, n_actions), np.float32),
+            discrete=np.zeros((n_steps, 0), np.int32),
+            log_probs=np.zeros((n_steps, n_actions), np.float32),
+            action_mask=np.zeros((n_steps, 0), np.bool_),
+            memory=np.zeros((1, 0), np.float32),
+            reward=np.zeros(n_steps, np.float32),
+            group_reward=np.zeros(n_steps, np.float32),
+            length=np.array([n_steps]),
+            last_obs=[np.zeros((1, *each.shape), np.float32) for each in spec.observation_specs],
+            last_memory=np.zeros((1, 0), np.float32),
+            terminated=ends,
+            interrupted=ends,
+            episode=np.zeros(1, np.int64),
+            last_tick=np.zeros(0, np.int64),
+            group=np.zeros(1, np.int64),
+            tick=np.zeros(0, np.int64),
+            open_steps=None,
+        )
+
+
 class Bench:
     """A fleet and a trainer that only counts.
 
@@ -85,6 +192,7 @@ class Bench:
         network: Settings of the policy's network.
         mode: `sync` or `async`.
         learns: Number of steps that an update learns from in a second, by sleeping.
+        workers: Workers; by default processes, or actors of the cluster.
     """
 
     def __init__(
@@ -97,6 +205,7 @@ class Bench:
         network: dict[str, int] | None = None,
         mode: str = "sync",
         learns: float = float("inf"),
+        workers: Workers | None = None,
     ) -> None:
         self.learns = learns
         self.folder = TemporaryDirectory()
@@ -120,7 +229,9 @@ class Bench:
             make = env_manager_maker(options, log_folder=Path(self.folder.name))
             self.fleet = LocalFleet(make())
         else:
-            self.workers = ProcessWorkers() if address is None else RayWorkers(options.cluster)
+            if workers is None:
+                workers = ProcessWorkers() if address is None else RayWorkers(options.cluster)
+            self.workers = workers
             sources = (str(Path(__file__).parent),)
             self.fleet = Timed(options, self.workers, log_folder=self.folder.name, sources=sources)
         self.trainer: Trainer | None = None
@@ -162,6 +273,10 @@ class Bench:
         """Count steps, and sleep as long as learning from them would take."""
         if segments is not None:
             self.n_learned += segments.n_steps
+            assert self.trainer is not None
+            policy = self.trainer.policy
+            if isinstance(policy.snapshot, DenseSnapshot):
+                policy.snapshot = policy.snapshot._replace()  # another one, which is sent
             time.sleep(segments.n_steps / self.learns)
         return 0
 
@@ -244,6 +359,28 @@ def plan(counts: list[int], seconds: float, learns: float) -> None:
             bench.close()
 
 
+def head(counts: list[int], seconds: float, learns: float) -> None:
+    """Compare the head with the formula for many workers of 1,000 steps/s, which are simulated."""
+    alone, each = 1000.0, 200
+    print(f"workers of {alone:,.0f} steps/s, a learner of {learns:,.0f} steps/s")
+    print(f"{'workers':>8} {'mode':>6} {'steps/s':>10} {'formula':>10} {'CPU of head':>12}")
+    for n_workers in counts:
+        for mode in ("sync", "async"):
+            n_steps = each * n_workers
+            simulated = SimulatedWorkers(alone)
+            bench = Bench("3DBall", n_workers, n_steps, mode=mode, learns=learns, workers=simulated)
+            bench.collect()
+            cpu_s, began_s = time.process_time(), time.perf_counter()
+            rate, acting = rate_of(bench, seconds), n_workers * alone
+            cpu = (time.process_time() - cpu_s) / (time.perf_counter() - began_s)
+            formula = acting * learns / (acting + learns) if mode == "sync" else min(acting, learns)
+            print(
+                f"{n_workers:>8} {mode:>6} {rate:>10,.0f} {formula:>10,.0f} {cpu:>12.1%}",
+                flush=True,
+            )
+            bench.close()
+
+
 def rate_of(bench: Bench, seconds: float) -> float:
     """Return the steps that a bench learns from in a second."""
     began_s, before = time.perf_counter(), bench.n_learned
@@ -319,7 +456,7 @@ def kill(trials: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=["scale", "plan", "overhead", "kill"])
+    parser.add_argument("what", choices=["scale", "plan", "head", "overhead", "kill"])
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 16])
     parser.add_argument("--cluster")
     parser.add_argument("--seconds", type=float, default=8.0)
@@ -333,6 +470,8 @@ def main() -> None:
         scale(arguments.workers, arguments.cluster, arguments.seconds)
     elif arguments.what == "plan":
         plan(arguments.workers, arguments.seconds, arguments.learns)
+    elif arguments.what == "head":
+        head(arguments.workers, arguments.seconds, arguments.learns)
     elif arguments.what == "overhead":
         overhead(arguments.cluster)
     else:
