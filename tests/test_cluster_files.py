@@ -26,6 +26,7 @@ def starts() -> list[str]:
     commands = [service["command"] for service in services.values()]
     commands += [*cluster["head_start_ray_commands"], *cluster["worker_start_ray_commands"]]
     page = (ROOT / "docs" / "cluster.md").read_text(encoding="utf-8")
+    commands = [command.removeprefix("RAY_AUTH_MODE=token ") for command in commands]
     return commands + re.findall(r"^    (ray start [^#\n]*)", page, re.MULTILINE)
 
 
@@ -33,8 +34,9 @@ def test_containers_are_a_head_that_does_not_act_and_two_workers() -> None:
     services = read(COMPOSE)["services"]
     assert services.keys() == {"head", "worker"}
     for service in services.values():
-        known = {"image", "command", "shm_size", "volumes", "deploy", "depends_on"}
+        known = {"image", "environment", "command", "shm_size", "volumes", "deploy", "depends_on"}
         assert service.keys() <= known, "keys of the Compose specification"
+        assert service["environment"]["RAY_AUTH_MODE"] == "token"
         assert "--block" in service["command"], "a container ends with its command"
     assert "--num-cpus 0" in services["head"]["command"]
     assert services["worker"]["deploy"] == {"replicas": 2}

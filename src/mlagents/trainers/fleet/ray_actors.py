@@ -244,5 +244,7 @@ def _no_cluster(address: str | None, error: Exception) -> TrainerConfigError:
     return TrainerConfigError(
         f"cluster.address (--cluster) is {address!r}, but no Ray cluster answers there: {error} "
         "Start one with `ray start --head`, and join other machines with `ray start --address "
-        "HEAD:6379`; or use --cluster local for one on this machine."
+        "HEAD:6379`; or use --cluster local for one on this machine. If Ray's log above names a "
+        "token, set RAY_AUTH_MODE=token for all nodes and for this command, and give them the same "
+        "token, which `ray get-auth-token --generate` makes."
     )
