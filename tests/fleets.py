@@ -6,6 +6,7 @@ import torch
 
 from mlagents.trainers.fleet.processes import ProcessWorkers
 from mlagents.trainers.fleet.remote import RemoteFleet
+from mlagents.trainers.fleet.workers import Gone
 
 
 def assert_equal(one: Any, other: Any, path: str = "") -> None:
@@ -37,3 +38,20 @@ class KillsAWorker(RemoteFleet):
             process.kill()
             process.join()
         return super().advance()
+
+
+class KillsAWorkerThatHasAnswered(RemoteFleet):
+    """Kills a worker after its first collection, before the others have answered."""
+
+    has_killed = False
+
+    def _process(self, arrived: Any) -> None:
+        has_collected = all(each.order.targets for each in arrived)
+        if has_collected and len(arrived) == 2 and not self.has_killed:
+            self.has_killed = True
+            assert isinstance(self._workers, ProcessWorkers)
+            self._workers._processes[1].process.kill()
+            ((number, gone),) = self._workers.wait()
+            assert number == 1 and isinstance(gone, Gone)
+            assert not self._replace(self._all[1], gone), "it has answered all orders"
+        super()._process(arrived)

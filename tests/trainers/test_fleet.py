@@ -15,7 +15,7 @@ import torch
 from pydantic import ValidationError
 
 from actors import behavior
-from fleets import KillsAWorker, assert_equal
+from fleets import KillsAWorker, KillsAWorkerThatHasAnswered, assert_equal
 from mlagents.trainers.acting.collector import Activity
 from mlagents.trainers.data.segments import Segments
 from mlagents.trainers.exception import TrainerConfigError, UnityTrainerException
@@ -189,7 +189,9 @@ def test_steps_that_came_with_an_answer_wait_for_the_update_and_survive_their_wo
     experience.add(0, gathered(0, None)._replace(n_held=6, n_unfinished=4, cut=cut))
     assert (experience.n_held, experience.n_unfinished, experience.held_by(0)) == (6, 4, 10)
     assert experience.activity().n_steps == 0, "cutting counts when an update needs the steps"
-    assert experience.has_cut(0) and not experience.has_cut(1)
+    experience.add(1, gathered(0, None)._replace(n_held=1))
+    assert [experience.has_to_send(worker) for worker in (0, 1, 2)] == [False, True, False]
+    experience.lose(1)
     experience.lose(0)
     assert (experience.n_held, experience.n_unfinished, experience.held_by(0)) == (10, 0, 0)
     assert experience.activity().n_steps == 4
@@ -279,6 +281,15 @@ def test_a_killed_worker_is_started_again(
     log = capsys.readouterr().out
     assert log.count("The process of worker 1 was ended by SIGKILL; restart 1 of 10.") == 1
     assert log.count("Worker 1 acts again.") == 1
+
+
+def test_a_worker_may_end_between_its_answer_and_the_update(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("mlagents.trainers.fleet.remote.RemoteFleet", KillsAWorkerThatHasAnswered)
+    state = trained("run", 2)
+    assert state["global_step"] >= PPO["max_steps"]
+    assert capsys.readouterr().out.count("The process of worker 1 was ended by SIGKILL") == 1
 
 
 def test_a_worker_without_restarts_left_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:

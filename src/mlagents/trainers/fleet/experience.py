@@ -84,9 +84,9 @@ class RemoteExperience:
         if gathered.segments is not None:
             self._parts.append(_Part(worker, gathered.version, gathered.segments))
 
-    def has_cut(self, worker: int) -> bool:
-        """Return whether a worker has sent its segments already."""
-        return worker in self._cut
+    def has_to_send(self, worker: int) -> bool:
+        """Return whether a worker holds segments that it has not sent already."""
+        return worker not in self._cut and self.held_by(worker) > 0
 
     def settle(self, worker: int) -> None:
         """Add the segments that a worker sent with its answer, if there are any."""

@@ -309,7 +309,8 @@ class RemoteFleet(Fleet):
         if self._is_async:
             return  # they arrive with each harvest
         experience = self._behaviors[name].experience
-        waiting = {each.number for each in self._all if not experience.has_cut(each.number)}
+        # A worker that holds nothing may be another process, which has no orders yet.
+        waiting = {each.number for each in self._all if experience.has_to_send(each.number)}
         for number in sorted(waiting):
             self._workers.call(number, "take", name)
         arrived: dict[int, Cut] = {}
