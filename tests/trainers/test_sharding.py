@@ -103,7 +103,7 @@ def test_gradients_are_those_of_the_mean_over_all_rows() -> None:
     x = torch.randn(12, 3, generator=torch.Generator().manual_seed(0))
 
     def stepped(rows: torch.Tensor, shards: Shards) -> list[torch.Tensor]:
-        with torch.random.fork_rng(devices=[]):
+        with ALONE_AT_A_TIME, torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
             network = nn.Linear(3, 2)
         loss = network(rows).square().mean()
