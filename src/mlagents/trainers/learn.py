@@ -197,9 +197,7 @@ def _run(
     require_trackers(options)
     folder = RunFolder(Path(settings.results_dir) / settings.run_id)
     _fleet_maker(options, folder, place, live)  # checks the environment
-    make_evaluation = evaluation_maker(
-        options, log_folder=folder.logs, n_learners=place.size if place else 1
-    )
+    make_evaluation = evaluation_maker(options, log_folder=folder.logs)
     make_filmer = filmer_maker(options, folder.path)
     started_s = time.perf_counter()
     opened = folder.opened(

@@ -42,9 +42,7 @@ logger = get_logger(__name__)
 EnvManagerMaker = Callable[[], EnvManager]
 
 
-def evaluation_maker(
-    options: RunOptions, *, log_folder: Path, n_learners: int = 1
-) -> EnvManagerMaker | None:
+def evaluation_maker(options: RunOptions, *, log_folder: Path) -> EnvManagerMaker | None:
     """Return a function that creates the players for evaluations, or None if there are none.
 
     Their worker ids, ports and seeds follow those of training, of all learners.
@@ -61,11 +59,12 @@ def evaluation_maker(
         )
     n_players = min(options.evaluation.num_envs, options.evaluation.episodes)
     environment = options.env_settings
+    n_processes = options.torch_settings.learners * (options.cluster.workers or 1)
     of_evaluation = environment.model_copy(update={"num_envs": n_players})
     return env_manager_maker(
         options.model_copy(update={"env_settings": of_evaluation}),
         log_folder=log_folder,
-        first_worker=environment.num_envs * (options.cluster.workers or 1) * n_learners,
+        first_worker=environment.num_envs * n_processes,
     )
 
 
