@@ -277,8 +277,6 @@ class Controller:
                 trainer.advance()
                 self._stop_if_learned(trainer)
         self._look_at_results()
-        if self._filmer is not None and self._filmer.is_due(self.trainers):
-            self._filmer.begin(self.trainers, self._curriculum.parameters)
         if self._is_done():
             return  # without sampling actions, which a resumed run will sample
         if self._league.advance():
@@ -287,12 +285,14 @@ class Controller:
             self._fleet.answer()
 
     def _look_at_results(self) -> None:
-        """Call callbacks and evaluate if it is time, between two steps, when the run may be saved.
+        """Film, call callbacks and evaluate if it is time, between two steps.
 
         Of several learners, the first does so, and the others follow its decisions.
         """
         if not self._has_met:
             return
+        if self._filmer is not None and self._filmer.is_due(self.trainers):
+            self._filmer.begin(self.trainers, self._curriculum.parameters)
         has_summary, self._has_summary = self._has_summary, False
         while self._summaries:
             self._callbacks.summarize(self._summaries.pop(0), self._handle)
