@@ -31,6 +31,51 @@ def test_rewards_are_summed_from_the_first_decision_on() -> None:
     assert tally.episodes == [Episode(3.75, 2)]
 
 
+def test_rewards_that_a_group_earns_after_an_agent_has_left_count() -> None:
+    # Agent 1 leaves; then the group earns 2 and 3. Agent 3 of another group gets none of it.
+    tally = count(
+        3,
+        [Asks(1, 0, group=1), Asks(2, 0, group=1), Asks(3, 0, group=2)],
+        [
+            Ends(1, 0, reward=1, group=1, group_reward=0.5),
+            Asks(2, 0, group=1, group_reward=0.5),
+            Asks(3, 0, group=2),
+        ],
+        [Asks(2, 0, group=1, group_reward=2), Ends(3, 0, reward=1, group=2)],
+        [Ends(2, 0, reward=4, group=1, group_reward=3)],
+    )
+    assert tally.episodes == [Episode(1, 2), Episode(1 + 5.5, 1), Episode(4 + 5.5, 3)]
+
+
+def test_a_group_id_may_come_back() -> None:
+    # Agent 1 leaves the first group, whose other member ends in the report in which both join the
+    # next group of that id.
+    tally = count(
+        4,
+        [Asks(1, 0, group=1), Asks(2, 0, group=1)],
+        [Ends(1, 0, group=1), Asks(2, 0, group=1)],
+        [Ends(2, 0, group=1, group_reward=1), Asks(1, 0, group=1), Asks(2, 0, group=1)],
+        [Ends(1, 0, group=1, group_reward=7), Ends(2, 0, group=1, group_reward=7)],
+    )
+    assert tally.episodes == [Episode(1, 1), Episode(1, 2), Episode(7, 1), Episode(7, 1)]
+
+
+def test_forgotten_episodes_of_groups_give_their_places_to_others() -> None:
+    tally = Tally(2)
+    both = ScriptedEnvironment([[Asks(1, 0, group=1), Asks(2, 0, group=1)]])
+    both.reset()
+    tally.observe(*both.get_steps(BEHAVIOR))
+    one = ScriptedEnvironment([[Ends(1, 0, group=1), Asks(2, 0, group=1)]])
+    one.reset()
+    tally.observe(*one.get_steps(BEHAVIOR))
+    tally.forget()
+    for script in ([Asks(3, 0), Asks(4, 0)], [Ends(3, 0, reward=1), Ends(4, 0, reward=2)]):
+        env = ScriptedEnvironment([script])
+        env.reset()
+        tally.observe(*env.get_steps(BEHAVIOR))
+    assert tally.episodes == [Episode(1, 1), Episode(2, 1)]
+
+
 def test_an_agent_that_ends_and_begins_anew_in_one_report_has_two_episodes() -> None:
     tally = count(
         2,

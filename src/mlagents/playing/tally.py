@@ -2,19 +2,20 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
-from mlagents_envs.base_env import AgentId, DecisionSteps, TerminalSteps
+from mlagents_envs.base_env import AgentId, DecisionSteps, GroupId, TerminalSteps
 
 
 class Episode(NamedTuple):
     """One episode of one agent.
 
     Attributes:
-        reward: Sum of the agent's rewards and its group's rewards after the first decision.
+        reward: Sum of the agent's rewards and its group's rewards after the first decision,
+            including those that the group earns after the agent has left.
         length: Number of decisions.
     """
 
@@ -50,8 +51,25 @@ class Score(NamedTuple):
 
 @dataclass
 class _Running:
+    counts: bool  # False if the episode began too late
+    group: GroupId
     reward: float = 0.0
     length: int = 0
+
+
+@dataclass
+class _Group:
+    """Agents of one group whose episodes run.
+
+    Attributes:
+        members: The agents.
+        earned: Rewards of the group, as reported for one member after another.
+        left: Episodes that ended before the group, with what it had earned until then.
+    """
+
+    members: list[AgentId] = field(default_factory=list)
+    earned: float = 0.0
+    left: list[tuple[_Running, float]] = field(default_factory=list)
 
 
 class Tally:
@@ -71,7 +89,8 @@ class Tally:
         self.episodes: list[Episode] = []
         self._n_episodes = n_episodes
         self._n_begun = 0
-        self._running: dict[AgentId, _Running | None] = {}  # None: began too late
+        self._running: dict[AgentId, _Running] = {}
+        self._groups: dict[GroupId, _Group] = {}
 
     @property
     def is_complete(self) -> bool:
@@ -80,34 +99,63 @@ class Tally:
 
     def forget(self) -> None:
         """Drop the running episodes; others take their place."""
-        self._n_begun -= sum(running is not None for running in self._running.values())
+        left = [ended for group in self._groups.values() for ended, _ in group.left]
+        self._n_begun -= sum(running.counts for running in [*self._running.values(), *left])
         self._running.clear()
+        self._groups.clear()
 
     def observe(self, decisions: DecisionSteps, terminals: TerminalSteps) -> None:
         """Add reported steps; an agent may end an episode and begin another in one report."""
-        for agent, reward in _rewards(terminals):
+        for steps in (terminals, decisions):
+            for agent, _, of_group, group_id in _rows(steps):
+                group = self._groups.get(group_id)
+                if group is not None and group.members[0] == agent:
+                    group.earned += of_group
+        for agent, reward, of_group, _ in _rows(terminals):
             ended = self._running.pop(agent, None)
             if ended is not None:
-                self.episodes.append(Episode(ended.reward + reward, ended.length))
-        for agent, reward in _rewards(decisions):
-            if agent not in self._running:
-                self._running[agent] = self._begin()
-                reward = 0.0  # rewards before the first decision do not count
-            running = self._running[agent]
-            if running is not None:
-                running.reward += reward
-                running.length += 1
+                ended.reward += reward + of_group
+                self._end(agent, ended)
+        for agent, reward, of_group, group_id in _rows(decisions):
+            running = self._running.get(agent)
+            if running is None:  # rewards before the first decision do not count
+                running = self._running[agent] = self._begin(agent, group_id)
+            else:
+                running.reward += reward + of_group
+            running.length += 1
 
     def restart(self) -> None:
         """Drop all unfinished episodes, because the environment begins others."""
         self._running.clear()
+        self._groups.clear()
         self._n_begun = len(self.episodes)
 
-    def _begin(self) -> _Running | None:
+    def _begin(self, agent: AgentId, group_id: GroupId) -> _Running:
         self._n_begun += 1
-        return _Running() if self._n_begun <= self._n_episodes else None
+        if group_id:
+            self._groups.setdefault(group_id, _Group()).members.append(agent)
+        return _Running(self._n_begun <= self._n_episodes, group_id)
+
+    def _end(self, agent: AgentId, ended: _Running) -> None:
+        group = self._groups.get(ended.group)
+        if group is None:
+            self._collect(ended, 0.0)
+            return
+        group.members.remove(agent)
+        group.left.append((ended, group.earned))
+        if not group.members:
+            del self._groups[ended.group]
+            for each, earned in group.left:
+                self._collect(each, group.earned - earned)
+
+    def _collect(self, ended: _Running, earned_later: float) -> None:
+        if ended.counts:
+            self.episodes.append(Episode(ended.reward + earned_later, ended.length))
 
 
-def _rewards(steps: DecisionSteps | TerminalSteps) -> Iterator[tuple[AgentId, float]]:
-    rewards = steps.reward.astype(float) + steps.group_reward
-    return zip(steps.agent_id.tolist(), rewards.tolist(), strict=True)
+def _rows(
+    steps: DecisionSteps | TerminalSteps,
+) -> Iterator[tuple[AgentId, float, float, GroupId]]:
+    """Yield agent, reward, group reward and group of each row."""
+    columns = steps.agent_id, steps.reward, steps.group_reward, steps.group_id
+    return zip(*(column.tolist() for column in columns), strict=True)

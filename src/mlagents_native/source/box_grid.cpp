@@ -6,11 +6,7 @@
 #include "cells.h"
 #include "exports.h"
 #include "turning.h"
-
-#if defined(__GNUC__) && !defined(__clang__)
-// GCC 12 joins a - b c and a + b c into one fused operation, even with -ffp-contract=off.
-#pragma GCC optimize("no-tree-slp-vectorize")
-#endif
+#include "unfused.h"
 
 namespace {
 

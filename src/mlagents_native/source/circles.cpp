@@ -7,23 +7,14 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <exception>
 #include <vector>
 
+#include "contact.h"
 #include "exports.h"
-
-#if defined(__GNUC__) && !defined(__clang__)
-// GCC 12 joins a - b c and a + b c into one fused operation, even with -ffp-contract=off.
-#pragma GCC optimize("no-tree-slp-vectorize")
-#endif
+#include "unfused.h"
 
 namespace {
 
-constexpr double STEP_S = 0.02;
-constexpr double TINY = 1e-30;
-constexpr double TOUCH_M = 0.02;
-constexpr double CLOSING_PER_S = -0.8 / STEP_S;
-constexpr double PUSH_OUT_M_S = 10.0;
 constexpr double SMALLEST_M = 1e-9;
 constexpr double BOUNCE_M_S = 2.0;
 constexpr int ITERATIONS = 6, RUBBING = 3;
@@ -327,39 +318,33 @@ NATIVE_EXPORT int circles_version() { return 1; }
 
 // Moves all discs by a step. Returns 0, or -1 if there was no memory.
 NATIVE_EXPORT int circles_move(const Circles *circles) {
-    try {
+    return static_cast<int>(or_minus_one([&] {
         Area area;
         move_all(*circles, area);
         return 0;
-    } catch (const std::exception &) {
-        return -1;
-    }
+    }));
 }
 
 NATIVE_EXPORT void field_steer(const Field *field) { steer(*field); }
 
 // Moves players and balls by a step. Returns 0, or -1 if there was no memory.
 NATIVE_EXPORT int field_move(const Field *field) {
-    try {
+    return static_cast<int>(or_minus_one([&] {
         Area area;
         move_field(*field, area);
         return 0;
-    } catch (const std::exception &) {
-        return -1;
-    }
+    }));
 }
 
 // Runs steps up to one in which a ball is in a goal. Returns their number, or -1 if there was no
 // memory.
 NATIVE_EXPORT int64_t field_run(const Field *field, int64_t most_steps) {
-    try {
+    return or_minus_one([&] {
         Area area;
         for (int64_t step = 0; step < most_steps; ++step) {
             steer(*field);
             if (move_field(*field, area)) return step + 1;
         }
         return most_steps;
-    } catch (const std::exception &) {
-        return -1;
-    }
+    });
 }

@@ -3,17 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <exception>
 #include <vector>
 
 #include "approach.h"
 #include "circles.h"
 #include "exports.h"
-
-#if defined(__GNUC__) && !defined(__clang__)
-// GCC 12 joins a - b c and a + b c into one fused operation, even with -ffp-contract=off.
-#pragma GCC optimize("no-tree-slp-vectorize")
-#endif
+#include "unfused.h"
 
 namespace {
 
@@ -135,10 +130,8 @@ NATIVE_EXPORT int field_view_version() { return 1; }
 // Writes what n agents see, (n, R, tags + 2). `agents` are indices, or null for the first n. Returns
 // 0, or -1 if there was no memory.
 NATIVE_EXPORT int field_see(const FieldView *view, const int64_t *agents, int64_t n, float *seen) {
-    try {
+    return static_cast<int>(or_minus_one([&] {
         see(*view, agents, n, seen);
         return 0;
-    } catch (const std::exception &) {
-        return -1;
-    }
+    }));
 }

@@ -12,15 +12,11 @@
 #include <limits>
 #include <vector>
 
+#include "contact.h"
 #include "exports.h"
 
 namespace {
 
-constexpr double STEP_S = 0.02;
-constexpr double TINY = 1e-30;
-constexpr double TOUCH_M = 0.02;
-constexpr double CLOSING_PER_S = -0.8 / STEP_S;
-constexpr double PUSH_OUT_M_S = 10.0;
 constexpr double LANDED_M = 1e-7;
 constexpr int ITERATIONS = 3;
 constexpr double GRIP = 2.0 * 0.6;

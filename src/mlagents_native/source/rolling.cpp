@@ -8,11 +8,7 @@
 #include <vector>
 
 #include "exports.h"
-
-#if defined(__GNUC__) && !defined(__clang__)
-// GCC 12 joins a - b c and a + b c into one fused operation, even with -ffp-contract=off.
-#pragma GCC optimize("no-tree-slp-vectorize")
-#endif
+#include "unfused.h"
 
 extern "C" {
 struct Rolling {     // n areas; vectors and quaternions are by components

@@ -6,24 +6,15 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <exception>
 #include <limits>
 #include <vector>
 
+#include "contact.h"
 #include "exports.h"
-
-#if defined(__GNUC__) && !defined(__clang__)
-// GCC 12 joins a - b c and a + b c into one fused operation, even with -ffp-contract=off.
-#pragma GCC optimize("no-tree-slp-vectorize")
-#endif
+#include "unfused.h"
 
 namespace {
 
-constexpr double STEP_S = 0.02;
-constexpr double TINY = 1e-30;
-constexpr double TOUCH_M = 0.02;
-constexpr double CLOSING_PER_S = -0.8 / STEP_S;
-constexpr double PUSH_OUT_M_S = 10.0;
 constexpr double SLOWEST_M_S = 1e-9;
 constexpr double NARROWEST_M = 1e-9, SAME_POINT_M = 1e-6;
 constexpr double LARGEST_TURN = 0.5;
@@ -424,7 +415,7 @@ NATIVE_EXPORT int turning_version() { return 1; }
 // Runs steps up to one in which a watched box arrives. Returns their number, or -1 if there was no
 // memory.
 NATIVE_EXPORT int64_t turning_run(const Pushers *pushers, int64_t most_steps) {
-    try {
+    return or_minus_one([&] {
         Area area;
         for (int64_t step = 0; step < most_steps; ++step) {
             steer(*pushers);
@@ -432,20 +423,16 @@ NATIVE_EXPORT int64_t turning_run(const Pushers *pushers, int64_t most_steps) {
             if (arrive(*pushers)) return step + 1;
         }
         return most_steps;
-    } catch (const std::exception &) {
-        return -1;
-    }
+    });
 }
 
 NATIVE_EXPORT void turning_steer(const Pushers *pushers) { steer(*pushers); }
 
 // Moves all boxes by a step. Returns 0, or -1 if there was no memory.
 NATIVE_EXPORT int turning_move(const TurningBoxes *boxes) {
-    try {
+    return static_cast<int>(or_minus_one([&] {
         Area area;
         move_all(*boxes, area);
         return 0;
-    } catch (const std::exception &) {
-        return -1;
-    }
+    }));
 }
