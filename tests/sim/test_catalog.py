@@ -19,7 +19,9 @@ from mlagents_sim.examples.sorter import WALL, Sorter
 from mlagents_sim.examples.wall_jump import BigWallJump, SmallWallJump, WallJump
 from mlagents_sim.examples.wall_jump_scene import BLOCK_ON_WALL, Platforms
 from mlagents_sim.frame_stack import FrameStack
+from mlagents_sim.motion import Motion
 from mlagents_sim.planar import Bodies
+from mlagents_sim.pushers import Pushers
 from mlagents_sim.rolling import BallsOnCubes
 from mlagents_sim.standing import Standing
 from mlagents_sim.world import World
@@ -44,6 +46,7 @@ FOUND_ANEW = {
     "chamber._loose_tops": "upper edges of bricks, found before rays look",
     "_symbol_tag": "kind of symbol in the hall, found before rays look",
     "floors._eaten": "found by moving",
+    "_tags": "what rays call agents, dragon and tombstone, found before they look",
     "_agent_tags": "what rays call the agents, found before they look",
     "target": "a creature's target, which stays until it is touched, as in Unity",
     "frame_forward": "direction to that target",
@@ -141,7 +144,7 @@ def hand_over(old: World, new: World) -> None:
 
 
 def arrays_of(owner: object, prefix: str = "") -> dict[str, NDArray[np.generic]]:
-    """Return all arrays of a world, of its frames and of what moves in it."""
+    """Return all arrays of a world, of its frames and of what moves in it, each once."""
     found = {}
     for name, value in vars(owner).items():
         if isinstance(value, np.ndarray):
@@ -156,11 +159,15 @@ def arrays_of(owner: object, prefix: str = "") -> dict[str, NDArray[np.generic]]
             | Field
             | Floors
             | FrameStack
+            | Motion
             | PyramidsScene
             | Platforms
+            | Pushers
             | Standing,
         ):
-            found |= arrays_of(value, f"{prefix}{name}.")
+            for key, array in arrays_of(value, f"{prefix}{name}.").items():
+                if not any(array is other for other in found.values()):
+                    found[key] = array
     return found
 
 

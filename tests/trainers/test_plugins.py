@@ -269,9 +269,9 @@ def test_a_package_adds_callbacks_to_every_run(install: Install) -> None:
         def plugin(options):
             return [follow]
     """
-    install("following", plugins.CALLBACK, code)
+    install("follower", plugins.CALLBACK, code)
     ((name, _),) = plugins.callbacks(RunOptions())
-    assert name == "following:plugin"
+    assert name == "follower:plugin"
 
 
 def test_a_package_whose_callbacks_are_wrong_is_left_out(
