@@ -1,7 +1,7 @@
 """Functions that find an executable, and `Player`, which starts, watches and stops it.
 
 A player is a simulation in its own process: a Unity build, or any other program that accepts the
-same arguments and connects to the trainer (wire protocol, section 2.3).
+same arguments and connects to the trainer.
 """
 
 import contextlib
@@ -115,7 +115,7 @@ def player_arguments(
     log_file: str | None = None,
     additional: Sequence[str] = (),
 ) -> list[str]:
-    """Return a player's command-line arguments, in the order of wire protocol, section 2.3.
+    """Return a player's command-line arguments, in the order of the original package.
 
     Args:
         port: Port at which the trainer listens.
