@@ -88,8 +88,8 @@ def _explain_missing(name: str, candidates: Sequence[Path]) -> str:
         return f"{name!r} is a folder, not an executable; {looked_for}.{hint}"
     if not path.parent.is_dir():
         return f"no executable {name!r}: the folder {str(path.parent)!r} does not exist"
-    neighbours = sorted(file.name for file in path.parent.iterdir())
-    near = did_you_mean(path.name, neighbours, n=3, cutoff=0.5)
+    neighbors = sorted(file.name for file in path.parent.iterdir())
+    near = did_you_mean(path.name, neighbors, n=3, cutoff=0.5)
     return f"no executable {name!r}; {looked_for}{near or '.'}"
 
 

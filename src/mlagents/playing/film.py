@@ -145,7 +145,7 @@ class _Gif(Film):
 
 
 class _WebP(Film):
-    """A repeating animation of many colours.
+    """A repeating animation of many colors.
 
     Pillow can only write animations that are completely in memory. So Pillow encodes single frames,
     and this class writes the file structure around them (RIFF). Of a picture after the first, only

@@ -1,4 +1,4 @@
-"""`Tally`: collects episodes of a behavior without a bias towards short ones."""
+"""`Tally`: collects episodes of a behavior without a bias toward short ones."""
 
 import math
 from collections.abc import Iterator, Sequence

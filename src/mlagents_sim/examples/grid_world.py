@@ -36,7 +36,7 @@ NOWHERE = -1
 HEIGHT, WIDTH = 64, 84
 BAR = 0.2
 """Width of the bars from which all objects are drawn; an edge of a cell is 1."""
-# The colours that a Unity camera sees, lit as in the scene.
+# The colors that a Unity camera sees, lit as in the scene.
 WALL_COLOUR, FLOOR_COLOUR = (137, 139, 143), (70, 73, 78)
 AGENT_COLOUR = np.array([62, 195, 255], np.uint8)
 GOAL_COLOURS = np.array([[140, 238, 151], [238, 92, 75]], np.uint8)
@@ -51,8 +51,8 @@ class Shadow(NamedTuple):
 
     Attributes:
         depth: Largest darkening of every channel, in levels of 255.
-        right: Distance from the object's centre to the shadow's centre to the right, in cells.
-        up: Distance from the object's centre to the shadow's centre upward, in cells.
+        right: Distance from the object's center to the shadow's center to the right, in cells.
+        up: Distance from the object's center to the shadow's center upward, in cells.
         shape: (l, m, n) above, per cell.
     """
 
@@ -71,9 +71,9 @@ LIGHT = (0.83, -0.12, -0.66)
 """Levels by which the floor is lighter in the middle of the grid, and the differences from its left
 to its right edge and from its lower to its upper one."""
 PER_LEVEL = 8
-"""Units of shade in a level of colour. The shadows of a grid full of objects still fit 8 bits."""
+"""Units of shade in a level of color. The shadows of a grid full of objects still fit 8 bits."""
 LIGHTEST = 2
-"""Largest difference, in levels, by which any floor is lighter than its colour."""
+"""Largest difference, in levels, by which any floor is lighter than its color."""
 MOST_SHADED = 12
 """Cells along an edge of the largest grid with shadows of objects, whose tables use memory."""
 AT_ONCE = 32
@@ -256,7 +256,7 @@ class GridWorld(World):
         return pictures.reshape(-1, 3, HEIGHT, WIDTH)
 
     def scene(self) -> Scene:
-        """Return all grids. The bar at the left has the colour of the requested kind."""
+        """Return all grids. The bar at the left has the color of the requested kind."""
         n, n_goals = self.n_agents, self.goal.shape[1]
         edge = float(self.size.max())
         plan = FloorPlan(self, n, (-0.6, 0.0), (edge, edge), floor=None, top_m=1.0)

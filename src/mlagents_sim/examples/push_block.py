@@ -92,7 +92,7 @@ class PushBlock(PlanarWorld):
     Parameters: `block_scale` 2 m, the length and width of the block (0.5 to 4); `dynamic_friction`
         and `static_friction` of the floor 0 (0 to 1); `block_drag` 0.5 (0 to 2000); `gravity`
         24.525 m/s2.
-    Start: block and agent, half a metre above the floor, at random places in the middle half of the
+    Start: block and agent, half a meter above the floor, at random places in the middle half of the
         room that are free within 2.5 m. The agent keeps its heading; at first, it faces the goal.
     A good policy reaches 4.5 or more; the highest possible reward is 5.
 

@@ -106,7 +106,7 @@ class PushBlockCollab(PlanarWorld):
 
     Agents and small blocks have a mass of 10 kg, large blocks 100 kg and very large blocks 150 kg.
     Because of friction with the floor, a large block needs two agents, and a very large one three.
-    Blocks turn if they are pushed off-centre. A block in the goal vanishes.
+    Blocks turn if they are pushed off-center. A block in the goal vanishes.
 
     Source: recordings of Unity's physics.
 

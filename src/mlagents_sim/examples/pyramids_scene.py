@@ -64,7 +64,7 @@ STONE_LAYERS = [
     ((np.max(layer, axis=0) + np.min(layer, axis=0)) / 2.0, np.ptp(layer, axis=0) / 2.0 + 0.5)
     for layer in BRICKS
 ]
-"""Centre and half lengths of each layer of a stone pyramid."""
+"""Center and half lengths of each layer of a stone pyramid."""
 
 OVERHANG_M = 0.15
 """Distance of a brick's middle from what supports it beyond which it falls."""
@@ -112,7 +112,7 @@ RISES_M = 0.0, 5.0, 10.0
 
 
 def _walls() -> list[tuple[tuple[float, float], tuple[float, float]]]:
-    """Return the centres and half lengths of the walls inside the arena."""
+    """Return the centers and half lengths of the walls inside the arena."""
     walls = []
     for x in (-1, 1):
         for z in (-1, 1):

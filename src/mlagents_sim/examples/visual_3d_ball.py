@@ -53,13 +53,13 @@ CAMERA = Camera.perspective(
 )
 RAYS = CAMERA.rays().reshape(3, -1)  # (3, H * W)
 
-# Light and colours, as a policy trained in Unity has to see them.
+# Light and colors, as a policy trained in Unity has to see them.
 LIGHT = np.array([0.542, 0.643, -0.542])
 """Direction to the light: to the right, up, and back to the camera's side."""
 AMBIENT, DIFFUSE, GLOW = 0.68, 0.61, 0.12
 CUBE_AND_BAND_ALBEDO = np.array([[33.0, 150.0, 243.0], [250.0, 166.0, 41.0]])
 BALL_ALBEDO = 200.0
-"""Gray, instead of the chequered texture of the ball in Unity."""
+"""Gray, instead of the checkered texture of the ball in Unity."""
 RAYS_TO_LIGHT = LIGHT @ RAYS  # (H * W,)
 
 # The cube with a headband around it, by the cube's own axes.
@@ -114,11 +114,11 @@ N_PAINTED = 11
 
 
 def lit(albedo: Array | float, cosine: Array) -> Array:
-    """Return the colours, of 255, of surfaces at some cosine of the angle to the light.
+    """Return the colors, of 255, of surfaces at some cosine of the angle to the light.
 
-        colour = albedo * (ambient + diffuse * max(cosine, 0)) + glow
+        color = albedo * (ambient + diffuse * max(cosine, 0)) + glow
 
-    Colours are those of the picture, so not linear in the light that they stand for.
+    Colors are those of the picture, so not linear in the light that they stand for.
     """
     brightness = AMBIENT + DIFFUSE * np.maximum(cosine, 0.0)
     colours: Array = np.minimum(albedo * brightness + GLOW * 255.0, 255.0)
@@ -130,7 +130,7 @@ class Visual3DBall(Ball3D):
 
     Observation: (12, 84, 84), 8-bit: red, green and blue of the last 4 decisions, oldest first;
         zeros for those before the episode. The camera is 7 m above and 8 m in front of the cube's
-        centre, looks down by 30 degrees and has a field of view of 60 degrees. The cube is blue
+        center, looks down by 30 degrees and has a field of view of 60 degrees. The cube is blue
         with an orange headband, the ball is gray, and the background is black.
 
     Actions, decisions, reward, ends, interruptions, parameters and the reward of a good policy are
@@ -206,7 +206,7 @@ def _paint_balls(pictures: Pixels, frame: Array, eye: Array, centre: Array, radi
         pictures: (n, 3, H, W) pictures, changed in place.
         frame: (3, 3, n) the cubes' axes, in columns.
         eye: (3, n) the camera by these axes.
-        centre: (3, n) centres of the balls, relative to the cubes' centres.
+        centre: (3, n) centers of the balls, relative to the cubes' centers.
         radius: (n,) radii of the balls.
     """
     # Between a ball and a cube lies a plane through the point of the cube nearest to the ball.

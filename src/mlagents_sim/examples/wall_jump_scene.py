@@ -19,7 +19,7 @@ PLATFORM = 0
 AGENT_ON_BLOCK, AGENT_ON_WALL, BLOCK_ON_WALL = range(3)
 """Pairs that may touch."""
 
-# Heights are those of the axis up; the platform's centre has height 0.
+# Heights are those of the axis up; the platform's center has height 0.
 PLATFORM_CENTRE, PLATFORM_HALF_M, PLATFORM_TOP_M = (0.0, -4.0), 10.5, 0.45
 WALL_CENTRE, WALL_HALF = (0.0, -1.98), (10.0, 0.75)
 GOAL_CENTRE, GOAL_HALF, GOAL_LOW_M, GOAL_HIGH_M = (6.37, 2.93), (2.0, 2.0), 0.49, 5.49
@@ -52,7 +52,7 @@ SUPPORTS = [
 ]
 START_Y_M = 1.0
 START_CENTRES = np.array([[[0.0], [0.0]], [[-12.0], [-6.27]]])
-"""Centres of the ranges in which agent and block start, in x and in z."""
+"""Centers of the ranges in which agent and block start, in x and in z."""
 START_HALVES = np.array([[[9.0], [8.1]], [[0.0], [3.5]]])
 """Half lengths of those ranges."""
 START_DRAWN = np.array([[0, 1], [0, 2]])
@@ -76,7 +76,7 @@ class Platforms:
         motion: Motion of all bodies.
         wall_top: (N,) heights of the walls' upper edges, in m.
         raised_rays: View of rays that start above the agents and rise.
-        level_rays: View of level rays from the agents' centres.
+        level_rays: View of level rays from the agents' centers.
     """
 
     def __init__(self, n_areas: int) -> None:

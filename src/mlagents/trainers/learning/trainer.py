@@ -222,7 +222,7 @@ class Trainer:
     def observe(self) -> bool:
         """Process the new steps of this learner's agents, when there are several learners.
 
-        Afterwards, the learners exchange reports and call `learn_with`.
+        Afterward, the learners exchange reports and call `learn_with`.
 
         Returns:
             Whether this learner has its share of the experience for an update.

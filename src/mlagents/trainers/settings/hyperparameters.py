@@ -122,7 +122,7 @@ class SACSettings(HyperparameterSettings):
     buffer_init_steps: Int = Field(0, ge=0)
     """Number of steps before the first update."""
     tau: Float = Field(0.005, gt=0.0, le=1.0)
-    """Fraction by which the target network moves towards the value network at each gradient
+    """Fraction by which the target network moves toward the value network at each gradient
     step."""
     steps_per_update: Float = Field(1.0, gt=0.0)
     """Number of steps per gradient step. With many agents, set it to about their number."""
