@@ -130,9 +130,9 @@ class OffPolicyLearner(Learner):
     def _store_waiting(self) -> None:
         self.settle()
         if self.algorithm.shards.size > 1:
-            return  # all learners store together, in their next update
+            return  # all learners store together in their next update
         waiting, self._waiting = self._waiting, []
-        self._has_updated(self._store(waiting))  # agents act with the same normalizers as saved
+        self._has_updated(self._store(waiting))  # agents act with the normalizers that are saved
 
     def _store(self, parts: list[Segments]) -> dict[str, float]:
         """Add experience to the replay buffer; return numbers to plot, by tag."""
