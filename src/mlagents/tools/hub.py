@@ -34,10 +34,10 @@ def push(argv: Sequence[str] | None = None) -> int:
     """Run `mlagents-push-to-hf`; return its exit status: 0, or 1 after an error."""
     parser = argparse.ArgumentParser(
         prog="mlagents-push-to-hf",
-        description="Upload the folder of a run to the Hugging Face Hub, with a page about it.",
+        description="Upload the folder of a run to the Hugging Face Hub, with a model card.",
     )
     parser.add_argument(
-        "--run-id", required=True, metavar="NAME", help="name of the run: the title of its page"
+        "--run-id", required=True, metavar="NAME", help="name of the run; title of the model card"
     )
     parser.add_argument(
         "--repo-id",

@@ -14,7 +14,8 @@ FloatArray = NDArray[np.float32]
 
 Script = Callable[[Sequence[NDArray[Any]], NDArray[np.bool_]], ActionTuple]
 """Function that decides for N agents. Its arguments are a list with one array (N, *shape) per
-observation, and the action mask (N, sum of branches), True where an action is not allowed."""
+observation, and the action mask (N, sum of branches). The mask is True where an action is not
+allowed."""
 
 
 class ScriptedPolicy:

@@ -2,7 +2,7 @@
 
 In mode `sync`, all workers collect, then the learner learns, then all act with the new policy. All
 experience of an update thus comes from one policy. In mode `async`, each worker has a second order
-in its queue while it executes the first, so it never waits for others or for the learner.
+in its queue while it executes the first. It never waits for other workers or for the learner.
 """
 
 import pickle

@@ -22,8 +22,8 @@ the last observation of a segment is stored again as the first observation of th
 class OffPolicyLearner(Learner):
     """Keeps experience in a replay buffer and takes a gradient step every few steps of its agents.
 
-    The number of gradient steps depends on the agents' steps, not on the ends of segments, so
-    agents never wait for many gradient steps at once. Only updates change the replay buffer; new
+    The number of gradient steps depends on the agents' steps, not on the ends of segments. Agents
+    therefore never wait for many gradient steps at once. Only updates change the replay buffer; new
     segments are queued until the next update.
 
     Attributes:
