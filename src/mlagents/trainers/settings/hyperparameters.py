@@ -55,8 +55,8 @@ class OnPolicySettings(HyperparameterSettings):
     After a pass that ends below half of it, the rate is multiplied by 1.5. It stays between 1e-5
     and 1e-2."""
     target_kl: Float | None = Field(None, gt=0.0)
-    """KL divergence of the policy from the policy that acted above which an update ends after the
-    current pass; null for no limit."""
+    """Largest KL divergence of the policy from the policy that acted; null for no limit. If a pass
+    ends above it, the update ends."""
     policy_head_gain: Float | None = Field(None, gt=0.0)
     """Factor applied to the initial weights of the policy's output layers. With a small factor, the
     first actions hardly depend on observations: choices are equally likely and means are near
