@@ -55,7 +55,7 @@ HALF_EDGE_M = 2.5
 RADIUS_M = 0.5
 SCALES = 0.2, 5.0
 """Limits of the factor by which a ball's size is multiplied."""
-CUBE_COLOUR, BALL_COLOUR = (64, 128, 217), (250, 158, 51)
+CUBE_COLOR, BALL_COLOR = (64, 128, 217), (250, 158, 51)
 NO_AGENT = np.zeros(0, np.intp)
 
 
@@ -173,14 +173,14 @@ class Ball3D(World):
             Shape.BOX,
             np.zeros((self.n_agents, 3)),
             np.full(3, 2.0 * HALF_EDGE_M),
-            CUBE_COLOUR,
+            CUBE_COLOR,
             rotation=self.cube.T.copy(),
             area=agent,
             agent=agent,
         )
         diameter = 2.0 * np.repeat(self.rolling.radius[:, None], 3, axis=1)
         ball = self.rolling.ball_offset().T
-        balls = Solids.of("ball", Shape.BALL, ball, diameter, BALL_COLOUR, area=agent)
+        balls = Solids.of("ball", Shape.BALL, ball, diameter, BALL_COLOR, area=agent)
         time_s = self.step_count * self.step_s
         edge = 1.4 * HALF_EDGE_M
         return Scene(

@@ -37,9 +37,9 @@ HEIGHT, WIDTH = 64, 84
 BAR = 0.2
 """Width of the bars from which all objects are drawn; an edge of a cell is 1."""
 # The colors that a Unity camera sees, lit as in the scene.
-WALL_COLOUR, FLOOR_COLOUR = (137, 139, 143), (70, 73, 78)
-AGENT_COLOUR = np.array([62, 195, 255], np.uint8)
-GOAL_COLOURS = np.array([[140, 238, 151], [238, 92, 75]], np.uint8)
+WALL_COLOR, FLOOR_COLOR = (137, 139, 143), (70, 73, 78)
+AGENT_COLOR = np.array([62, 195, 255], np.uint8)
+GOAL_COLORS = np.array([[140, 238, 151], [238, 92, 75]], np.uint8)
 
 
 class Shadow(NamedTuple):
@@ -247,12 +247,12 @@ class GridWorld(World):
             (picture,) = is_here.nonzero()
             _shade(pictures, picture, stamp, size, place, goal, kind)
             is_goal = is_here[:, None] & (goal[..., 0] != NOWHERE)
-            for which, colour in enumerate(GOAL_COLOURS):
+            for which, colour in enumerate(GOAL_COLORS):
                 picture, column = (is_goal & (kind == which)).nonzero()
                 cell = goal[picture, column] @ (1, size)
                 _paint(pictures, picture, stamp.goals[which], cell, colour)
             (picture,) = is_here.nonzero()
-            _paint(pictures, picture, stamp.agent, place[picture] @ (1, size), AGENT_COLOUR)
+            _paint(pictures, picture, stamp.agent, place[picture] @ (1, size), AGENT_COLOR)
         return pictures.reshape(-1, 3, HEIGHT, WIDTH)
 
     def scene(self) -> Scene:
@@ -267,7 +267,7 @@ class GridWorld(World):
             np.array([half, half]),
             height_m=FLOOR_M,
             low_m=-FLOOR_M,
-            colour=FLOOR_COLOUR,
+            colour=FLOOR_COLOR,
         )
         plan.box(
             "requested",
@@ -275,7 +275,7 @@ class GridWorld(World):
             np.array([np.full(n, 0.2), half]),
             height_m=0.2,
             low_m=-0.2,
-            colour=GOAL_COLOURS[self.requested],
+            colour=GOAL_COLORS[self.requested],
         )
         place = self.goal.transpose(2, 1, 0) + 0.5  # (2, G, N)
         for name, kind, yaw in (("plus", PLUS, 0.0), ("cross", CROSS, np.pi / 4)):
@@ -288,14 +288,14 @@ class GridWorld(World):
                     (BAR / 2, 0.45),
                     height_m=0.2,
                     heading=np.broadcast_to(heading[:, None, None], (2, n_goals, n)),
-                    colour=GOAL_COLOURS[kind],
+                    colour=GOAL_COLORS[kind],
                 )
         plan.box(
             "agent",
             self.place.T + 0.5,
             (0.35, 0.35),
             height_m=0.7,
-            colour=AGENT_COLOUR,
+            colour=AGENT_COLOR,
             agents=np.arange(n),
         )
         return plan.scene()
@@ -390,7 +390,7 @@ def stamps_of(size: int) -> Stamps:
     half = size / 2
     x = (np.arange(WIDTH) - (WIDTH - 1) / 2) * size / HEIGHT + half
     is_floor = (x > 0.0) & (x < size)
-    row = np.where(is_floor[:, None], FLOOR_COLOUR, WALL_COLOUR).astype(np.uint8)  # (W, 3)
+    row = np.where(is_floor[:, None], FLOOR_COLOR, WALL_COLOR).astype(np.uint8)  # (W, 3)
     lightest = row.T[:, None].repeat(HEIGHT, axis=1) + np.uint8(LIGHTEST)
     z = (HEIGHT - 0.5 - np.arange(HEIGHT)) * size / HEIGHT
     across, along = np.meshgrid(x, z)  # (H, W) of the middle of each pixel, in cells

@@ -52,7 +52,7 @@ TURN_SINE, TURN_COSINE = np.sin(TURN_RAD), np.cos(TURN_RAD)
 ROOM_LOW, ROOM_HIGH = (-12.5, -12.5), (12.5, 12.5)
 GOAL_FRONT_M = -8.35
 """The goal fills the room from here to the wall."""
-GOAL_CENTRE, GOAL_HALF = (0.0, GOAL_FRONT_M - 2.15), (12.5, 2.15)
+GOAL_CENTER, GOAL_HALF = (0.0, GOAL_FRONT_M - 2.15), (12.5, 2.15)
 AGENT_HALF_M = 0.5
 BLOCK_HEIGHT_M = 1.25
 START_M = 6.25
@@ -152,7 +152,7 @@ class PushBlock(PlanarWorld):
             radius_m=RAY_RADIUS_M,
             room=Room(WALL_TAG, ROOM_LOW, ROOM_HIGH),
             boxes=[
-                Box(GOAL_TAG, centre=GOAL_CENTRE, half=GOAL_HALF),
+                Box(GOAL_TAG, centre=GOAL_CENTER, half=GOAL_HALF),
                 Box(BLOCK_TAG, body=BLOCK),
             ],
         )
@@ -216,7 +216,7 @@ class PushBlock(PlanarWorld):
         """Return all rooms: a green goal, an orange block and a blue agent in each."""
         bodies = self.bodies
         plan = FloorPlan(self, self.n_agents, ROOM_LOW, ROOM_HIGH, walls_m=1.0)
-        plan.box("goal", GOAL_CENTRE, GOAL_HALF, height_m=0.05, colour=floor_plan.GREEN)
+        plan.box("goal", GOAL_CENTER, GOAL_HALF, height_m=0.05, colour=floor_plan.GREEN)
         plan.box(
             "block",
             bodies.position[:, BLOCK],

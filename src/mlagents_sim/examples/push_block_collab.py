@@ -19,7 +19,7 @@ from mlagents_sim.examples.push_block import (
     AGENT_DRAG,
     AGENT_HALF_M,
     FORWARD_M_S,
-    GOAL_CENTRE,
+    GOAL_CENTER,
     GOAL_FRONT_M,
     GOAL_HALF,
     RIGHT_M_S,
@@ -224,7 +224,7 @@ class PushBlockCollab(PlanarWorld):
         boxes = self.boxes
         n = boxes.position.shape[2]
         plan = FloorPlan(self, n, ROOM_LOW, ROOM_HIGH, walls_m=1.0, top_m=3.0)
-        plan.box("goal", GOAL_CENTRE, GOAL_HALF, height_m=0.05, colour=floor_plan.GREEN)
+        plan.box("goal", GOAL_CENTER, GOAL_HALF, height_m=0.05, colour=floor_plan.GREEN)
         blocks, half = slice(BLOCKS), _HALVES[:BLOCKS, None]
         plan.box(
             "block",

@@ -64,7 +64,7 @@ RAYS_TO_LIGHT = LIGHT @ RAYS  # (H * W,)
 
 # The cube with a headband around it, by the cube's own axes.
 BAND_HALF_EDGES_M = np.array([1.044, 0.193, 1.044]) * HALF_EDGE_M
-BAND_CENTRE_M = np.array([0.0, 0.341, 0.0]) * 2 * HALF_EDGE_M
+BAND_CENTER_M = np.array([0.0, 0.341, 0.0]) * 2 * HALF_EDGE_M
 
 
 def _quads(eye_side: tuple[int, int]) -> Array:
@@ -81,7 +81,7 @@ def _quads(eye_side: tuple[int, int]) -> Array:
         return box_faces(middle[:, None], np.eye(3)[:, :, None], half_edges)[0][..., 0]
 
     def rim(axis: int, side: int) -> Array:
-        middle, half_edges = BAND_CENTRE_M.copy(), BAND_HALF_EDGES_M.copy()
+        middle, half_edges = BAND_CENTER_M.copy(), BAND_HALF_EDGES_M.copy()
         middle[axis] = side * (BAND_HALF_EDGES_M[axis] + HALF_EDGE_M) / 2
         half_edges[axis] = (BAND_HALF_EDGES_M[axis] - HALF_EDGE_M) / 2
         top: Array = faces(middle, half_edges)[..., Y]
@@ -93,7 +93,7 @@ def _quads(eye_side: tuple[int, int]) -> Array:
     )
     cube, band = (
         faces(np.zeros(3), np.full(3, HALF_EDGE_M)),
-        faces(BAND_CENTRE_M, BAND_HALF_EDGES_M),
+        faces(BAND_CENTER_M, BAND_HALF_EDGES_M),
     )
     rims = [
         rim(axis, way * side)

@@ -16,7 +16,7 @@ from mlagents_envs.base_env import (
 from mlagents_envs.scene import Control, Scene
 from mlagents_sim.examples.wall_jump_scene import (
     AGENT,
-    PLATFORM_CENTRE,
+    PLATFORM_CENTER,
     RAYS,
     Platforms,
 )
@@ -101,9 +101,9 @@ class _OverWalls(PlanarWorld):
         standing = self.platforms.standing
         x, z = self.bodies.position[:, AGENT, agents]
         place = np.empty((len(x), PLACE.shape[0]), np.float32)
-        place[:, 0] = (x - PLATFORM_CENTRE[X]) / PLACE_SCALE_M
+        place[:, 0] = (x - PLATFORM_CENTER[X]) / PLACE_SCALE_M
         place[:, 1] = standing.height_m[agents] / PLACE_SCALE_M
-        place[:, 2] = (z - PLATFORM_CENTRE[Z]) / PLACE_SCALE_M
+        place[:, 2] = (z - PLATFORM_CENTER[Z]) / PLACE_SCALE_M
         place[:, 3] = standing.is_on_ground()[agents]
         return [
             self._raised.add(agents, self.platforms.raised_rays.observe(agents)),
