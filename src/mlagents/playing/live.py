@@ -1,4 +1,4 @@
-"""`LivePlay`: play that a browser shows in real time, and controls."""
+"""`LivePlay`: play that is watched and controlled in a browser."""
 
 import queue
 import re

@@ -35,7 +35,7 @@ class Opponents(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """Numbers of steps after which self-play may change a policy or the learning team.
+    """Numbers of steps until self-play may save a snapshot, or change opponents or the team.
 
     Attributes:
         n_learned: Number of steps that the trainer learns from.
@@ -54,7 +54,7 @@ class Lineup(NamedTuple):
         who_begins: Function from a player to the number of the policy for its new episodes: the
             number of a snapshot, `LEARNER`, `LATEST` or `SCRIPT`.
         learns: Function that returns whether it is the team's turn to learn.
-        limits: Function that returns when a policy or the learning team may change.
+        limits: Function that returns the current limits of self-play.
     """
 
     opponents: Opponents

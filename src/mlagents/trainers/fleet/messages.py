@@ -82,7 +82,7 @@ class Target(NamedTuple):
 
     Attributes:
         held: Number of completed steps that the worker holds, including those of earlier
-            collections. If it reaches this number, it cuts them and sends them with its answer.
+            collections. When it holds so many, it cuts them and sends them with its answer.
         finished: Number of steps in segments that finished in this collection.
         made: Number of steps that agents took in this collection.
         opposed: Number of decisions of opponents in this collection.

@@ -100,7 +100,7 @@ class RemoteTeams:
         return team
 
     def limits(self, name: str) -> Limits | None:
-        """Return when self-play may change a policy or the team; None without self-play."""
+        """Return the current limits of a behavior's self-play; None without self-play."""
         lineup = self._lineup(name)
         return None if lineup is None else lineup.limits()
 
