@@ -49,7 +49,7 @@ format: $(VENV)/.installed-dev ## Format the code and apply the linter's fixes
 	@$(VENV)/bin/ruff check --fix --quiet .
 	@$(VENV)/bin/ruff format .
 
-reference: $(VENV)/.installed-dev ## Write the pages and notebooks that are made from others
+reference: $(VENV)/.installed-dev ## Write the generated pages and notebooks
 	@$(VENV)/bin/python scripts/build_reference
 	@$(VENV)/bin/python scripts/build_gallery
 	@$(VENV)/bin/python scripts/build_notebooks
@@ -58,7 +58,7 @@ site: $(VENV)/.installed-dev ## Build the documentation as a site: build/site/in
 	@$(VENV)/bin/python -m sphinx -b html --quiet --fail-on-warning --keep-going docs build/site
 	@echo "The site is build/site/index.html."
 
-audit: ## Look for known security holes in the locked versions
+audit: ## List locked versions with known vulnerabilities
 	@scripts/audit
 
 compatibility: ## Test the oldest and newest dependencies and every Python found

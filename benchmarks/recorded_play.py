@@ -143,8 +143,8 @@ def newest(batch: Array) -> Array:
 
 def distances(rays: Array, tag: int) -> Array:
     """Return (n,) distances in m to objects with a tag."""
-    metres: Array = rays[rays[..., tag] == 1.0][:, -1] * LENGTH_M
-    return metres
+    meters: Array = rays[rays[..., tag] == 1.0][:, -1] * LENGTH_M
+    return meters
 
 
 def show(name: str, samples: list[Array]) -> None:

@@ -1,4 +1,4 @@
-"""Training runs of worlds, their curves and their policies, for the scripts of the zoo."""
+"""Training runs of worlds, with their curves and policies, for `train_zoo` and `benchmark_zoo`."""
 
 import json
 import os
@@ -33,14 +33,14 @@ RESULTS = Path("results/zoo")
 REWARD, GROUP_REWARD = "Environment/Cumulative Reward", "Environment/Group Cumulative Reward"
 ELO = "Self-play/ELO"
 LAST = 0.2
-"""Share of a run, at its end, over which its reward is averaged."""
+"""Fraction of the steps of a run, at its end, over which its reward is averaged."""
 MOST_STEPS = 500_000
-"""Number of steps of a world after which its episodes are not waited for any longer."""
+"""Number of steps of a world after which an evaluation gives up."""
 
 _N_POINTS = 60
 _FEWEST_TIMES = 5
 _LONGEST_GAP = 10
-"""Times between summaries above so many medians are interruptions."""
+"""Time between two summaries, in medians of these times, above which a run was interrupted."""
 _COMPARED = ("behaviors", "environment_parameters", "env_settings", "torch_settings", "cluster")
 _NOT_COMPARED = re.compile(
     r"env_settings\.(?!num_envs|num_areas).*|torch_settings\.(threads|device|dense|compile)|"
@@ -53,13 +53,13 @@ Array = NDArray[np.float64]
 
 
 class Curve(NamedTuple):
-    """Rewards of one behavior in one run, or ratings if it learned by self-play.
+    """Rewards of one behavior in one run, or Elo ratings with self-play.
 
     Attributes:
-        steps: (n,) steps of the summaries, from 0 to 1 of the last one.
-        rewards: (n,) mean rewards of their episodes, or Elo ratings.
+        steps: (n,) steps of the summaries, as fractions of the last one.
+        rewards: (n,) mean rewards of episodes, or Elo ratings, at these steps.
         last_step: Step of the last summary.
-        measure: What `rewards` are: `mean reward` or `Elo`.
+        measure: Kind of `rewards`: `mean reward` or `Elo`.
     """
 
     steps: Array
@@ -69,7 +69,7 @@ class Curve(NamedTuple):
 
     @property
     def score(self) -> float:
-        """Mean reward at the end of the run."""
+        """Mean of `rewards` in the last fifth of the run."""
         return float(self.rewards[self.steps > 1 - LAST].mean())
 
 
@@ -100,11 +100,11 @@ class Training(NamedTuple):
 
     @property
     def log(self) -> Path:
-        """Output of the run."""
+        """File with the output of the run."""
         return self.results / self.world / f"{self.seed}.txt"
 
     def run(self) -> float:
-        """Train to the end, or continue what was interrupted; return the run's seconds.
+        """Train to the end, or continue an interrupted run; return the duration, in s.
 
         A finished run is not repeated.
 
@@ -159,13 +159,13 @@ def _record_of(folder: Path) -> Path:
 
 
 def read_record(folder: Path) -> dict[str, Any] | None:
-    """Return what is recorded of a finished run; None if it is not finished."""
+    """Return the record of a finished run; None for an unfinished run."""
     path = _record_of(folder)
     record: dict[str, Any] | None = json.loads(path.read_text()) if path.exists() else None
     return record
 
 
-# ------------------------------------------------------------------------------ what a run became
+# ----------------------------------------------------------------------------- results of a run
 
 
 def curves_of(run: Path) -> dict[str, Curve]:
@@ -190,7 +190,7 @@ def curves_of(run: Path) -> dict[str, Curve]:
 
 
 def _summaries(run: Path) -> list[dict[str, Any]]:
-    """Return all summaries of a run; those that a resumed run repeated count once."""
+    """Return all summaries of a run, without those that a resumed run repeated."""
     path = run / "stats.jsonl"
     if not path.exists():
         return []
@@ -200,10 +200,10 @@ def _summaries(run: Path) -> list[dict[str, Any]]:
 
 
 def seconds_of(run: Path) -> float | None:
-    """Return how long a run took, without the time in which it was stopped or suspended.
+    """Return the duration of a run, in s, without the time in which it was stopped or suspended.
 
-    This is found from the times of its summaries. With few of them, it is what is recorded of the
-    run; None if nothing is.
+    It follows from the times of the summaries. If there are few summaries, the record of the run
+    is used. Without a record, the duration is None.
     """
     times = np.unique([entry["time"] for entry in _summaries(run)])
     if len(times) < _FEWEST_TIMES:
@@ -215,7 +215,7 @@ def seconds_of(run: Path) -> float | None:
 
 
 def draw(curves: Sequence[Curve], title: str, file: Path) -> None:
-    """Write a picture of the curves and their mean, as SVG."""
+    """Write an SVG image of the curves and their mean."""
     width, height, margin = 480, 240, 40
     x = np.linspace(max(curve.steps[0] for curve in curves), 1, _N_POINTS)
     all_y = np.array([np.interp(x, curve.steps, curve.rewards) for curve in curves])
@@ -245,14 +245,14 @@ def draw(curves: Sequence[Curve], title: str, file: Path) -> None:
 
 
 class Trained(NamedTuple):
-    """What a run trained.
+    """Policies that a run trained, and its settings.
 
     Attributes:
         models: Newest model of each behavior.
-        steps: Steps of each of them.
+        steps: Step count of each model.
         seed: Seed of the run.
         version: Version of this package that trained it.
-        configuration: File of this package whose settings the run had.
+        configuration: File of this package that is nearest to the settings of the run.
         changes: Settings that differ from this file, as `KEY=VALUE`.
     """
 
@@ -268,7 +268,7 @@ def world_of(run: Path) -> str:
     """Return the name of the world that a run trained in.
 
     Raises:
-        ValueError: The folder does not hold a run, or it was not one in a world of this package.
+        ValueError: The folder does not contain a run in a world of this package.
     """
     world = _settings_of(run).get("env_settings", {}).get("env_path")
     if world not in CATALOG:
@@ -285,10 +285,10 @@ def _settings_of(run: Path) -> dict[str, Any]:
 
 
 def trained_by(run: Path) -> Trained:
-    """Return what a run in a world of this package trained.
+    """Return the policies that a run in a world of this package trained.
 
     Raises:
-        ValueError: The folder does not hold such a run.
+        ValueError: The folder does not contain such a run.
         UnityPolicyException: The model of a behavior is missing.
     """
     settings = _settings_of(run)
@@ -314,7 +314,7 @@ def behaviors_of(world: str) -> list[str]:
 
 
 def _origin(settings: Mapping[str, Any], world: str) -> tuple[Path, tuple[str, ...]]:
-    """Return the configuration of this package that is nearest to a run's settings, and changes."""
+    """Return the configuration nearest to a run's settings, and the settings that differ."""
     own = configuration_of(world)
     behaviors = behaviors_of(world)
     found = []
@@ -330,7 +330,7 @@ def _origin(settings: Mapping[str, Any], world: str) -> tuple[Path, tuple[str, .
 def _changes(
     settings: Mapping[str, Any], usual: Mapping[str, Any], behaviors: Sequence[str]
 ) -> tuple[str, ...]:
-    """Return what matters of a run's settings and differs from usual ones, as `KEY=VALUE`."""
+    """Return the relevant settings of a run that differ from the usual ones, as `KEY=VALUE`."""
     used_flat, usual_flat = (
         _flattened(
             {
@@ -365,7 +365,7 @@ def _flattened(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def evaluate(world: str, models: Mapping[str, bytes], *, episodes: int) -> dict[str, Score]:
-    """Let models play episodes, and count them as `mlagents-play` does with seed 0.
+    """Play episodes with models, and count them as `mlagents-play` does with seed 0.
 
     In a game of teams, each behavior plays against a team that acts at random.
 
@@ -398,7 +398,7 @@ def is_game(world: str) -> bool:
 def _play(
     world: str, models: Mapping[str, bytes], *, episodes: int, team: int | None
 ) -> dict[str, Score]:
-    """Return the scores of the behaviors of one team, while others act at random; None for all."""
+    """Return the scores of the behaviors of one team against random actions; None for all teams."""
     n_made = 0
 
     def acts(full_name: BehaviorName) -> bool:

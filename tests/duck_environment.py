@@ -107,4 +107,4 @@ class QuittingDuck(DuckEnvironment):
     def step(self) -> None:
         super().step()
         if self._n_steps == 300:
-            sys.exit("no licence found")
+            sys.exit("no license found")

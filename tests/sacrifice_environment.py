@@ -1,4 +1,4 @@
-"""A task for two: one has to leave, so that the other is paid for both long afterwards."""
+"""A task for two: one has to leave, so that the other is paid for both long afterward."""
 
 import numpy as np
 from numpy.typing import NDArray

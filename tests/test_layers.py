@@ -74,7 +74,7 @@ LAYERS = {
 }
 
 # Which of the other packages each one may import at all.
-NEIGHBOURS = {
+NEIGHBORS = {
     "mlagents_native": set(),
     "mlagents_envs": {"mlagents_native"},
     "mlagents": {"mlagents_envs", "mlagents_native"},
@@ -248,7 +248,7 @@ def test_packages_meet_only_where_they_may():
         for module in MODULES
         for imported in imports(module)
         if package_of(imported) in LAYERS.keys() - {package_of(module)}
-        and package_of(imported) not in NEIGHBOURS[package_of(module)]
+        and package_of(imported) not in NEIGHBORS[package_of(module)]
     ]
     assert not offenders
 
@@ -272,7 +272,7 @@ def test_every_permission_is_used():
             for name, importers in IMPORTED_ONLY_BY.items()
             for importer in importers
         ),
-        *((package, other) for package, others in NEIGHBOURS.items() for other in others),
+        *((package, other) for package, others in NEIGHBORS.items() for other in others),
     ]
     stale = [
         f"{importer} no longer imports {name}"

@@ -110,7 +110,9 @@ def test_the_table_is_trained_once(capsys: pytest.CaptureFixture[str]) -> None:
     )
     capsys.readouterr()
     assert train_zoo("Basic", "--table", "table.toml") == 0
-    assert capsys.readouterr().out == "Basic: is in the zoo; --again makes it again\n"
+    assert (
+        capsys.readouterr().out == "Basic is in the zoo already; to train it again, use --again\n"
+    )
 
     # The training is finished: to make the policy again, only its episodes are played again.
     find_in_zoo("Basic", folder=Path("zoo")).joinpath("Basic.onnx").write_bytes(b"damaged")

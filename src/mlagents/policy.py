@@ -7,8 +7,8 @@
         env.set_actions(behavior, policy.act(decisions, terminals))
         env.step()
 
-Models follow the contract between trainers and the engine (wire protocol, section 6). PyTorch is
-not required.
+The names and shapes of a model's inputs and outputs are those that Unity's inference engine reads,
+so a model may come from any trainer for Unity. PyTorch is not required.
 """
 
 from mlagents.playing.policy import Policy, find_model

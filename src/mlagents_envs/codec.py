@@ -3,8 +3,8 @@
     simulation ──Output──► encode_output ──bytes──► decode_output ──Output──► trainer
     simulation ◄──Input─── decode_input ◄──bytes─── encode_input ◄──Input─── trainer
 
-Both sides keep the specifications announced so far and pass them in. Source: wire protocol,
-section 3.
+Both sides keep the specifications announced so far and pass them in. `docs/protocol.md` describes
+the messages.
 
 For speed, numbers are never processed one by one. The protobuf library returns the floats of each
 observation as one slice of bytes (see protobuf-definitions/README.md), and one join and one

@@ -1,7 +1,7 @@
 """Encoding and decoding of the messages in `.demo` files: metadata, brain parameters, records.
 
 Records have the same format as agents and actions on the wire, so they are encoded and decoded like
-one message of many agents. Source: wire protocol, section 5.
+one message of many agents. `docs/demonstrations.md` describes the format.
 """
 
 from collections.abc import Iterator, Sequence

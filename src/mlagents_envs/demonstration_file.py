@@ -4,7 +4,7 @@
 
 A record is the report of one agent and an action; `ActionPlacement` tells which action. Records
 have the same format as agents and actions on the wire, so they are encoded and decoded like one
-message of many agents. Source: wire protocol, section 5.
+message of many agents. `docs/demonstrations.md` describes the format.
 """
 
 import itertools

@@ -6,7 +6,7 @@
     ready            ───────────────────────►
                      ◄───────────────────────  the first reset (see `codec`)
 
-Source: wire protocol, sections 2.4 to 2.6.
+`docs/protocol.md` describes the fields of these messages.
 """
 
 import re
@@ -199,7 +199,7 @@ def check_version(communication_version: str) -> None:
 def image_layout(package_version: str) -> ImageLayout:
     """Return the layout in which a simulation of this package version announces and writes images.
 
-    An invalid version counts as current (wire protocol, sections 0 and 3.4.2).
+    An invalid version counts as the current one.
     """
     if _OUR_MARK in package_version:
         return ImageLayout.CHANNEL_FIRST

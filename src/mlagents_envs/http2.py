@@ -9,10 +9,9 @@ Pass the bytes from the peer to `receive_data`, which returns events. Write the 
         receive_data(...)  ◄── bytes ──           respond(message)
             -> [Message(...)]
 
-As the protocol requires, one unary call is open at a time (wire protocol, section 2.1). There is
-thus only one stream, and others are refused, so this is much smaller than a general HTTP/2
-implementation. Frames follow RFC 9113, calls follow gRPC over HTTP/2. `CALL_TRANSITIONS` has the
-states of the one call:
+As the protocol requires, one unary call is open at a time. There is thus only one stream, and
+others are refused, so this is much smaller than a general HTTP/2 implementation. Frames follow
+RFC 9113, calls follow gRPC over HTTP/2. `CALL_TRANSITIONS` has the states of the one call:
 
     IDLE ──OPENED──► HEADERS ──FIELDS──► BODY ──END──► ANSWERING ──OVER──► IDLE
 

@@ -71,7 +71,7 @@ class Message(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """End of a call by the peer, which cancelled or refused it, or is closing the connection."""
+    """End of a call by the peer, which canceled or refused it, or is closing the connection."""
 
     reason: str
 
@@ -104,7 +104,7 @@ class CallEvent(IntEnum):
     END = 3
     """The last frame of the peer's half arrived."""
     OVER = 4
-    """The call was answered, cancelled or refused."""
+    """The call was answered, canceled or refused."""
 
 
 CALL_TRANSITIONS: dict[Call, dict[CallEvent, Call]] = {

@@ -5,7 +5,7 @@ An image of C channels is sent as concatenated PNG files of three channels each:
     compressed ──split──► files ──decoder──► (H, W, 3) each ──mapping──► (C, H, W)
 
 The size in a file's header is compared with the announced shape before the file is decoded. The
-decoder library is imported with the first image. Source: wire protocol, section 3.4.
+decoder library is imported with the first image. `docs/protocol.md` describes the format.
 """
 
 import io

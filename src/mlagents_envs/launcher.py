@@ -1,7 +1,7 @@
 """Functions that find an executable, and `Player`, which starts, watches and stops it.
 
 A player is a simulation in its own process: a Unity build, or any other program that accepts the
-same arguments and connects to the trainer (wire protocol, section 2.3).
+same arguments and connects to the trainer.
 """
 
 import contextlib
@@ -88,8 +88,8 @@ def _explain_missing(name: str, candidates: Sequence[Path]) -> str:
         return f"{name!r} is a folder, not an executable; {looked_for}.{hint}"
     if not path.parent.is_dir():
         return f"no executable {name!r}: the folder {str(path.parent)!r} does not exist"
-    neighbours = sorted(file.name for file in path.parent.iterdir())
-    near = did_you_mean(path.name, neighbours, n=3, cutoff=0.5)
+    neighbors = sorted(file.name for file in path.parent.iterdir())
+    near = did_you_mean(path.name, neighbors, n=3, cutoff=0.5)
     return f"no executable {name!r}; {looked_for}{near or '.'}"
 
 
@@ -115,7 +115,7 @@ def player_arguments(
     log_file: str | None = None,
     additional: Sequence[str] = (),
 ) -> list[str]:
-    """Return a player's command-line arguments, in the order of wire protocol, section 2.3.
+    """Return a player's command-line arguments, in the order of the original package.
 
     Args:
         port: Port at which the trainer listens.

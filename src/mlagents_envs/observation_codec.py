@@ -1,7 +1,7 @@
 """Encoding and decoding of observations, for `codec.py`.
 
 One join and one `numpy.frombuffer` decode a batch of numbers. Images may be PNG files; see
-`images.py`. Source: wire protocol, section 3.4.
+`images.py`.
 """
 
 import math

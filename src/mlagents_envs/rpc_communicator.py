@@ -1,7 +1,7 @@
 """`RpcCommunicator`: a listening socket for one simulation.
 
-It implements the protocol's one gRPC method (wire protocol, sections 1.1 and 2.1) directly in
-HTTP/2 frames. It has no threads: `receive` and `send` do all the work.
+It implements the protocol's one gRPC method (`docs/protocol.md`) directly in HTTP/2 frames. It has
+no threads: `receive` and `send` do all the work.
 """
 
 import errno

@@ -4,7 +4,7 @@ Viewers, films and pictures draw the same scene. An environment provides it with
 
     def scene(self) -> Scene: ...
 
-All vectors and quaternions are in Unity's frame: left-handed, x right, y up, z forward, in metres.
+All vectors and quaternions are in Unity's frame: left-handed, x right, y up, z forward, in meters.
 They are relative to the area of the solid. An area is the largest space that one agent, or one
 group, can observe: a room, a field or a board.
 """
@@ -40,7 +40,7 @@ class Solids(NamedTuple):
     Attributes:
         name: Name of the kind, unique within a scene.
         shape: Shape of all solids.
-        position: (n, 3) centres, in m. A solid at NaN is hidden.
+        position: (n, 3) centers, in m. A solid at NaN is hidden.
         rotation: (n, 4) unit quaternions: x, y, z, w.
         size: (n, 3) extents along the solids' own axes, in m.
         colour: (n, 3) red, green and blue, 0 to 255.
@@ -76,9 +76,9 @@ class Solids(NamedTuple):
         Args:
             name: Name of the kind.
             shape: Shape of all solids.
-            position: (n, 3) or (3,) centres.
+            position: (n, 3) or (3,) centers.
             size: (n, 3) or (3,) extents.
-            colour: (n, 3) or (3,) colours.
+            colour: (n, 3) or (3,) colors.
             rotation: (n, 4) or (4,) quaternions; by default the solids are not rotated.
             area: (n,) indices of the solids' areas; None for solids that are in every area.
             agent: (n,) indices of the agents that the solids represent.

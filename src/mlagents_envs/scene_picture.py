@@ -182,7 +182,7 @@ def _draw(
 def _placed(
     kind: Solids, row: NDArray[np.integer], offset: Array
 ) -> tuple[NDArray[np.intp], Array]:
-    """Return which solids of a kind are shown, (n,), and their centres, (n, 3)."""
+    """Return which solids of a kind are shown, (n,), and their centers, (n, 3)."""
     is_there = np.isfinite(kind.position).all(axis=1)
     if kind.area is None:
         at = np.tile(np.flatnonzero(is_there), len(offset))

@@ -45,7 +45,7 @@ class Lens(NamedTuple):
     Attributes:
         left: Distance to the right at the first column, per distance ahead.
         top: Distance up at the first row, per distance ahead.
-        step: Difference between neighbours.
+        step: Difference between neighbors.
         height: Number of rows.
         width: Number of columns.
     """
@@ -92,7 +92,7 @@ class DrawnSolids(NamedTuple):
         to_solid: (S, 3, 3) matrices from the camera's frame to the solids' own.
         camera: (S, 3) places of the camera in the solids' own frames.
         straight: (S,) half lengths of the straight parts of capsules, in their own frames.
-        colour: (S, 3) colours.
+        colour: (S, 3) colors.
         seen: (S, 4) first rows, ends, first columns and ends of the rays that may meet them.
         shadow: (S, 4) those of the rays whose ends they may shade.
     """
@@ -119,10 +119,10 @@ def drawn_solids(
 
     Args:
         shapes: Shapes, each with the number of solids that have it, in order.
-        position: (S, 3) centres in the camera's frame.
+        position: (S, 3) centers in the camera's frame.
         axes: (S, 3, 3) the solids' axes in columns, in the camera's frame.
         size: (S, 3) extents along these axes.
-        colour: (S, 3) colours.
+        colour: (S, 3) colors.
         lens: Rays of the picture.
         light: Light.
     """
@@ -276,9 +276,9 @@ def _span(shape: int, origin: Floats, ray: Floats, straight: np.float32) -> tupl
     for end, reached in enumerate((near, far)):
         height = y + reached * dy
         middle = np.clip(height, -straight, straight)
-        centred = np.stack(np.broadcast_arrays(x, y - middle, z))
-        along = centred[0] * dx + centred[1] * dy + centred[2] * dz
-        cap = _round(along, across + dy * dy, centred, ray)
+        centered = np.stack(np.broadcast_arrays(x, y - middle, z))
+        along = centered[0] * dx + centered[1] * dy + centered[2] * dz
+        cap = _round(along, across + dy * dy, centered, ray)
         found.append(np.where(height != middle, cap[end], reached))
     return found[0], found[1]
 

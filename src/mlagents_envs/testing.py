@@ -33,7 +33,7 @@ def check_env(
     """Check that an environment fulfills the contract of `BaseEnv`; for use in its tests.
 
     The environment is stepped with random actions. Its reports must match its specifications, be
-    finite, and not change afterwards. It must refuse actions of wrong shapes, and allow a reset at
+    finite, and not change afterward. It must refuse actions of wrong shapes, and allow a reset at
     any time and a second `close`. If `env` is a function, equal seeds must give equal steps, and
     different seeds different steps.
 

@@ -204,7 +204,7 @@ def test_an_observation_of_size_0_is_taken() -> None:
 def test_an_end_of_the_program_becomes_an_error() -> None:
     env = checked(QuittingDuck())
     with pytest.raises(
-        UnityEnvironmentException, match=r"QuittingDuck\.step\(\).*no licence found"
+        UnityEnvironmentException, match=r"QuittingDuck\.step\(\).*no license found"
     ):
         for _ in range(400):
             env.step_send()

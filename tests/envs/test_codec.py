@@ -369,7 +369,7 @@ WIDE = rgb_png(np.array([[[0, 10, 99], [1, 11, 99], [2, 12, 99]]], np.uint8))
     ],
 )
 def test_axes_are_put_in_order(pillow, images, announced, numbers, shape, expected):
-    flags = {2: b"\x01", 1: b"\x02", 3: b"\x02"}  # by size: channels have no neighbours
+    flags = {2: b"\x01", 1: b"\x02", 3: b"\x02"}  # by size: channels have no neighbors
     frame = {
         "shape": pack_int32(announced),
         "dimension_properties": b"".join(flags[size] for size in announced),

@@ -267,7 +267,7 @@ def test_images_are_channel_first_whatever_the_file_says():
         images = demonstration.records.obs[0]
         assert images.dtype == np.float32
         assert 0.0 <= images.min() < images.max() <= 1.0
-        # Neighbouring pixels of a picture are alike, its channels are not.
+        # Neighboring pixels of a picture are alike, its channels are not.
         across_pixels = np.abs(np.diff(images, axis=3)).mean()
         assert across_pixels < np.abs(np.diff(images, axis=1)).mean()
     assert old.spec.action_spec == ActionSpec.create_discrete((3, 3, 3, 2))

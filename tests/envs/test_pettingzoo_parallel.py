@@ -371,14 +371,14 @@ def test_a_behavior_may_be_late_in_an_environment_made_anew():
 
 def test_the_constructors_seed_is_that_of_the_environment_and_of_the_action_spaces():
     one, same, other = (UnityParallelEnv(default_registry["3DBall"].make, s) for s in (1, 1, 2))
-    name, neighbour = f"{BALL}?agent_id=0", f"{BALL}?agent_id=1"
+    name, neighbor = f"{BALL}?agent_id=0", f"{BALL}?agent_id=1"
     shown = [env.reset()[0][name] for env in (one, same, other)]
     np.testing.assert_array_equal(shown[0], shown[1])
     assert not np.array_equal(shown[0], shown[2])
     drawn = [env.action_space(name).sample() for env in (one, same, other)]
     np.testing.assert_array_equal(drawn[0], drawn[1])
     assert not np.array_equal(drawn[0], drawn[2])
-    assert not np.array_equal(drawn[0], one.action_space(neighbour).sample())
+    assert not np.array_equal(drawn[0], one.action_space(neighbor).sample())
     one.seed(1)
     np.testing.assert_array_equal(one.action_space(name).sample(), drawn[0])
 

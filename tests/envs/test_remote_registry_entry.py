@@ -444,7 +444,7 @@ def test_links_within_the_archive_are_made(tmp_path):
         [link_to("/etc/passwd")],
         [link_to("../x")],
         [link_to("a/../../x"), ("a/y", b"")],
-        # Read as text, the second stays within: "sub/x". Followed, it is the folder's neighbour.
+        # Read as text, the second stays within: "sub/x". Followed, it is the folder's neighbor.
         [link_to("..", "sub/up"), link_to("sub/up/../x")],
         [link_to("sub/up/../x"), link_to("..", "sub/up")],
         [link_to(".."), ("link/x", b"slip")],

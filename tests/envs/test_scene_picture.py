@@ -1,4 +1,4 @@
-"""Pictures of scenes: what is where, in which colour, and in the shade of what."""
+"""Pictures of scenes: what is where, in which color, and in the shade of what."""
 
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ def floor() -> Solids:
 
 
 def mostly(picture: Pixels, colour: tuple[int, int, int]) -> NDArray[np.bool_]:
-    """Return the pixels of a colour's hue."""
+    """Return the pixels of a color's hue."""
     return picture.argmax(axis=2) == int(np.argmax(colour))
 
 

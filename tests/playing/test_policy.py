@@ -359,7 +359,7 @@ def test_an_observation_that_the_model_does_not_read_is_told(
         (PRESENT, {"pixels": [1]}, "takes 'pixels' of 2 axes"),
         (PRESENT, {"obs_0": []}, "takes 'obs_0' of 1 axes"),
         (PRESENT, {"obs_0": [1]}, "has no actions"),
-        ({**PRESENT, "memory_size": [2]}, {"obs_0": [1]}, "does not hand out its memory"),
+        ({**PRESENT, "memory_size": [2]}, {"obs_0": [1]}, "does not return its memory"),
     ],
 )
 def test_what_is_no_policy_is_refused(constants: dict, inputs: dict, text: str) -> None:
@@ -413,7 +413,7 @@ def test_a_model_that_draws_in_unknown_ways_does_not_act_deterministically() -> 
         constants={**PRESENT, "continuous_action_output_shape": [1]},
     )
     Policy(model)
-    with pytest.raises(UnityPolicyException, match=r"deterministic outputs and draws by RandomU"):
+    with pytest.raises(UnityPolicyException, match=r"outputs and samples with RandomU"):
         Policy(model, deterministic=True)
 
 
@@ -454,7 +454,7 @@ def test_weights_that_are_no_numbers_are_refused() -> None:
 def test_an_action_that_is_no_number_is_blamed_on_its_agent() -> None:
     policy = Policy(model_of("Log", {"obs_0": [1]}), name="bad.onnx")
     numbers = np.array([[1.0], [-1.0]], np.float32)
-    with pytest.raises(UnityPolicyException, match=r"bad.onnx gives agent 7 .*'continuous_actions"):
+    with pytest.raises(UnityPolicyException, match=r"bad.onnx returned .* for agent 7 in 'contin"):
         policy.act(decisions_of([numbers], agents=[5, 7]))
 
 

@@ -111,7 +111,7 @@ def test_who_ends_without_a_decision_had_no_episode() -> None:
 
 
 @pytest.mark.parametrize("n_agents", [1, 7, 32])
-def test_many_agents_at_once_do_not_favour_short_episodes(n_agents: int) -> None:
+def test_many_agents_at_once_do_not_favor_short_episodes(n_agents: int) -> None:
     # Lengths are 1 or 9, equally likely: 5 on average. Of what ends first, more would be 1.
     rng = np.random.default_rng(1)
     n_episodes = 1000

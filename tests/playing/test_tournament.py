@@ -168,8 +168,8 @@ def test_the_command_prints_a_table_and_draws_it(
     ("arguments", "message"),
     [
         (["--picture", "x.png"], "--picture needs --tournament"),
-        (["--tournament", "a.onnx"], "at least two models, all of them different"),
-        (["--tournament", "a.onnx", "a.onnx"], "at least two models, all of them different"),
+        (["--tournament", "a.onnx"], "at least two models, all different"),
+        (["--tournament", "a.onnx", "a.onnx"], "at least two models, all different"),
         (["--tournament", "a", "b", "--model", "c"], "cannot be combined with --model"),
         (["--tournament", "a", "b", "--picture", "x.jpg"], "does not end in .png"),
     ],

@@ -117,7 +117,7 @@ def test_the_policies_act_in_their_world(world: str) -> None:
 # --------------------------------------------------------------------------- what --model zoo finds
 
 
-@pytest.mark.skipif(not INDEX.of("Basic"), reason="the zoo has no policy of Basic")
+@pytest.mark.skipif(not INDEX.of("Basic"), reason="the zoo has no policy for Basic")
 def test_a_policy_of_the_zoo_plays(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--env", "Basic", "--model", "zoo", "--episodes", "100"]) == 0
     score = INDEX.of("Basic")[0].score
@@ -129,8 +129,8 @@ def test_a_world_without_a_policy_gets_a_list_of_those_that_have_one(
 ) -> None:
     assert main(["--env", "3DBal", "--model", "zoo"]) == 1
     says = capsys.readouterr().err
-    assert "mlagents-play: the zoo has no policy of '3DBal'" in says
-    assert "It has policies of: " in says
+    assert "mlagents-play: the zoo has no policy for '3DBal'" in says
+    assert "It has policies for: " in says
     assert "--env 3DBal --run-id mine" in says
 
 
@@ -141,12 +141,12 @@ def test_the_zoo_needs_the_name_of_a_world(capsys: pytest.CaptureFixture[str]) -
 
 def test_a_model_of_the_zoo_may_act_for_one_behavior(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--env", "Nothing", "--model", "Striker=zoo", "--model", "Goalie=x.onnx"]) == 1
-    assert "the zoo has no policy of 'Nothing'" in capsys.readouterr().err
+    assert "the zoo has no policy for 'Nothing'" in capsys.readouterr().err
 
 
 def test_contestants_may_come_from_the_zoo(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--env", "Nothing", "--tournament", "zoo", "x.onnx"]) == 1
-    assert "the zoo has no policy of 'Nothing'" in capsys.readouterr().err
+    assert "the zoo has no policy for 'Nothing'" in capsys.readouterr().err
 
 
 def test_a_run_named_zoo_comes_first(capsys: pytest.CaptureFixture[str]) -> None:

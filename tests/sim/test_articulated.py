@@ -197,7 +197,7 @@ def test_the_native_library_repeats_the_reference_of_cones_boxes_and_touching_bo
 
 @needs_library
 @pytest.mark.parametrize("threads", [2, 3, 7])
-def test_threads_and_neighbours_do_not_change_a_bit(threads: int):
+def test_threads_and_neighbors_do_not_change_a_bit(threads: int):
     one, many, half = crawlers(20, threads=1), crawlers(20, threads=threads), crawlers(20)
     for creatures in (one, many):
         for _ in range(30):

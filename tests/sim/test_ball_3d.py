@@ -322,7 +322,7 @@ def test_an_overlap_is_pushed_apart_without_gain_of_speed():
 
 
 def test_a_ball_beyond_the_edge_touches_only_the_edge():
-    # Its centre is 0.3 m aside of the edge and 0.4 m above it: 0.5 m away, so it just touches.
+    # Its center is 0.3 m aside of the edge and 0.4 m above it: 0.5 m away, so it just touches.
     env = Ball3D()
     env.reset()
     level(env)

@@ -149,7 +149,7 @@ def test_parameters_beyond_their_ranges_are_refused(name: str, value: float):
         Bouncer(parameters={name: value})
 
 
-def test_gravity_is_honoured():
+def test_gravity_is_honored():
     env = landed(parameters={"gravity": 9.81})
     act(env, 0.0, -1.0, 0.0)
     assert env.step_count > 16 + 76

@@ -84,7 +84,7 @@ def test_friction_between_discs_takes_what_the_push_allows():
 
 def test_a_ball_takes_spin_from_a_wall():
     # It meets the wall at 10 m/s and stops, so friction may take 0.1 * 10 = 1 of the 5 m/s along
-    # it. Half a metre from the centre that gives 2.5 * 1 / 0.5 rad/s. The side at the wall, on the
+    # it. Half a meter from the center that gives 2.5 * 1 / 0.5 rad/s. The side at the wall, on the
     # right, is held back: the ball turns to the right.
     discs = table(Disc(radius=0.5, mass=2.0, rolls=True), friction=0.1, walls=[WALL])
     discs.position[X] = 4.0

@@ -57,7 +57,7 @@ def test_a_static_target_stays_when_it_is_touched():
 
 
 @pytest.mark.parametrize("name", ["Crawler", "Worm", "Walker"])
-def test_gravity_is_honoured(name: str):
+def test_gravity_is_honored(name: str):
     falls = []
     for gravity in (0.0, 9.81):
         env = made(name, seed=1, parameters={"gravity": gravity})
@@ -68,7 +68,7 @@ def test_gravity_is_honoured(name: str):
     np.testing.assert_allclose(falls[1] - falls[0], 9.81 * 0.01333, atol=0.02)
 
 
-def test_masses_of_a_walker_are_honoured():
+def test_masses_of_a_walker_are_honored():
     masses = {"hip_mass": 28.0, "chest_mass": 3.0, "spine_mass": 20.0}
     env = made("Walker", seed=1, parameters=masses)
     env.reset()

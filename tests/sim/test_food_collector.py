@@ -509,7 +509,7 @@ def test_velocities_follow_as_recorded_in_unity():
 
 
 def test_agents_fall_at_the_start_as_recorded_in_unity():
-    # They fall by a metre, in 26 to 28 steps, as what limits their speed slows the fall, too.
+    # They fall by a meter, in 26 to 28 steps, as what limits their speed slows the fall, too.
     # Then landing takes more than 3 m/s. Three recorded episodes begin without meeting anything.
     file = require(ROOT / "demonstrations" / "ExpertFood.demo")
     recorded = read_demonstration(file, action_placement=ActionPlacement.SAME_RECORD).records

@@ -57,7 +57,7 @@ def test_what_was_handed_out_does_not_change():
 
 @given(st.integers(2, 5), st.lists(st.lists(st.integers(0, 3), unique=True), max_size=30))
 def test_each_agent_sees_its_own_last_frames(n_frames: int, turns: list[list[int]]):
-    """Some agents add a frame, and every other time those that did begin again afterwards."""
+    """Some agents add a frame, and every other time those that did begin again afterward."""
     stack = FrameStack(PLACE, n_frames, n_agents=4)
     added = [[[0, 0]] * n_frames for _ in range(4)]
     for number, agents in enumerate(turns):

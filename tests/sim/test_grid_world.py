@@ -252,13 +252,13 @@ def test_a_picture_pixel_by_pixel():
     wall = where(picture, WALL)
     assert wall[:, :10].all() and wall[:, 74:].all() and not wall[:, 10:74].any()
 
-    # A frame of bars that reach over the centres of three pixels: 0.5, 1.5, 2.5.
+    # A frame of bars that reach over the centers of three pixels: 0.5, 1.5, 2.5.
     frame = np.zeros((64, 84), bool)
     frame[16:32, 26:42] = True
     frame[19:29, 29:39] = False
     np.testing.assert_array_equal(where(picture, AGENT), frame)
 
-    # Two bars from 6.4 to 9.6 of 16: over the centres 6.5, 7.5, 8.5, 9.5.
+    # Two bars from 6.4 to 9.6 of 16: over the centers 6.5, 7.5, 8.5, 9.5.
     plus = np.zeros((64, 84), bool)
     plus[48:64, 10 + 6 : 10 + 10] = True
     plus[48 + 6 : 48 + 10, 10:26] = True
@@ -279,7 +279,7 @@ def test_a_picture_pixel_by_pixel():
 
 
 def test_recorded_pictures_are_redrawn():
-    """Away from edges, colours are within 2 of 255, except where a shadow has a hard line."""
+    """Away from edges, colors are within 2 of 255, except where a shadow has a hard line."""
     path = require(ROOT / "demonstrations" / "ExpertGridWorld.demo")
     (recorded,) = read_demonstration(path).records.obs
     recorded = np.rint(recorded * 255).astype(np.uint8)
@@ -380,7 +380,7 @@ def test_everything_is_seen_in_grids_of_any_size(size: int):
         assert len(pixels) == size**2
         for cell, of_cell in enumerate(pixels):
             rows, columns = np.divmod(of_cell, 84)
-            # The middle of a cell, and how far from it the pixels' centres may be: half of it, or
+            # The middle of a cell, and how far from it the pixels' centers may be: half of it, or
             # a bit more where the bars of a cross are thick.
             x, z = (cell % size + 0.5) * scale + 10, 64 - (cell // size + 0.5) * scale
             assert np.abs(columns + 0.5 - x).max() <= 0.54 * scale

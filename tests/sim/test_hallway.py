@@ -93,7 +93,7 @@ def test_a_push_moves_against_drag_and_friction():
 
 
 def test_an_agent_falls_and_then_slides_as_recorded_in_unity():
-    # Where it began was solved for from what the first rays see. It falls by half a metre for two
+    # Where it began was solved for from what the first rays see. It falls by half a meter for two
     # decisions, without friction. From then on it turns in Unity, by a tenth of a degree a
     # decision, as nothing does here, so the ends of its rays are compared by their median. The
     # action of a decision is in the record after it.

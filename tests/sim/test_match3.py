@@ -29,10 +29,10 @@ NAME = Match3VectorObs.behavior_name
 
 def board(*rows: str) -> Gems:
     """Read a board of one digit a gem, the top row first: (9, 8, 1)."""
-    colour = np.full((ROWS, COLUMNS, 1), NO_GEM, np.int8)
+    color = np.full((ROWS, COLUMNS, 1), NO_GEM, np.int8)
     for row, digits in enumerate(reversed(rows)):
-        colour[row, : len(digits), 0] = [int(digit) for digit in digits]
-    return colour
+        color[row, : len(digits), 0] = [int(digit) for digit in digits]
+    return color
 
 
 QUIET = ("01234501", "23450123", "45012345", "01234501", "23450123", "45012345")
@@ -46,9 +46,9 @@ def arranged(*rows: str, special: int = 0) -> Match3VectorObs:
     """Return a world whose first board is this, with gems of one kind."""
     env = Match3VectorObs()
     env.reset()
-    env.colour[:, :, :1] = board(*rows)
-    env.special[:, :, 0] = np.where(env.colour[:, :, 0] == NO_GEM, NO_GEM, special)
-    env.valid = valid_moves(env.colour)
+    env.color[:, :, :1] = board(*rows)
+    env.special[:, :, 0] = np.where(env.color[:, :, 0] == NO_GEM, NO_GEM, special)
+    env.valid = valid_moves(env.color)
     return env
 
 
@@ -70,7 +70,7 @@ def play(env: Match3VectorObs, *moves: int) -> None:
 
 def rows_of(env: Match3VectorObs, n_rows: int) -> list[str]:
     """Write the bottom rows of the first board, the top one first."""
-    return ["".join(map(str, row[row != NO_GEM])) for row in env.colour[:n_rows, :, 0][::-1]]
+    return ["".join(map(str, row[row != NO_GEM])) for row in env.color[:n_rows, :, 0][::-1]]
 
 
 # The contract.
@@ -87,13 +87,13 @@ def test_match3_keeps_the_contract(world: type[Match3VectorObs]):
 
 
 def test_lines_by_hand():
-    colour = board(
+    color = board(
         "111120",
         "203131",
         "230102",
         "222333",
     )
-    marked = lines(colour)[:4, :6, 0][::-1]
+    marked = lines(color)[:4, :6, 0][::-1]
     assert ["".join(".#"[gem] for gem in row) for row in marked.astype(int)] == [
         "####..",
         "#..#..",
@@ -107,7 +107,7 @@ def test_a_move_by_hand():
     env = arranged(*RESERVE, *QUIET[2:5], "42212345")
     play(env, up(0, 0))
     assert rows_of(env, 5) == ["01250124", "23412345", "45034501", "01250123", "43412345"]
-    assert (env.colour[6:, :, 0] == NO_GEM).all() and (env.colour[:6, :, 0] != NO_GEM).all()
+    assert (env.color[6:, :, 0] == NO_GEM).all() and (env.color[:6, :, 0] != NO_GEM).all()
     np.testing.assert_allclose(env.get_steps(NAME)[0].reward, [0.03, 0, 0, 0])
 
 
@@ -126,16 +126,16 @@ def test_valid_moves_and_their_points_by_hand():
     env = arranged(*RESERVE, *QUIET[2:5], "42212345", special=2)
     moves = [right(0, 3), right(3, 6), up(0, 0)]
     assert np.flatnonzero(env.valid[:, 0]).tolist() == moves
-    points = move_points(env.colour, env.special)[:, 0]
+    points = move_points(env.color, env.special)[:, 0]
     assert points[moves].tolist() == [9, 9, 9]
     assert points.sum() == 27
 
 
 def test_a_move_that_is_masked_does_nothing():
     env = arranged(*RESERVE, *QUIET[2:5], "42212345")
-    before = env.colour.copy()
+    before = env.color.copy()
     play(env, right(0, 0))
-    np.testing.assert_array_equal(env.colour, before)
+    np.testing.assert_array_equal(env.color, before)
     np.testing.assert_array_equal(env.get_steps(NAME)[0].reward, 0.0)
 
 
@@ -144,52 +144,52 @@ def test_a_board_without_a_move_is_dealt_anew():
     assert not env.valid[:, 0].any()
     play(env)
     assert rows_of(env, 6) != list(QUIET)
-    assert (env.colour[6:, :, 0] == NO_GEM).all() and (env.colour[:6, :, 0] != NO_GEM).all()
+    assert (env.color[6:, :, 0] == NO_GEM).all() and (env.color[:6, :, 0] != NO_GEM).all()
     assert env.valid.any(axis=0).all()
     np.testing.assert_array_equal(env.get_steps(NAME)[0].reward, 0.0)
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(3, 6))
-def test_lines_are_what_three_in_a_row_are(seed: int, n_colours: int):
-    colour = random_boards(seed, n_colours)
-    expected = np.zeros_like(colour, bool)
-    for row, column, n in np.ndindex(colour.shape):
+def test_lines_are_what_three_in_a_row_are(seed: int, n_colors: int):
+    color = random_boards(seed, n_colors)
+    expected = np.zeros_like(color, bool)
+    for row, column, n in np.ndindex(color.shape):
         for step in ((0, 1), (1, 0)):
             cells = [(row + far * step[0], column + far * step[1], n) for far in range(3)]
             if cells[2][0] < ROWS and cells[2][1] < COLUMNS:
-                gems = {int(colour[cell]) for cell in cells}
+                gems = {int(color[cell]) for cell in cells}
                 if len(gems) == 1 and gems != {NO_GEM}:
                     for cell in cells:
                         expected[cell] = True
-    np.testing.assert_array_equal(lines(colour), expected)
+    np.testing.assert_array_equal(lines(color), expected)
 
 
-def random_boards(seed: int, n_colours: int, n: int = 3) -> Gems:
+def random_boards(seed: int, n_colors: int, n: int = 3) -> Gems:
     rng = np.random.default_rng(seed)
-    colour = rng.integers(0, n_colours, (ROWS, COLUMNS, n), np.int8)
+    color = rng.integers(0, n_colors, (ROWS, COLUMNS, n), np.int8)
     rows, columns = rng.integers(4, 10, n), rng.integers(4, 9, n)
     outside = (np.arange(ROWS)[:, None, None] >= rows) | (np.arange(COLUMNS)[:, None] >= columns)
-    colour[outside] = NO_GEM
-    return colour
+    color[outside] = NO_GEM
+    return color
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(4, 6))
-def test_a_move_is_valid_if_a_line_follows_and_worth_what_then_vanishes(seed: int, n_colours: int):
-    colour = random_boards(seed, n_colours)
-    special = np.where(colour == NO_GEM, colour, (colour + np.arange(3, dtype=np.int8)) % 3)
-    is_quiet = ~lines(colour).any(axis=(0, 1))
-    if n_colours < 6 or not is_quiet.any():
-        colour[lines(colour)] = NO_GEM  # holes are like what is outside
-        special[colour == NO_GEM] = NO_GEM
+def test_a_move_is_valid_if_a_line_follows_and_worth_what_then_vanishes(seed: int, n_colors: int):
+    color = random_boards(seed, n_colors)
+    special = np.where(color == NO_GEM, color, (color + np.arange(3, dtype=np.int8)) % 3)
+    is_quiet = ~lines(color).any(axis=(0, 1))
+    if n_colors < 6 or not is_quiet.any():
+        color[lines(color)] = NO_GEM  # holes are like what is outside
+        special[color == NO_GEM] = NO_GEM
     else:
-        colour, special = colour[:, :, is_quiet], special[:, :, is_quiet]
-    valid, points = valid_moves(colour), move_points(colour, special)
+        color, special = color[:, :, is_quiet], special[:, :, is_quiet]
+    valid, points = valid_moves(color), move_points(color, special)
     for move in range(127):
         one, other = cells_of(move)
-        gone = lines(swapped(colour, one, other))
+        gone = lines(swapped(color, one, other))
         worth = swapped(special, one, other) + 1
         # Into a hole no gem is moved.
-        is_swap = (colour[one] != NO_GEM) & (colour[other] != NO_GEM)
+        is_swap = (color[one] != NO_GEM) & (color[other] != NO_GEM)
         np.testing.assert_array_equal(valid[move][is_swap], gone.any(axis=(0, 1))[is_swap])
         np.testing.assert_array_equal(
             points[move][is_swap], (worth * gone).sum(axis=(0, 1))[is_swap]
@@ -201,19 +201,19 @@ def test_boards_stay_quiet_whole_and_playable(seed: int):
     env = Match3VectorObs(seed=seed, num_areas=10)
     env.reset()
     rng = np.random.default_rng(seed)
-    is_gem = env.colour != NO_GEM
+    is_gem = env.color != NO_GEM
     for _ in range(60):
         play(env, *rng.integers(0, 127, env.n_agents))
-        np.testing.assert_array_equal(env.colour != NO_GEM, is_gem)
+        np.testing.assert_array_equal(env.color != NO_GEM, is_gem)
         np.testing.assert_array_equal(env.special != NO_GEM, is_gem)
-        assert not lines(env.colour).any()
+        assert not lines(env.color).any()
         assert env.valid.any(axis=0).all()
 
 
 def test_sizes_and_gems_are_drawn_as_published():
     env = Match3VectorObs(num_areas=500)
     env.reset()
-    is_gem = env.colour != NO_GEM
+    is_gem = env.color != NO_GEM
     rows, columns = is_gem[:, 0].sum(axis=0), is_gem[0].sum(axis=0)
     np.testing.assert_array_equal(is_gem.sum(axis=(0, 1)), rows * columns)
     # 2000 boards: 500 of each number of rows, 667 of each number of columns.
@@ -221,7 +221,7 @@ def test_sizes_and_gems_are_drawn_as_published():
     assert np.abs(np.bincount(columns)[6:] - 667).max() < 90
     kinds = np.bincount(env.special[is_gem]) / is_gem.sum()
     np.testing.assert_allclose(kinds, [0.7, 0.2, 0.1], atol=0.01)
-    np.testing.assert_allclose(np.bincount(env.colour[is_gem]) / is_gem.sum(), 1 / 6, atol=0.01)
+    np.testing.assert_allclose(np.bincount(env.color[is_gem]) / is_gem.sum(), 1 / 6, atol=0.01)
 
 
 # The episode.
@@ -234,24 +234,24 @@ def test_an_episode_is_499_moves_then_the_agents_are_away_for_a_step():
         play(env)
         decisions, terminals = env.get_steps(NAME)
         assert (len(decisions), len(terminals)) == (4, 0)
-    last = env.colour.copy()
+    last = env.color.copy()
     play(env)
     decisions, terminals = env.get_steps(NAME)
     assert (len(decisions), len(terminals)) == (0, 4)
     assert terminals.interrupted.all()
     seen = terminals.obs[0].reshape(4, ROWS, COLUMNS, 6)
     np.testing.assert_array_equal(seen.argmax(axis=-1)[seen.any(axis=-1)], by_board(last))
-    dealt = env.colour.copy()
+    dealt = env.color.copy()
     env.step()
     decisions, terminals = env.get_steps(NAME)
     assert (len(decisions), len(terminals)) == (4, 0)
-    np.testing.assert_array_equal(env.colour, dealt)
+    np.testing.assert_array_equal(env.color, dealt)
     assert decisions.agent_id.tolist() == [0, 1, 2, 3]
 
 
-def by_board(colour: Gems) -> Gems:
+def by_board(color: Gems) -> Gems:
     """Return all gems, board by board and row by row."""
-    gems = colour.transpose(2, 0, 1)
+    gems = color.transpose(2, 0, 1)
     return gems[gems != NO_GEM]
 
 
@@ -274,10 +274,10 @@ def test_vectors_name_cells_row_by_row_and_pictures_show_the_same():
     vector, visual = Match3VectorObs(seed=5), Match3VisualObs(seed=5)
     vector.reset()
     visual.reset()
-    np.testing.assert_array_equal(vector.colour, visual.colour)
+    np.testing.assert_array_equal(vector.color, visual.color)
     row, column, agent = 3, 2, 1
     cell = 8 * row + column
-    for index, gems, size in ((0, vector.colour, 6), (1, vector.special, 3)):
+    for index, gems, size in ((0, vector.color, 6), (1, vector.special, 3)):
         seen = vector.get_steps(NAME)[0].obs[index]
         planes = visual.get_steps(visual.behavior_name)[0].obs[index]
         at_cell = np.eye(size)[gems[row, column, agent]]
@@ -291,7 +291,7 @@ def test_vectors_name_cells_row_by_row_and_pictures_show_the_same():
 def test_the_picture_shows_the_gems():
     env = arranged(*RESERVE, *QUIET[2:5], "42212345")
     before = env.render()
-    env.colour[0, 1, 0] = 5
+    env.color[0, 1, 0] = 5
     assert (env.render() != before).any()
 
 
@@ -310,18 +310,18 @@ def test_moves_are_masked_and_made_as_in_the_recording():
     n_made = n_compared = 0
     for number, (_, reply) in enumerate(exchanges[2:-2]):
         seen, kinds, mask = reported(number, "obs_0", "obs_1", "mask_0")
-        env.colour, env.special = gems_of(seen), gems_of(kinds)
-        env.valid = valid_moves(env.colour)
+        env.color, env.special = gems_of(seen), gems_of(kinds)
+        env.valid = valid_moves(env.color)
         np.testing.assert_array_equal(env.masks(np.arange(4))[0], mask)
         np.testing.assert_array_equal(env.observe(np.arange(4))[0] / 255, seen)
 
         action = decode_input(reply, env.behavior_specs).actions[name]
         move = action.discrete[:, 0]
         is_made = ~mask[np.arange(4), move]
-        worth = 0.01 * is_made * move_points(env.colour, env.special)[move, np.arange(4)]
+        worth = 0.01 * is_made * move_points(env.color, env.special)[move, np.arange(4)]
         n_gone = is_made * np.stack(
             [
-                lines(swapped(env.colour, *cells_of(made)))[..., n].sum(0)
+                lines(swapped(env.color, *cells_of(made)))[..., n].sum(0)
                 for n, made in enumerate(move)
             ],
             axis=-1,
@@ -335,7 +335,7 @@ def test_moves_are_masked_and_made_as_in_the_recording():
         assert (reward > worth - 1e-6).all() and (reward[~is_made] == 0.0).all()
         is_simple = np.isclose(reward, worth) & np.isclose(env.get_steps(name)[0].reward, worth)
         is_old = is_simple & (np.arange(ROWS)[:, None, None] < ROWS - n_gone)
-        np.testing.assert_array_equal(env.colour[is_old], gems_of(next_seen)[is_old])
+        np.testing.assert_array_equal(env.color[is_old], gems_of(next_seen)[is_old])
         np.testing.assert_array_equal(env.special[is_old], gems_of(next_kinds)[is_old])
         n_made += is_made.sum()
         n_compared += (is_made & is_simple).sum()

@@ -195,7 +195,7 @@ def test_a_wall_rubs_by_what_presses():
 
 
 def test_a_box_that_never_moves_rubs_like_a_wall():
-    # 1 m/s towards it is stopped; at friction 0.25 that takes 0.5 m/s off the 5 m/s along its face.
+    # 1 m/s toward it is stopped; at friction 0.25 that takes 0.5 m/s off the 5 m/s along its face.
     bodies = two_boxes(2.0, math.inf, friction=0.25)
     bodies.velocity[:, 0, 0] = 1.0, 5.0
     bodies.move()
@@ -409,7 +409,7 @@ def one_ray(origin, yaw_rad: float) -> Rays:
 
 
 def box(values) -> np.ndarray:
-    """Return the centre or half lengths of one box."""
+    """Return the center or half lengths of one box."""
     return np.reshape(values, (2, 1, 1)).astype(np.float64)
 
 
@@ -511,7 +511,7 @@ def test_rays_meet_boxes_where_one_comes_who_feels_the_way(
         (4.24, 0.0, 2.68, 3.76),
         (4.306, 0.0, 2.592, math.inf),
         (4.24, 0.0, 9.0, 3.74),  # high: met with its face, 0.5 m before that
-        (1.0, 3.5, 4.0, 4.0),  # overhead: met with its bottom, where the sphere's centre is at 3 m
+        (1.0, 3.5, 4.0, 4.0),  # overhead: met with its bottom, where the sphere's center is at 3 m
         (1.0, 3.5, 3.5, 4.0),  # a plate
         (-1.0, 0.1, 9.0, math.inf),  # overlaps it where it starts
         (-1.0, -9.0, -0.6, math.inf),  # below
@@ -602,7 +602,7 @@ def test_spheres_meet_boxes_of_a_height_where_those_come_who_feel_the_way():
     offset = in_space((origin[:, None] - centre)[:, :, None], above)
     halves = in_space(half[:, :, None], ((high - low) / 2.0)[:, None])
     way = in_space(rays.direction, np.reshape(slopes, (-1, 1, 1, 1)))
-    length = np.linalg.norm(way, axis=0)  # of way, in a metre of floor
+    length = np.linalg.norm(way, axis=0)  # of way, in a meter of floor
     # A smaller sphere meets a box later, or never; where it grazes, much later.
     latest, earliest = (
         march_in_space(offset, way / length, halves, radius + error) / length

@@ -63,7 +63,7 @@ def test_what_the_rays_see_by_hand():
 
 @pytest.mark.parametrize(("gravity", "decisions"), [(24.525, 3), (9.81, 6)])
 def test_raised_rays_pass_over_walls_while_the_agent_drops(gravity: float, decisions: int):
-    # It drops by half a metre: in 12 steps or in 21, by hand, and then closes 0.8 of what is left
+    # It drops by half a meter: in 12 steps or in 21, by hand, and then closes 0.8 of what is left
     # in every step, so that after 25 steps it is not down yet, but after 30.
     env = PushBlock(parameters={"gravity": gravity})
     env.reset()
@@ -263,7 +263,7 @@ def test_recorded_episodes_go_as_in_unity(
 ):
     # Where they began was solved for from what the first rays see. They were recorded in a scene
     # of ordinary gravity, with the friction of ours; up to 23 decisions of pushing, turning,
-    # striking the block, sliding along it and into the goal are reproduced to a millimetre or two.
+    # striking the block, sliding along it and into the goal are reproduced to a millimeter or two.
     file = require(ROOT / "demonstrations" / "ExpertPushBlock.demo")
     # As the file has it, an action lies beside the observation that followed it.
     recorded = read_demonstration(file, action_placement=ActionPlacement.SAME_RECORD).records

@@ -31,8 +31,8 @@ def corners(*places: tuple[float, float, float]) -> NDArray[np.float64]:
 
 
 def test_a_rectangle_from_above_all_by_hand():
-    # Four rows for 4 m: a pixel a metre, centres at x = -2.5 ... 2.5 and y = 1.5 ... -1.5. The
-    # rectangle from x = -0.6 to 1.9 and y = -0.4 to 1.6 holds the centres -0.5, 0.5, 1.5 of x and
+    # Four rows for 4 m: a pixel a meter, centers at x = -2.5 ... 2.5 and y = 1.5 ... -1.5. The
+    # rectangle from x = -0.6 to 1.9 and y = -0.4 to 1.6 holds the centers -0.5, 0.5, 1.5 of x and
     # 0.5, 1.5 of y.
     camera = Camera.orthographic(ORIGIN, AHEAD, extent_m=4.0, height=4, width=6)
     shape = corners((-0.6, -0.4, 5.0), (-0.6, 1.6, 5.0), (1.9, 1.6, 5.0), (1.9, -0.4, 5.0))
@@ -46,7 +46,7 @@ def test_from_behind_a_polygon_is_not_seen():
 
 
 def test_a_triangle_by_hand():
-    # 45 degrees: at y = 1.5 the middle only, then half a metre more on both sides per row.
+    # 45 degrees: at y = 1.5 the middle only, then half a meter more on both sides per row.
     camera = Camera.orthographic(ORIGIN, AHEAD, extent_m=4.0, height=4, width=5)
     shape = corners((0.0, 1.75, 1.0), (3.75, -2.0, 1.0), (-3.75, -2.0, 1.0))
     # Half widths in the rows: 0.25, 1.25, 2.25, 3.25.
@@ -65,7 +65,7 @@ def test_twice_as_far_is_half_as_large():
 
 
 def test_a_sphere_from_above_by_hand():
-    # A pixel a metre, centres at -1.5, -0.5, 0.5, 1.5: of the corners, at a distance of
+    # A pixel a meter, centers at -1.5, -0.5, 0.5, 1.5: of the corners, at a distance of
     # sqrt(2) 1.5 = 2.12, none is inside a radius of 2; (0.5, 1.5), at 1.58, is.
     camera = Camera.orthographic(ORIGIN, AHEAD, extent_m=4.0, height=4, width=4)
     runs = sphere(camera, np.zeros((3, 1, 1)), np.full((1, 1), 2.0))
@@ -147,7 +147,7 @@ def test_rays_lead_through_the_pixels():
 def rays(
     position: NDArray[np.float64], axes: NDArray[np.float64], field_of_view_rad: float
 ) -> NDArray[np.float64]:
-    """Return where the centres of the pixels are seen: (H, W, 3)."""
+    """Return where the centers of the pixels are seen: (H, W, 3)."""
     slope = 2 * np.tan(field_of_view_rad / 2) / HEIGHT
     right = (np.arange(WIDTH) - (WIDTH - 1) / 2) * slope
     up = ((HEIGHT - 1) / 2 - np.arange(HEIGHT)) * slope
@@ -222,7 +222,7 @@ def test_a_box_is_seen_where_rays_hit_it_and_each_pixel_by_one_face(seed: int):
     one, other = (-half_edges - eye) / ray, (half_edges - eye) / ray
     entry, leave = np.minimum(one, other).max(axis=-1), np.maximum(one, other).min(axis=-1)
     np.testing.assert_array_equal(seen.any(axis=0), entry < leave)
-    # Every face is half an edge from the centre along its normal.
+    # Every face is half an edge from the center along its normal.
     middles = places.mean(axis=1)[..., 0] - centre[:, None]
     np.testing.assert_allclose(middles, normals[..., 0] * np.tile(half_edges, 2), atol=1e-9)
 

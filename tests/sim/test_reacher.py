@@ -185,7 +185,7 @@ def test_a_hand_that_touches_the_goal_is_paid_every_step():
     np.testing.assert_array_equal(reward[10:], 0.0)
 
 
-def test_parameters_are_honoured():
+def test_parameters_are_honored():
     env = Reacher(seed=1, parameters={"goal_size": 10.0, "goal_speed": 4.0, "gravity": 4.0})
     env.reset()
     assert (env.goal_radius == 5.0).all() and (env.arms.gravity == 4.0).all()

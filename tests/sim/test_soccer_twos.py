@@ -79,7 +79,7 @@ def test_what_the_rays_see_by_hand():
     env.field.discs.position[:, BALL] = [[-4.0], [0.0]]
     decide(env)
     # Rays are 1 m high, and touch a ball of 0.6242 m at 0.5 m with a sphere of 0.5 m where their
-    # centres are sqrt(1.1242^2 - 0.5^2) = 1.00688 m apart; players at sqrt(1 - 0.25) = 0.866 m.
+    # centers are sqrt(1.1242^2 - 0.5^2) = 1.00688 m apart; players at sqrt(1 - 0.25) = 0.866 m.
     front, rear = newest(env, BLUE, 0)
     assert front[0, MATE] == 1.0
     np.testing.assert_allclose(front[0, DISTANCE] * 20, 2.0 - 0.8660254, rtol=1e-5)

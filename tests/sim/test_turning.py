@@ -83,7 +83,7 @@ def test_a_push_beside_the_middle_turns_and_keeps_both_momenta():
     velocity, spin = boxes.velocity[Z, :, 0], boxes.spin[1, 0]
     np.testing.assert_allclose(velocity.sum(), 4.0)  # momentum
     assert spin > 0.5  # to the right: what is on the left goes ahead
-    # All of the push is at x = -0.25, the end of the edge that turns towards the pusher, or at
+    # All of the push is at x = -0.25, the end of the edge that turns toward the pusher, or at
     # -0.5: its angular momentum, mass times (0.25 to 0.5) of the speed, over a moment of m / 6.
     lever = spin / 6.0 / velocity[1]
     assert 0.25 - 1e-6 <= lever <= 0.5 + 1e-6

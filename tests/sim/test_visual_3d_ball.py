@@ -83,7 +83,7 @@ def first_hit(
     """Follow a ray from the camera through each pixel: 60 degrees over 84 rows, 30 degrees down.
 
     Returns:
-        What is hit, (84, 84), and its colours, (84, 84, 3).
+        What is hit, (84, 84), and its colors, (84, 84, 3).
     """
     across = (np.arange(84) - 41.5) / 42 * np.tan(np.radians(30))
     down = np.radians(30)
@@ -114,7 +114,7 @@ def first_hit(
         side = -np.sign(np.take_along_axis(by_cube, axis[..., None], axis=-1))
         show(what, np.where(entry < leave, entry, np.inf), side * frame.T[axis], albedo)
 
-    # |eye + t ray - centre|^2 = 0.25
+    # |eye + t ray - center|^2 = 0.25
     a, b, c = (ray**2).sum(-1), ray @ (EYE - centre), ((EYE - centre) ** 2).sum() - 0.25
     square = b**2 - a * c
     far = np.where(square > 0, (-b - np.sqrt(np.maximum(square, 0))) / a, np.inf)
@@ -123,7 +123,7 @@ def first_hit(
     return hit, colours
 
 
-def test_colours_by_hand():
+def test_colors_by_hand():
     # A level cube. Its top meets the light at 0.643: 0.68 + 0.61 * 0.643 = 1.0722, so 33, 150 and
     # 243 become 35.4, 160.8 and 260.6, and 12 % of 255, 30.6, come on top. The front of the
     # headband meets it at 0.542: 250, 166 and 41 times 1.0106, and 30.6.
@@ -132,7 +132,7 @@ def test_colours_by_hand():
     env.cube[:] = [[0.0], [0.0], [0.0], [1.0]]
     env.ball[POSITION] = [[0.0], [40.0], [0.0]]  # out of sight
     picture = env.observe(np.array([0]))[0][0, 9:]
-    # In the middle column the camera sees a point y above and z before the centre in the row
+    # In the middle column the camera sees a point y above and z before the center in the row
     # 41.5 + 42 tan(atan((7 - y) / (8 - z)) - 30 degrees) / tan(30 degrees): the middle of the top,
     # at (2.5, 0), in the row 40.7, that of the headband's front, at (1.705, 2.61), in 60.3.
     assert picture[:, 41, 41].tolist() == [65, 191, 255]

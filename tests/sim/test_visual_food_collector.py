@@ -39,7 +39,7 @@ def view(env: VisualFoodCollector, agent: int = 0) -> np.ndarray:
 
 
 def covered(env: VisualFoodCollector, colour: np.ndarray) -> np.ndarray:
-    """Return the pixels of a colour: (n, 2) of rows and columns."""
+    """Return the pixels of a color: (n, 2) of rows and columns."""
     return np.argwhere((view(env) == colour).all(axis=2))
 
 
@@ -81,7 +81,7 @@ def test_there_is_a_wall_all_around(degrees: int):
 
 @pytest.mark.parametrize(("one", "colour"), [(GOOD_ONE, GOOD_FOOD), (BAD_ONE, BAD_FOOD)])
 def test_food_is_a_disc_by_hand(one: int, colour: np.ndarray):
-    # 5 m ahead, 1 m to the right and, at its centre, 0.25 m above the eye.
+    # 5 m ahead, 1 m to the right and, at its center, 0.25 m above the eye.
     env = alone()
     env.food[:, one, 0] = 1.0, 5.0
     seen = covered(env, colour)

@@ -95,7 +95,7 @@ def test_a_jump_by_hand():
         left_s -= np.float32(0.02)
         n_steps += 1
     assert n_steps == 11
-    # So long the climb changes by up to 10 towards 15.54 (2.75 - risen), then by -111 * 0.02; each
+    # So long the climb changes by up to 10 toward 15.54 (2.75 - risen), then by -111 * 0.02; each
     # step, gravity takes 26.98 * 0.02, and drag 0.04 of all. It begins with
     #   climb = (10 - 0.5396) * 0.96 = 9.0820, (9.0820 + 10 - 0.5396) * 0.96 = 17.8007
     #   risen = 9.0820 * 0.02 = 0.1816, 0.1816 + 17.8007 * 0.02 = 0.5377
@@ -285,7 +285,7 @@ def test_off_the_platform_costs_and_ends(agent: tuple[float, float], block: tupl
     [
         (11.2, 10.0, 3.0, False),  # beyond the edge at 10.5, on the block
         (11.2, 10.0, 5.0, False),  # in the air above it
-        (11.6, 10.0, 3.0, True),  # on the block, but not by its centre
+        (11.6, 10.0, 3.0, True),  # on the block, but not by its center
         (11.2, 10.6, 3.0, True),  # on the block, which is off
         (11.2, 10.0, 2.4, True),  # not above its top
     ],

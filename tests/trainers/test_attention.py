@@ -20,7 +20,7 @@ SIZE = 8
 
 
 def attention(size: int = SIZE) -> SelfAttention:
-    """Make an attention of random weights and biases, large enough to have its favourites."""
+    """Make an attention of random weights and biases, large enough to have its favorites."""
     torch.manual_seed(0)
     module = SelfAttention(size)
     for parameter in module.parameters():
@@ -29,8 +29,8 @@ def attention(size: int = SIZE) -> SelfAttention:
 
 
 def layer_norm(x: NDArray[np.float64]) -> NDArray[np.float64]:
-    centred = x - x.mean(-1, keepdims=True)
-    return centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-5)
+    centered = x - x.mean(-1, keepdims=True)
+    return centered / np.sqrt((centered**2).mean(-1, keepdims=True) + 1e-5)
 
 
 def test_two_entities_by_hand() -> None:

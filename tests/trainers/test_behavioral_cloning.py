@@ -179,7 +179,7 @@ def test_what_is_learned_holds_for_episodes_held_out(tmp_path: Path) -> None:
     assert before[HELD_OUT_ERROR] > 0.2 and plotted[HELD_OUT_ERROR] < 0.02
 
 
-def test_the_judgement_by_hand(tmp_path: Path) -> None:
+def test_the_judgment_by_hand(tmp_path: Path) -> None:
     bc = make_bc(record(tmp_path))
     assert bc.held_out is not None
     steps = bc.held_out.steps

@@ -62,7 +62,7 @@ def test_resuming_what_is_not_there_lists_the_runs_that_are(folder: RunFolder) -
     missing = RunFolder(folder.path.with_name("frist"))
     save(CheckpointStore(folder, resume=False), 10)
     folder.prepare(resume=False, force=True, inference=False)  # a backup, and nothing yet
-    with pytest.raises(UnityTrainerException, match=r"to start it\.$"):
+    with pytest.raises(UnityTrainerException, match=r"to start a new run\.$"):
         missing.prepare(resume=True, force=False, inference=False)
     save(CheckpointStore(folder, resume=False), 10)
 

@@ -5,7 +5,14 @@ from typing import Any
 
 import pytest
 
-from mlagents.trainers.cli_args import EPILOG, FLAGS, CommandLine, field_of, parse_command_line
+from mlagents.trainers.cli_args import (
+    DEFAULTS_IN_WORDS,
+    EPILOG,
+    FLAGS,
+    CommandLine,
+    field_of,
+    parse_command_line,
+)
 
 
 def test_nothing_typed_is_nothing_set() -> None:
@@ -124,6 +131,7 @@ def test_help_names_every_flag_and_default(
             assert f"  {flag}" in text
             default = field_of(key).default
             default = ",".join(default) if isinstance(default, tuple) else default
+            default = DEFAULTS_IN_WORDS.get(key, default)
             assert default is None or default is False or f"(default: {default})" in text
     assert "Unity Editor on port 5004" in " ".join(text.split())
     assert "--tensorflow" not in text

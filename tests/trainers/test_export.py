@@ -32,7 +32,7 @@ from mlagents_envs.base_env import BehaviorSpec
 from samples import assert_categorical, assert_normal
 from shared_data import ROOT, load_vectors, require
 
-# Wire protocol, section 6.1.
+# Operators that occur in published models, and that Unity's inference engine thus supports.
 IN_PUBLISHED_MODELS = set(
     "Add ArgMax Cast Clip Concat Constant Conv Div Exp Gemm Identity LSTM LeakyRelu Less Log "
     "MatMul Mul Multinomial Pow RandomNormalLike ReduceMean ReduceSum Reshape Sigmoid Slice "

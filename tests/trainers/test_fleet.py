@@ -294,7 +294,7 @@ def test_a_worker_may_end_between_its_answer_and_the_update(
 
 def test_a_worker_without_restarts_left_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mlagents.trainers.fleet.remote.RemoteFleet", KillsAWorker)
-    with pytest.raises(Exception, match=r"worker 1 was ended by SIGKILL and is not started again"):
+    with pytest.raises(Exception, match=r"worker 1 was ended by SIGKILL and is not restarted"):
         trained("run", 2, env_settings={"max_lifetime_restarts": 0})
 
 

@@ -515,7 +515,7 @@ def test_a_run_whose_environment_fails_says_how_to_resume_it(
     else:
         assert learn("--env", "duck_environment:QuittingDuck") == 1
         said = capsys.readouterr().out
-        failure = "[ERROR] QuittingDuck.step() ended the program (SystemExit: no licence found)"
+        failure = "[ERROR] QuittingDuck.step() ended the program (SystemExit: no license found)"
         assert said.index("Saved Duck") < said.index(failure) < said.index("to resume")
     assert "mlagents-learn guess.yaml --env duck_environment:QuittingDuck" in said
     assert said.index("to resume") < said.index("--resume")

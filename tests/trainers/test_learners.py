@@ -297,7 +297,7 @@ def test_inference_needs_one_process_whatever_the_file_says() -> None:
 @pytest.mark.parametrize(
     ("written", "message"),
     [
-        ({"env_settings": {}}, "there is one Editor"),
+        ({"env_settings": {}}, "there is only one Editor"),
         ({"checkpoint_settings": {"inference": True}}, "torchrun started 4"),
         ({"env_settings": {"env_path": "x", "base_port": 65534}}, "exceeds the last port"),
         (

@@ -810,8 +810,8 @@ MISTAKES: dict[str, list[tuple[str, str]]] = {
         ("checkpoint_settings: {run_id: [1]}", "checkpoint_settings.run_id: must be text, got ["),
     ],
 }
-"""Every mistake that loading finds, in the order of the trainer specification's section 2.10: what
-is written, and how the line begins that says so, behind the name of the file."""
+"""Every mistake that loading finds. Each has pairs of a configuration and the text with which its
+error line begins, after the name of the file."""
 
 
 @pytest.mark.parametrize(

@@ -1,1 +1,1 @@
-"""Acts by exported models, and counts and films the episodes; needs no PyTorch."""
+"""Play with exported models, without PyTorch: episodes, films and tournaments."""

@@ -19,7 +19,7 @@ logger = get_logger(__name__)
 STEP_S = 0.02
 """Simulated time of a step, unless the environment says otherwise: Unity's default."""
 SMOOTH_FPS = 25.0
-"""Pictures per second of a film, if that many steps are simulated."""
+"""Least number of pictures per second of film, if enough steps are simulated."""
 
 
 class Camera:
@@ -30,11 +30,11 @@ class Camera:
 
     Args:
         env: Environment to film.
-        path: Path of the film, whose ending names its kind.
-        view: What the film shows of an environment with a scene, and the size of its pictures. None
-            for the defaults of both.
-        fps: Decisions shown per second; None for the speed of the environment.
-        seconds: Largest length of the film.
+        path: Path of the film. Its suffix determines the format.
+        view: Size of the pictures and, for an environment with a scene, the areas shown and the
+            magnification. None for the defaults.
+        fps: Number of decisions shown per second; None for real time.
+        seconds: Longest duration of the film, in s.
 
     Attributes:
         has_failed: Whether the film could not be written. The error is logged.
@@ -59,8 +59,8 @@ class Camera:
         own = unwrapped(env)
         if not isinstance(own, HasScene) and getattr(own, "render", None) is None:
             raise UnityEnvironmentException(
-                f"{type(own).__name__} draws no pictures of itself, so it cannot be filmed. The "
-                f"worlds that {command(*program('mlagents-sim'), '--list')} names do."
+                f"{type(own).__name__} draws no pictures of itself, so it cannot be filmed. To "
+                f"list worlds that can, run {command(*program('mlagents-sim'), '--list')}."
             )
         period = getattr(own, "decision_period_steps", 1)
         decisions_per_s = fps or 1.0 / (getattr(own, "step_s", STEP_S) * period)
@@ -80,7 +80,7 @@ class Camera:
         self._film: Film = open_film(path, fps=film_fps, size=size)
 
     def shoot(self) -> None:
-        """Film the report of the environment. Call it before each answer."""
+        """Film the current report of the environment. Call this before each answer."""
         if not self._is_stepwise or not self._has_begun:
             self._has_begun = True
             self._add()

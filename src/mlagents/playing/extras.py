@@ -1,4 +1,4 @@
-"""Error message for packages that only acting with a finished policy requires."""
+"""Error message for missing packages of the extra `play`."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

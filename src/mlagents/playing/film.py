@@ -1,4 +1,4 @@
-"""Films: write pictures of a world to a file, with only a few pictures in memory at a time.
+"""Films: pictures of an environment in a file, with only a few pictures in memory at a time.
 
 with open_film(Path("play.gif"), fps=10) as film:
     film.add(world.render())
@@ -33,7 +33,7 @@ MAX_FPS = 100
 
 _SHEET_SIDE = 3
 _QUALITY = 80
-"""Quality of the pictures of a WebP film, up to 100."""
+"""Quality of the pictures of a WebP film, from 0 to 100."""
 _RIFF_HEADER = 12
 
 
@@ -145,11 +145,11 @@ class _Gif(Film):
 
 
 class _WebP(Film):
-    """A repeating animation of many colours.
+    """A repeating animation of many colors.
 
     Pillow can only write animations that are completely in memory. So Pillow encodes single frames,
-    and this class writes the file structure around them (RIFF). Of a picture after the first, only
-    the rectangle that has changed is stored.
+    and this class writes the file structure around them (RIFF). After the first
+    picture, only the rectangle that has changed is stored.
     """
 
     def __init__(self, path: Path, *, fps: float, size: tuple[int, int] | None) -> None:
@@ -168,7 +168,7 @@ class _WebP(Film):
         else:
             is_changed = (picture != self._canvas).any(axis=2)
             rows, columns = is_changed.any(axis=1).nonzero()[0], is_changed.any(axis=0).nonzero()[0]
-            if rows.size:  # from even places on, as the format demands
+            if rows.size:  # the format requires even offsets
                 top, bottom = rows[0] // 2 * 2, rows[-1] + 1
                 left, right = columns[0] // 2 * 2, columns[-1] + 1
             else:

@@ -19,14 +19,14 @@ from mlagents_envs.base_env import (
 
 
 class Actor(Protocol):
-    """Acts for all agents of a behavior."""
+    """Decision maker for all agents of a behavior."""
 
     def act(self, decisions: DecisionSteps, terminals: TerminalSteps) -> ActionTuple:
-        """Return actions for N agents, given the agents of the behavior that ended."""
+        """Return actions for the N agents in `decisions`; the episodes in `terminals` ended."""
 
 
 class RandomActor:
-    """Acts at random: every allowed action is equally likely."""
+    """Actor that acts at random: every allowed action is equally likely."""
 
     def __init__(self, spec: ActionSpec, *, seed: int) -> None:
         self._spec = spec
@@ -42,7 +42,7 @@ class RandomActor:
 
 
 class Answered(NamedTuple):
-    """A report of one behavior, and the action that answers it."""
+    """Report of one behavior, and the actions that answer it."""
 
     decisions: DecisionSteps
     terminals: TerminalSteps
@@ -54,14 +54,14 @@ class Game:
 
     Args:
         env: Environment, already reset. It is not closed.
-        make_actor: Creates the actor of a behavior when the behavior appears.
+        make_actor: Function that creates the actor of a behavior when the behavior appears.
         n_episodes: Number of episodes to collect for each behavior: those that begin first.
         only: Behavior to collect, with or without its team; None for all behaviors.
 
     Attributes:
         tallies: Tally of each collected behavior.
         n_decisions: Number of decisions of all agents together.
-        actors: Actor of each behavior that has appeared; may be replaced.
+        actors: Actor of each behavior that has appeared. The caller may replace them.
         latest: Latest report of each behavior.
     """
 
@@ -86,7 +86,7 @@ class Game:
         """Play until all collected episodes have ended.
 
         Yields:
-            How many agents ask for a decision, whenever the environment has reported.
+            Number of agents that request a decision, for each report of the environment.
 
         Raises:
             UnityNonFiniteException: An observation or a reward is NaN or infinite.
@@ -109,7 +109,7 @@ class Game:
         return self.actors[name]
 
     def forget(self) -> None:
-        """Drop the running episodes, after a reset of the environment."""
+        """Drop the unfinished episodes, after a reset of the environment."""
         for tally in self.tallies.values():
             tally.forget()
 

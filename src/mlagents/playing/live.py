@@ -1,4 +1,4 @@
-"""`LivePlay`: play that is watched in a browser, at its pace, and changed from there."""
+"""`LivePlay`: play that is watched and controlled in a browser."""
 
 import queue
 import re
@@ -52,11 +52,11 @@ class Human:
     Args:
         env: Environment of the agent.
         behavior: Behavior of the agent, with or without its team; None for the first one.
-        held: Controls that the person holds.
+        held: Keys and sliders that the person holds.
 
     Attributes:
-        agent: Index of the agent among those of the scene.
-        agent_id: Its id; None while it is not there.
+        agent: Index of the agent among the agents of the scene.
+        agent_id: Id of the agent; None while it does not exist.
     """
 
     def __init__(self, env: BaseEnv, behavior: str | None, held: HeldControls) -> None:
@@ -66,7 +66,7 @@ class Human:
         self._has_begun = False
 
     def is_it(self, agent_id: AgentId) -> bool:
-        """Return whether an id is that of the person's agent."""
+        """Return whether an id belongs to the person's agent."""
         return agent_id == self.agent_id
 
     def find(self) -> None:
@@ -103,10 +103,10 @@ class Human:
 
 
 class HumanActor:
-    """Acts as another actor does, but for the person's agent as the person does.
+    """Actor that lets the person act for one agent, and another actor for all others.
 
     Args:
-        human: Person.
+        human: Person who acts.
         others: Actor of all other agents.
         spec: Specification of the behavior.
     """
@@ -134,12 +134,12 @@ class LivePlay:
 
     Args:
         env: Environment, already reset.
-        source: That environment without a recorder around it.
+        source: Environment without the recorder that may be around `env`.
         game: Game to play in it.
         page: Page that shows the stage.
         stage: Stage to show the game on.
         human: Person who acts for one agent, if any.
-        load: Function that makes an actor from the path or the content of a model, for a behavior.
+        load: Function that makes an actor for a behavior, from the path or the content of a model.
         runs: Folders of runs, by behavior, whose checkpoints may act.
     """
 
@@ -183,7 +183,7 @@ class LivePlay:
         """Play until the game is over or the user ends it. The first step waits for a browser.
 
         Yields:
-            How many agents ask for a decision, whenever the environment has reported.
+            Number of agents that request a decision, for each report of the environment.
         """
         while not self._page.is_open_somewhere and not self._has_ended.is_set():
             self._wait(_WAIT_S)
@@ -246,17 +246,17 @@ class LivePlay:
         return found
 
     def _report_s(self) -> float:
-        """Return the wall time that a report may take at least."""
+        """Return the shortest wall time between two reports, in s."""
         if not isinstance(self._source, HasScene):
-            return 0.0  # a build has its own pace
+            return 0.0  # a build sets its own pace
         step_s: float = getattr(self._source, "step_s", _STEP_S)
         steps = getattr(self._source, "decision_period_steps", 1)
         if steps == 1:
-            step_s = max(step_s, 0.2)  # worlds of single moves
+            step_s = max(step_s, 0.2)  # worlds in which every step is a move
         return step_s * steps / self._pace.speed
 
     def _wait(self, seconds: float) -> None:
-        """Answer requests of the page for some time, and as long as play is paused."""
+        """Process requests of the page for some time, and longer while play is paused."""
         until_s = time.monotonic() + max(0.0, seconds)
         while not self._has_ended.is_set():
             left_s = until_s - time.monotonic()
@@ -271,7 +271,7 @@ class LivePlay:
                 continue
             request()
 
-    # Requests of the page, carried out by the thread that plays.
+    # Requests of the page. The thread that plays executes them.
 
     def _reset(self) -> None:
         self._env.reset()
@@ -289,8 +289,8 @@ class LivePlay:
             self._set[name] = value
 
     def _undo(self, error: UnityEnvironmentException) -> None:
-        """Set parameters to their defaults after an episode could not begin, and begin again."""
-        self._page.notify("The episode cannot begin", f"{error} The default values are back.")
+        """Restore default parameters and reset, because an episode could not begin."""
+        self._page.notify("The episode cannot begin", f"{error} The default values were restored.")
         for name in self._set:
             self._source.set_float_parameter(name, self._defaults[name])
             self._parameter_panel.put_back(name, self._defaults[name])
@@ -316,13 +316,13 @@ class LivePlay:
         return panel
 
     def _use(self, name: BehaviorName, model: "Path | tuple[str, bytes]") -> None:
-        """Let another policy act for a behavior; if it cannot, say why in the page."""
+        """Let another policy act for a behavior; if it cannot, show the reason on the page."""
         title = model.name if isinstance(model, Path) else model[0]
         try:
             policy = self._load(model, name, self._env.behavior_specs[name])
         except (UnityException, OSError) as error:
             self._policies[name].say(f"{error}  \n{_actor_in_words(self._game.actor_of(name))}")
-            self._page.notify(f"{title} does not act", str(error))
+            self._page.notify(f"{title} cannot act", str(error))
             return
         actor: Actor = policy
         if self._human is not None:
@@ -332,7 +332,7 @@ class LivePlay:
 
 
 def checkpoints_of(run: Path, behavior: str) -> list[Path]:
-    """Return the models of a behavior in a run's folder, the oldest first."""
+    """Return the models of a behavior in a run's folder, oldest first."""
     by_step = {
         int(found[1]): path
         for path in run.joinpath(behavior).glob("*.onnx")
@@ -343,5 +343,5 @@ def checkpoints_of(run: Path, behavior: str) -> list[Path]:
 
 def _actor_in_words(actor: Actor) -> str:
     if isinstance(actor, HumanActor):
-        return f"Your agent is played by you. {_actor_in_words(actor.others)}"
+        return f"You play your agent. {_actor_in_words(actor.others)}"
     return f"{actor.name} acts." if isinstance(actor, Policy) else "Agents act at random."

@@ -1,4 +1,4 @@
-"""ONNX models: read, checked, made to act without chance, and run."""
+"""Functions that read, check and run ONNX models, with random or deterministic actions."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,18 +17,18 @@ logger = get_logger(__name__)
 
 Arrays = dict[str, NDArray[Any]]
 Runner = Callable[[Sequence[str], Arrays], Arrays]
-"""Function that runs a model: takes the names of outputs and all inputs, and returns these
-outputs."""
+"""Function that runs a model: it takes the names of outputs and the values of all inputs, and
+returns the values of these outputs."""
 
 _TENSORFLOW_SUFFIX = ":0"
-"""End of the names of inputs and outputs in models that were converted from TensorFlow."""
+"""Suffix of the names of inputs and outputs in models that were converted from TensorFlow."""
 
 _RANDOM_OPERATORS = ("Multinomial", "RandomNormalLike")
 _OTHER_RANDOM_OPERATORS = ("Bernoulli", "RandomUniform", "RandomUniformLike")
 
 
 def read_model(content: bytes, name: str) -> Any:
-    """Return an ONNX model, with the names that a converter from TensorFlow changed restored.
+    """Return an ONNX model. Names that a conversion from TensorFlow changed are restored.
 
     Args:
         content: Content of an `.onnx` file.
@@ -42,7 +42,7 @@ def read_model(content: bytes, name: str) -> Any:
         import onnx
     try:
         model = onnx.load_from_string(content)
-    except Exception as error:  # an error of protobuf, which has several
+    except Exception as error:  # protobuf raises errors of several types
         raise UnityPolicyException(f"{name} is not an ONNX model: {_one_line(error)}") from error
     _remove_tensorflow_suffixes(model.graph)
     _require_weights(model.graph, name)
@@ -50,7 +50,7 @@ def read_model(content: bytes, name: str) -> Any:
 
 
 def _require_weights(graph: Any, name: str) -> None:
-    """Raise if a weight is NaN: choices made from it would still look like choices."""
+    """Raise if a weight is NaN: the model would still return choices that look valid."""
     from onnx import TensorProto, numpy_helper
 
     constants = [
@@ -62,7 +62,7 @@ def _require_weights(graph: Any, name: str) -> None:
     ]
     for weights, tensor in [*((weight.name, weight) for weight in graph.initializer), *constants]:
         if tensor.data_location == TensorProto.EXTERNAL:
-            continue  # not in this file; the runtime says so
+            continue  # the weights are in another file: the runtime raises an error
         try:
             values = numpy_helper.to_array(tensor)
         except Exception:  # the runtime says what is wrong with it
@@ -75,7 +75,7 @@ def _require_weights(graph: Any, name: str) -> None:
 
 
 def _remove_tensorflow_suffixes(graph: Any) -> None:
-    """Give inputs and outputs the names that they had before TensorFlow ended them with ":0"."""
+    """Remove the suffix ":0" that TensorFlow added to the names of inputs and outputs."""
     plain = {
         value.name: value.name.removesuffix(_TENSORFLOW_SUFFIX)
         for value in [*graph.input, *graph.output]
@@ -88,10 +88,12 @@ def _remove_tensorflow_suffixes(graph: Any) -> None:
 
 
 def replace_chance(graph: Any, name: str) -> None:
-    """Replace what draws by the likeliest or the mean, unless the model has such outputs.
+    """Make a model deterministic, unless it has deterministic outputs.
+
+    Random operators are replaced by the most likely choice and by the mean.
 
     Raises:
-        UnityPolicyException: The model draws in a way that this module does not know.
+        UnityPolicyException: The model has random operators that this function cannot replace.
     """
     outputs = {value.name for value in graph.output}
     sampled = outputs & {"continuous_actions", "discrete_actions"}
@@ -101,7 +103,7 @@ def replace_chance(graph: Any, name: str) -> None:
         if node.op_type in _OTHER_RANDOM_OPERATORS:
             raise UnityPolicyException(
                 f"{name} can only sample its actions: it was exported without deterministic "
-                f"outputs and draws by {node.op_type}. Let it act without deterministic."
+                f"outputs and samples with {node.op_type}. Do not set deterministic."
             )
     nodes = [better for node in graph.node for better in _without_chance(node)]
     del graph.node[:]
@@ -109,7 +111,7 @@ def replace_chance(graph: Any, name: str) -> None:
 
 
 def expose_draws(graph: Any) -> list[str]:
-    """Make outputs of the log-probabilities that choices are drawn from; return their names."""
+    """Add the log-probabilities of all choices to the outputs; return the names of the outputs."""
     from onnx import TensorProto, helper
 
     known = {value.name for value in graph.output}
@@ -121,7 +123,7 @@ def expose_draws(graph: Any) -> list[str]:
 
 
 def _without_chance(node: Any) -> list[Any]:
-    """Return what computes the likeliest or the mean of what an operator draws."""
+    """Return an operator that computes the most likely choice or the mean of a random operator."""
     from onnx import TensorProto, helper
 
     if not node.output:
@@ -144,11 +146,11 @@ def make_runner(model: Any, rng: np.random.Generator, name: str) -> Runner:
 
     Args:
         model: Model from `read_model`.
-        rng: Source of what the model draws at random.
+        rng: Source of the random numbers of the model.
         name: Name of the model in errors.
 
     Raises:
-        UnityPolicyException: The model cannot be run. The function raises it too.
+        UnityPolicyException: The model cannot be run. The returned function raises it too.
     """
     with _cannot_be_run(name):
         run_unchecked = _choose_runtime(model, rng, name)
@@ -162,10 +164,10 @@ def make_runner(model: Any, rng: np.random.Generator, name: str) -> Runner:
 
 @contextmanager
 def _cannot_be_run(name: str) -> Iterator[None]:
-    """Turn every error of the `with` block into one that names the model."""
+    """Convert every error of the `with` block to one that names the model."""
     try:
         yield
-    except Exception as error:  # the runtimes raise many kinds
+    except Exception as error:  # the runtimes raise errors of many types
         raise UnityPolicyException(f"{name} cannot be run: {_one_line(error)}") from error
 
 
@@ -191,7 +193,7 @@ def _on_onnxruntime(model: Any, rng: np.random.Generator) -> Runner:
     from onnx import helper
 
     for node in model.graph.node:
-        if node.op_type in _RANDOM_OPERATORS:  # each has a generator of its own
+        if node.op_type in _RANDOM_OPERATORS:  # each operator has its own random generator
             others = [attribute for attribute in node.attribute if attribute.name != "seed"]
             seed = helper.make_attribute("seed", float(rng.integers(2**24)))
             del node.attribute[:]

@@ -1,4 +1,4 @@
-"""`mlagents-play`: let policies act, count, film and record their episodes. Nothing is learned."""
+"""`mlagents-play`: policies act without learning, and their episodes are counted and filmed."""
 
 from mlagents_envs.interrupts import ends_quietly
 
@@ -71,7 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(argv)
     models = dict(options.model)
     if len(models) < len(options.model):
-        parser.error("--model is given twice for the same behavior; name others with NAME=PATH")
+        parser.error("--model is given twice for one behavior; name others with BEHAVIOR=PATH")
     if len(dict(options.parameter)) < len(options.parameter):
         parser.error("--parameter is given twice for the same name")
     if options.tournament is None and options.picture is not None:
@@ -83,7 +83,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if given := [flag for flag, value in others.items() if value]:
             parser.error(f"--tournament cannot be combined with {', '.join(given)}")
         if len(set(options.tournament)) < max(2, len(options.tournament)):
-            parser.error("--tournament needs at least two models, all of them different")
+            parser.error("--tournament needs at least two models, all different")
     if options.human and options.view is None:
         options.view = DEFAULT_PORT
     if options.episodes is None:
@@ -93,7 +93,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if options.tournament is not None:
             options.tournament = [_from_zoo(where, options) for where in options.tournament]
         for where in (*models.values(), *(options.tournament or ())):
-            find_source(where, results_dir=options.results_dir)  # before a player is waited for
+            find_source(where, results_dir=options.results_dir)  # fails early
         if options.tournament is not None:
             _play_tournament(options)
             return 0
@@ -106,7 +106,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _from_zoo(where: str, options: argparse.Namespace) -> str:
-    """Return the folder that `zoo` means; anything else as it is, also a run of that name."""
+    """Return the folder of the zoo for `zoo`, unless a run has that name; others unchanged."""
     if where != ZOO or (options.results_dir / ZOO / "run_logs").is_dir():
         return where
     return str(find_in_zoo(options.env))
@@ -171,7 +171,7 @@ def _play(options: argparse.Namespace, models: dict[str | None, str]) -> bool:
 
 
 def _open_page(options: argparse.Namespace, stage: Stage, stack: ExitStack) -> Page:
-    """Open the live view and print where it is."""
+    """Open the live view and print its address."""
     page = stack.enter_context(Page(stage, port=options.view, title=options.env or "Unity Editor"))
     print(f"Open {page.url} in a browser.", flush=True)
     return page
@@ -237,7 +237,7 @@ def _play_tournament(options: argparse.Namespace) -> None:
 
 
 def _open_environment(options: argparse.Namespace) -> BaseEnv:
-    """Open what `--env` names; it means what it means to `mlagents-learn`."""
+    """Open the environment that `--env` names, as `mlagents-learn` does."""
     name = options.env
     parameters = dict(options.parameter)
     start = UnityEnvironment if name is None else find_build(name)
@@ -264,7 +264,7 @@ def _open_environment(options: argparse.Namespace) -> BaseEnv:
         channel.set_float_parameter(key, value)
     port = options.base_port
     if port is None and name is not None:
-        port = 0  # any free one; the Editor has its own
+        port = 0  # any free port; the Editor has its own
     return start(
         base_port=port,
         seed=options.seed,
@@ -277,17 +277,17 @@ def _open_environment(options: argparse.Namespace) -> BaseEnv:
 
 
 def _set_parameters(env: BaseEnv, parameters: Mapping[str, float]) -> None:
-    """Give parameters to an environment whose factory does not take them.
+    """Set parameters of an environment whose factory does not accept them.
 
     Raises:
-        UnityEnvironmentException: It takes none at all; the environment is closed.
+        UnityEnvironmentException: The environment has no parameters. It is closed.
     """
     set_parameter = getattr(env, "set_float_parameter", None)
     if set_parameter is None:
         env.close()
         raise UnityEnvironmentException(
             f"--parameter: {type(unwrapped(env)).__name__} has no environment parameters, got "
-            f"{', '.join(parameters)}. Its factory must take the keyword `parameters`."
+            f"{', '.join(parameters)}. Its factory must accept the keyword argument `parameters`."
         )
     for key, value in parameters.items():
         set_parameter(key, value)
@@ -298,13 +298,13 @@ def _require_behaviors(names: Iterable[str | None], env: BaseEnv) -> None:
     for name in names:
         if name is not None and not any(is_named(full, name) for full in env.behavior_specs):
             raise UnityPolicyException(
-                f"there is no behavior {name!r} in this environment; it has "
-                f"{', '.join(env.behavior_specs)}"
+                f"the environment has no behavior {name!r}. Its behaviors: "
+                f"{', '.join(env.behavior_specs)}."
             )
 
 
 def _open_camera(options: argparse.Namespace, env: BaseEnv, stack: ExitStack) -> Camera | None:
-    """Return what films the play, if that is requested."""
+    """Return the camera that films the play; None if no film is requested."""
     if options.render is None:
         return None
     view = None
@@ -312,7 +312,7 @@ def _open_camera(options: argparse.Namespace, env: BaseEnv, stack: ExitStack) ->
         if not isinstance(unwrapped(env), HasScene) and (options.agents or options.zoom != 1.0):
             raise UnityEnvironmentException(
                 f"--agents and --zoom: {type(unwrapped(env)).__name__} draws its pictures itself, "
-                "so what they show cannot be chosen. Leave the two out."
+                "so these flags have no effect. Leave both out."
             )
         width, height = options.size or (View().width, View().height)
         view = View(width, height, options.agents, options.zoom)
@@ -329,7 +329,7 @@ class _Progress:
 
     @property
     def seconds(self) -> float:
-        """Seconds of play so far."""
+        """Duration of the play so far, in s."""
         return time.perf_counter() - self._started_s
 
     def show(self, line: str) -> None:

@@ -31,9 +31,10 @@ def make_parser() -> argparse.ArgumentParser:
         default=[],
         metavar="[BEHAVIOR=]PATH",
         help=(
-            "an .onnx file; the folder or id of a run, whose newest model of the behavior acts; or "
-            "zoo for the policy that comes with this package; once for all behaviors, or once for "
-            "each. A behavior without a model acts at random"
+            "trained policy: an .onnx file; the folder or name of a run, for the run's newest "
+            "model of the behavior; or zoo, for the policy that comes with this package. Give the "
+            "flag once for all behaviors, or once for each. A behavior without a model acts at "
+            "random"
         ),
     )
     parser.add_argument(
@@ -47,10 +48,13 @@ def make_parser() -> argparse.ArgumentParser:
         "--episodes",
         type=count,
         metavar="N",
-        help="episodes of each behavior in the results (default: 20; with --view no limit)",
+        help=(
+            "number of episodes of each behavior in the results (default: 20; with --view, no "
+            "limit)"
+        ),
     )
     parser.add_argument(
-        "--behavior", metavar="NAME", help="report this behavior only; the others still act"
+        "--behavior", metavar="NAME", help="report only this behavior; the others still act"
     )
     parser.add_argument(
         "--deterministic",
@@ -62,8 +66,8 @@ def make_parser() -> argparse.ArgumentParser:
         type=_demonstration,
         metavar="FILE",
         help=(
-            "record what agents see, do and get into a .demo file to learn from; of several "
-            "behaviors, that of --behavior"
+            "record observations, actions and rewards into a .demo file to learn from; if there "
+            "are several behaviors, those of --behavior"
         ),
     )
     _add_view(parser.add_argument_group("live view"))
@@ -78,8 +82,9 @@ def _add_environment(group: argparse._ArgumentGroup) -> None:
         "--env",
         metavar="NAME",
         help=(
-            "path to an executable, a registered name (3DBall), gym: and the id of a Gymnasium "
-            "environment, or module:function; without it, the Unity Editor on port 5004"
+            "environment: the path to an executable, a registered name such as 3DBall, gym:ID with "
+            "the id of a Gymnasium environment, or module:function; without it, the Unity Editor "
+            "on port 5004"
         ),
     )
     group.add_argument(
@@ -94,7 +99,7 @@ def _add_environment(group: argparse._ArgumentGroup) -> None:
         type=count,
         default=1,
         metavar="N",
-        help="copies of the training area (default: %(default)s)",
+        help="number of copies of the training area (default: %(default)s)",
     )
     group.add_argument(
         "--parameter",
@@ -102,7 +107,7 @@ def _add_environment(group: argparse._ArgumentGroup) -> None:
         action="append",
         default=[],
         metavar="NAME=NUMBER",
-        help="an environment parameter; may be given several times",
+        help="value of an environment parameter; the flag may be repeated",
     )
 
 
@@ -114,16 +119,16 @@ def _add_view(group: argparse._ArgumentGroup) -> None:
         const=DEFAULT_PORT,
         metavar="PORT",
         help=(
-            "show the play in a browser on this machine, at this port (default: %(const)s; 0 for "
-            "any free port), where speed, policies and parameters can be changed"
+            "show the environment in a browser on this machine, at this port (default: %(const)s; "
+            "0 for any free port); speed, policies and parameters can be changed there"
         ),
     )
     group.add_argument(
         "--human",
         action="store_true",
         help=(
-            "play an agent yourself, with the keys of the live view: the first one of --behavior. "
-            "--record then records this agent only"
+            "play the first agent of --behavior yourself, with the keys of the live view; --record "
+            "then records only this agent"
         ),
     )
 
@@ -134,15 +139,15 @@ def _add_tournament(group: argparse._ArgumentGroup) -> None:
         nargs="+",
         metavar="PATH",
         help=(
-            "let these models, or runs, play against each other in a game of two teams: --episodes "
-            "games for each pair, half of them with exchanged sides"
+            "let these models or runs play against each other in a game of two teams: --episodes "
+            "games for each pair, half of them with sides exchanged"
         ),
     )
     group.add_argument(
         "--picture",
         type=_picture,
         metavar="FILE",
-        help="draw the results of the tournament: .png",
+        help="draw the results of the tournament into this .png file",
     )
 
 
@@ -151,7 +156,7 @@ def _add_film(group: argparse._ArgumentGroup) -> None:
         "--render",
         type=_film,
         metavar="FILE",
-        help="film the world: .mp4, .gif, .webp, or .png for nine pictures side by side",
+        help="film the environment: .mp4, .gif, .webp, or .png for nine pictures side by side",
     )
     group.add_argument(
         "--size", type=_size, metavar="WIDTHxHEIGHT", help="size of the pictures, in pixels"
@@ -160,15 +165,15 @@ def _add_film(group: argparse._ArgumentGroup) -> None:
         "--fps",
         type=_frame_rate,
         metavar="N",
-        help="decisions shown per second (default: the speed of the world)",
+        help="number of decisions shown per second (default: real time)",
     )
     group.add_argument(
         "--agents",
         type=count,
         metavar="N",
         help=(
-            "film the areas of the first N agents (default: as many areas as still let agents be "
-            "seen)"
+            "film the areas of the first N agents (default: as many areas as the picture shows at "
+            "a recognizable size)"
         ),
     )
     group.add_argument(
@@ -176,14 +181,14 @@ def _add_film(group: argparse._ArgumentGroup) -> None:
         type=positive,
         default=1.0,
         metavar="N",
-        help="magnification; beyond 1 the film follows the first agent (default: %(default)g)",
+        help="magnification; above 1, the film follows the first agent (default: %(default)g)",
     )
     group.add_argument(
         "--film-seconds",
         type=positive,
         default=float("inf"),
         metavar="N",
-        help="largest length of the film, in seconds (default: no limit)",
+        help="longest duration of the film, in seconds (default: no limit)",
     )
 
 
@@ -200,20 +205,20 @@ def _add_build(group: argparse._ArgumentGroup) -> None:
         type=count,
         default=60,
         metavar="SECONDS",
-        help="time to wait for each message (default: %(default)s)",
+        help="longest time to wait for a message from the build (default: %(default)s)",
     )
     group.add_argument(
         "--time-scale",
         type=positive,
         default=1.0,
         metavar="N",
-        help="simulated seconds per second (default: %(default)g)",
+        help="number of simulated seconds per real second (default: %(default)g)",
     )
     group.add_argument(
         "--env-args",
         nargs=argparse.REMAINDER,
         metavar="...",
-        help="arguments for the build: all that follow, so this flag must be last",
+        help="arguments for the build: all that follow, so this flag must be the last one",
     )
 
 

@@ -1,4 +1,4 @@
-"""`Policy` acts by a trained ONNX model; `mlagents.policy` is its public import path.
+"""`Policy` acts with a trained ONNX model; `mlagents.policy` is its public import path.
 
 Letters in shapes: N agents of this step, A continuous actions, K discrete branches, M memory size.
 """
@@ -43,14 +43,14 @@ _MAX_INPUT_NUMBERS = 2**26
 
 
 class Policy:
-    """Acts for all agents of a behavior, and keeps the memory of each agent if the model has one.
+    """Policy for all agents of a behavior. It keeps the memory of each agent if the model has one.
 
-    It supports models of version 3, the current one, and of version 2 without memory, like the
-    engine. If onnxruntime is installed, models run on it; otherwise they run on the reference
-    evaluator of onnx, which is much slower.
+    Like the engine, it supports models of version 3, which is the current one, and models of
+    version 2 without memory. Models run on onnxruntime if it is installed. Otherwise they run on
+    the reference evaluator of onnx, which is much slower.
 
     A model without deterministic outputs still acts deterministically: its random operators are
-    replaced by the likeliest choice and by the mean.
+    replaced by the most likely choice and by the mean.
 
     Args:
         model: Content of an `.onnx` file.
@@ -111,7 +111,7 @@ class Policy:
             seed: Seed of the samples.
 
         Raises:
-            UnityPolicyException: There is no such file, or it is not a policy this class supports.
+            UnityPolicyException: The file does not exist, or is not a policy this class supports.
             ModuleNotFoundError: onnx is not installed.
         """
         try:
@@ -211,8 +211,8 @@ class Policy:
             decisions: Steps of N agents.
 
         Returns:
-            One (N, size) array for each branch; None if the model does not tell: one with memory,
-            one without discrete actions, or one that draws in another way.
+            One (N, size) array for each branch. None if the model has memory, has no discrete
+            actions, or samples in an unknown way.
         """
         if self._memory_size or self._discrete is None or not len(decisions):
             return None
@@ -246,16 +246,16 @@ class Policy:
             )
 
     def _require_finite(self, outputs: Arrays, agent_id: IntArray) -> None:
-        """Raise if what the model hands out is not finite; the text names the agent."""
+        """Raise if an output of the model is not finite; the message names the agent."""
         for name, batch in outputs.items():
-            # What is forbidden may have the logarithm of 0.
+            # A masked choice may have the log-probability -inf.
             are_logarithms = name == self._discrete and self._n_log_probs
             is_sound = ~np.isnan(batch) if are_logarithms else np.isfinite(batch)
             if not is_sound.all():
                 row = np.argwhere(~is_sound)[0][0]
                 raise UnityPolicyException(
-                    f"{self.name} gives agent {agent_id[row]} a NaN or an infinity in {name!r}: "
-                    "its training diverged, or it observed one. Take an earlier model."
+                    f"{self.name} returned NaN or infinity for agent {agent_id[row]} in {name!r}: "
+                    "its training diverged, or an observation was not finite. Use an earlier model."
                 )
 
     def _whole_number(self, name: str, at_zero: Arrays) -> int:
@@ -266,12 +266,12 @@ class Policy:
         return int(values[0])
 
     def _find_outputs(self, at_zero: Arrays) -> None:
-        """Find out where actions come from, and of what sizes they are."""
+        """Find the outputs with actions, and the sizes of actions."""
         version = self._whole_number("version_number", at_zero)
         self._require(version in (2, 3), f"has version {version}, expected 2 or 3")
         if self._memory_size:
             has_memory = _MEMORY_IN in self._axes and _MEMORY_OUT in at_zero
-            self._require(has_memory, "does not hand out its memory")
+            self._require(has_memory, "does not return its memory")
             taken = self._axes[_MEMORY_IN][-1] or self._memory_size
             self._require(
                 taken == self._memory_size <= _MAX_INPUT_NUMBERS,
@@ -337,14 +337,14 @@ class Policy:
 
 
 def find_source(where: str | Path, *, results_dir: str | Path = "results") -> Path:
-    """Return what holds a model: an `.onnx` file, or the folder of a run.
+    """Return the source of a model: an `.onnx` file, or the folder of a run.
 
     Args:
         where: Path of the file or folder, or id of a run.
         results_dir: Folder of all runs.
 
     Raises:
-        UnityPolicyException: There is neither.
+        UnityPolicyException: Neither exists.
     """
     if Path(where).is_file():
         return Path(where)
@@ -352,7 +352,7 @@ def find_source(where: str | Path, *, results_dir: str | Path = "results") -> Pa
     if run is None:
         runs = sorted(path.parent.name for path in Path(results_dir).glob("*/run_logs"))
         raise UnityPolicyException(
-            f"there is no model {str(where)!r}: expected a file, or the folder or id of a run. "
+            f"there is no model {str(where)!r}: expected a file, or the folder or name of a run. "
             f"Runs in {str(results_dir)!r}: {', '.join(runs) or 'none'}."
         )
     return run
@@ -380,7 +380,7 @@ def find_model(where: str | Path, behavior: str, *, results_dir: str | Path = "r
         for path in run.joinpath(behavior).glob("*.onnx")
         if (found := re.fullmatch(rf"{re.escape(behavior)}-(\d+)\.onnx", path.name))
     }
-    final = run / f"{behavior}.onnx"  # a copy of one of them, unless those were deleted
+    final = run / f"{behavior}.onnx"  # a copy of the newest one, even if that was deleted
     if not by_step and not final.is_file():
         others = sorted(path.name for path in run.glob("*.onnx"))
         raise UnityPolicyException(

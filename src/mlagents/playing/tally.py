@@ -1,4 +1,4 @@
-"""`Tally`: collects episodes of a behavior without a bias towards short ones."""
+"""`Tally`: collects episodes of a behavior without a bias toward short ones."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -59,12 +59,12 @@ class _Running:
 
 @dataclass
 class _Group:
-    """Agents of one group whose episodes run.
+    """Members of one group whose episodes have not ended.
 
     Attributes:
         members: The agents.
-        earned: Rewards of the group, as reported for one member after another.
-        left: Episodes that ended before the group, with what it had earned until then.
+        earned: Sum of the group's rewards, as reported for its first member.
+        left: Episodes of members that have left, each with `earned` at that time.
     """
 
     members: list[AgentId] = field(default_factory=list)
@@ -98,7 +98,7 @@ class Tally:
         return len(self.episodes) == self._n_episodes
 
     def forget(self) -> None:
-        """Drop the running episodes; others take their place."""
+        """Drop the unfinished episodes; others take their place."""
         left = [ended for group in self._groups.values() for ended, _ in group.left]
         self._n_begun -= sum(running.counts for running in [*self._running.values(), *left])
         self._running.clear()

@@ -1,4 +1,4 @@
-"""`Tournament`: trained policies play against each other, each pair on both sides."""
+"""`Tournament`: games between trained policies, with both sides for each pair."""
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations
@@ -19,21 +19,21 @@ MEAN_RATING = 1200.0
 """Mean rating of all contestants."""
 
 _FROM_RESET, _LATER = 0, 1
-"""Numbers of the games that a round counts, and of those that begin after them."""
+"""Numbers of the games that a round counts, and of games that begin after them."""
 
 
 class Tournament:
     """Games of all pairs of contestants in an environment with two teams.
 
-    A round is one game in each area, from a reset to the end of the last. Further games of areas
-    that end early do not count: short games would count more often. A game that is interrupted is a
-    draw.
+    A round is one game in each area, from a reset to the end of the last game. If a game ends
+    early, the next game of its area does not count, because short games would count more often. An
+    interrupted game is a draw.
 
     Args:
         env: Environment. It is not closed.
         names: Names of the contestants.
         load: Function that loads the policy of a contestant, by its number, for a behavior.
-        n_games: Smallest number of games of each pair; half of them with exchanged sides.
+        n_games: Smallest number of games of each pair; half of them with sides exchanged.
 
     Attributes:
         scores: (n, n) points that each contestant scored against each other; a draw is half a
@@ -64,13 +64,13 @@ class Tournament:
         if len(self._teams) != 2:
             raise UnityEnvironmentException(
                 f"--tournament needs a game of two teams; this environment has "
-                f"{', '.join(env.behavior_specs)}. Give the agents of each side a Team Id of its "
-                "own."
+                f"{', '.join(env.behavior_specs)}. Give the agents of each side a different Team "
+                "Id."
             )
 
     @property
     def ratings(self) -> list[Rating]:
-        """Rating of each contestant, by the games so far."""
+        """Rating of each contestant from the games so far."""
         return rate_all(self.scores, mean=MEAN_RATING)
 
     @property
@@ -93,7 +93,7 @@ class Tournament:
                     yield from self._play_round(sides)
 
     def table(self) -> str:
-        """Return the ratings and the results, the best contestant first."""
+        """Return the ratings and the results as text, best contestant first."""
         ratings, games = self.ratings, self.n_games
         order = sorted(range(len(self.names)), key=lambda i: -ratings[i].mean)
         rows = [["", "rating", "+/-", "games", "score", *(str(k + 1) for k in range(len(order)))]]
@@ -174,7 +174,7 @@ class Tournament:
 
 
 def names_of(paths: Sequence[str]) -> list[str]:
-    """Return a short name for each path, different for different contestants."""
+    """Return a short name for each path, different for all contestants."""
     short = [Path(path).stem for path in paths]
     return [
         name if short.count(name) == 1 else path for name, path in zip(short, paths, strict=True)

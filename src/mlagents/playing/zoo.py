@@ -1,10 +1,10 @@
 """The zoo: policies of the worlds of this package, trained with the worlds' own configurations.
 
 zoo/
-  index.json                    what each policy is, and its score
+  index.json                    origin and score of each policy
   runs.toml                     seed and steps of each training
   <world>/<behavior>.onnx
-  older/<world>/<behavior>.onnx worlds that later ones replaced; not part of an installed package
+  older/<world>/<behavior>.onnx policies of replaced worlds; not part of an installed package
 """
 
 import dataclasses
@@ -20,17 +20,17 @@ from mlagents_envs.programs import command, program
 from mlagents_envs.suggestions import did_you_mean
 
 ZOO = "zoo"
-"""What `--model` takes in place of a path."""
+"""Value of `--model` that stands for the policies of the zoo."""
 FOLDER = Path(str(files("mlagents"))) / "zoo"
 OLDER = "older"
 INDEX = "index.json"
 
-_NOT_INSTALLED = "An installed package leaves out worlds that later ones replaced. "
+_NOT_INSTALLED = "An installed package leaves out policies of replaced worlds. "
 
 
 @dataclass(frozen=True)
 class ZooPolicy:
-    """A policy of the zoo, and how it came about.
+    """A policy of the zoo, with its origin and its score.
 
     Attributes:
         world: Name of the world.
@@ -42,14 +42,14 @@ class ZooPolicy:
         configuration: Name of the file of settings, such as `config/ppo/3DBall.yaml`.
         changes: Settings that differ from this file, as `KEY=VALUE`.
         seed: Seed of the training.
-        steps: Steps of the behavior when the policy was saved.
-        seconds: Duration of the training; None if it is not known.
-        version: Version of this package that the policy was trained with.
+        steps: Step count of the behavior when the policy was saved.
+        seconds: Duration of the training, in s; None if it is unknown.
+        version: Version of this package that trained the policy.
         score: Mean reward of `episodes` episodes with sampled actions.
         error: Standard error of the score.
         episodes: Number of episodes.
-        opponents: How the other team played these episodes: `random`; None if there is none.
-        published: Published mean reward; None if there is none.
+        opponents: Policy of the other team in these episodes: `random`; None without another team.
+        published: Published mean reward; None if no reward is published.
     """
 
     world: str
@@ -73,7 +73,7 @@ class ZooPolicy:
 
 @dataclass(frozen=True)
 class Reference:
-    """Score of a policy that was trained in Unity and acts in a world of this package.
+    """Score, in a world of this package, of a policy that was trained in Unity.
 
     Attributes:
         world: Name of the world.
@@ -93,7 +93,7 @@ class ZooIndex:
     """Content of the index.
 
     Attributes:
-        policies: Policies of the zoo; the behaviors of a world follow each other.
+        policies: Policies of the zoo, ordered by world.
         trained_in_unity: Scores of policies that were trained in Unity.
     """
 
@@ -102,7 +102,7 @@ class ZooIndex:
 
     @classmethod
     def read(cls, folder: Path = FOLDER) -> "ZooIndex":
-        """Return the index of a zoo; an empty one if there is none.
+        """Return the index of a zoo; an empty one if the file does not exist.
 
         Raises:
             UnityPolicyException: The index cannot be read.
@@ -162,7 +162,7 @@ def find_in_zoo(world: str | None, *, folder: Path = FOLDER) -> Path:
     missing = [entry.file for entry in entries if not (folder / entry.file).is_file()]
     if missing:
         raise UnityPolicyException(
-            f"the zoo has a policy of {world!r}, but {missing[0]} is missing in {folder}. "
+            f"the zoo has a policy for {world!r}, but {missing[0]} is missing in {folder}. "
             + _NOT_INSTALLED * missing[0].startswith(f"{OLDER}/")
             + f"Take the folder zoo/{place.relative_to(folder).as_posix()} of a checkout of this "
             "project, and give its path in place of 'zoo'."
@@ -172,11 +172,11 @@ def find_in_zoo(world: str | None, *, folder: Path = FOLDER) -> Path:
 
 def _explain_missing(world: str | None, policies: Iterable[ZooPolicy]) -> str:
     names = list(dict.fromkeys(policy.world for policy in policies))
-    there = f"It has policies of: {', '.join(names) or 'none yet'}."
+    there = f"It has policies for: {', '.join(names) or 'none yet'}."
     if world is None:
         return f"'zoo' needs --env with the name of a world. {there}"
     train = command(*program("mlagents-learn"), "--env", world, "--run-id", "mine")
     return (
-        f"the zoo has no policy of {world!r}{did_you_mean(world, names) or '.'} {there} Give the "
+        f"the zoo has no policy for {world!r}{did_you_mean(world, names) or '.'} {there} Give the "
         f"path of an .onnx file in place of 'zoo', or train a policy: {train}"
     )

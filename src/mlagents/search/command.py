@@ -41,8 +41,8 @@ examples:
   mlagents-search my.yaml --env 3DBall --run-id balls
   mlagents-search my.yaml --env builds/MyGame --no-graphics --jobs 4
 
-The file is one of mlagents-learn with a key `search` beside `behaviors`, which
-docs/tuning.md explains. Every trial is an ordinary run.
+CONFIG is a file for mlagents-learn that also has the key `search`, beside
+`behaviors`. docs/tuning.md explains this key. Every trial is an ordinary run.
 """
 
 
@@ -70,7 +70,7 @@ def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     parser = argparse.ArgumentParser(
         prog="mlagents-search",
-        description="Find better settings for a task, by many short runs.",
+        description="Find better settings for a task with many short runs.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -80,29 +80,31 @@ def make_parser() -> argparse.ArgumentParser:
     add_completion(parser)
     search = parser.add_argument_group("search")
     search.add_argument(
-        "--run-id", default="search", metavar="NAME", help="folder of the search (default: search)"
+        "--run-id", default="search", metavar="NAME", help="name of the search (default: search)"
     )
     search.add_argument(
         "--results-dir",
         type=Path,
         default=Path("results"),
         metavar="FOLDER",
-        help="folder of all results (default: %(default)s)",
+        help="folder that contains the folder of the search (default: %(default)s)",
     )
     search.add_argument(
-        "--trials", type=count, metavar="N", help="number of trials, instead of search.trials"
+        "--trials", type=count, metavar="N", help="number of trials; overrides search.trials"
     )
     search.add_argument(
         "--jobs",
         type=count,
         default=n_cpus(),
         metavar="N",
-        help="number of runs at a time (default: the number of CPUs, %(default)s)",
+        help="number of runs in parallel (default: the number of CPUs, %(default)s)",
     )
     add_set(search)
     begin = search.add_mutually_exclusive_group()
     begin.add_argument("--resume", action="store_true", help="continue the search of this name")
-    begin.add_argument("--force", action="store_true", help="replace the search of this name")
+    begin.add_argument(
+        "--force", action="store_true", help="delete an earlier search of this name first"
+    )
     add_flags(parser, "environment", "Unity engine", "PyTorch")
     return parser
 

@@ -135,9 +135,9 @@ class _Scale:
         return self._low + share * (self._high - self._low)
 
 
-def _line(points: Iterable[tuple[float, float]], colour: str, width: float = 1.0) -> str:
+def _line(points: Iterable[tuple[float, float]], color: str, width: float = 1.0) -> str:
     path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-    return f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="{width}"/>'
+    return f'<polyline points="{path}" fill="none" stroke="{color}" stroke-width="{width}"/>'
 
 
 def _text(x: float, y: float, words: str, anchor: str = "middle") -> str:
@@ -168,9 +168,9 @@ def _curves(plan: Plan, ranked: Sequence[Result]) -> str:
     lines = []
     for place, result in reversed(list(enumerate(ranked))):  # the best is drawn last
         is_best = place == 0 and result.value is not None
-        colour = _PRUNED if result.value is None else _GOOD if is_best else _OTHER
+        color = _PRUNED if result.value is None else _GOOD if is_best else _OTHER
         points = [(across(step), up(value)) for step, value in sorted(result.curve.items())]
-        lines.append(_line(points, colour, 2.5 if is_best else 1.0))
+        lines.append(_line(points, color, 2.5 if is_best else 1.0))
     return _svg([*lines, *_axes(across, up, _WIDTH, _HEIGHT)])
 
 

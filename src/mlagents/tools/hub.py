@@ -36,16 +36,33 @@ def push(argv: Sequence[str] | None = None) -> int:
         prog="mlagents-push-to-hf",
         description="Upload the folder of a run to the Hugging Face Hub, with a model card.",
     )
-    parser.add_argument("--run-id", required=True, help="name of the run; title of the model card")
-    parser.add_argument("--repo-id", required=True, metavar="USER/NAME", help="target repository")
     parser.add_argument(
-        "--local-dir", type=Path, default=Path(), help="folder of the run (default: ./)"
+        "--run-id", required=True, metavar="NAME", help="name of the run; title of the model card"
     )
-    parser.add_argument("--commit-message", default="Push to Hub", help="(default: %(default)s)")
+    parser.add_argument(
+        "--repo-id",
+        required=True,
+        metavar="USER/NAME",
+        help="repository to upload to; it is created if it does not exist",
+    )
+    parser.add_argument(
+        "--local-dir",
+        type=Path,
+        default=Path(),
+        metavar="FOLDER",
+        help="folder of the run (default: ./)",
+    )
+    parser.add_argument(
+        "--commit-message",
+        default="Push to Hub",
+        metavar="TEXT",
+        help="message of the commit in the repository (default: %(default)s)",
+    )
     parser.add_argument(
         "--configfile-name",
         default="configuration.yaml",
-        help="file with the run's options within its folder (default: %(default)s)",
+        metavar="FILE",
+        help="name of the file with the run's options in that folder (default: %(default)s)",
     )
     add_completion(parser)
     arguments = parser.parse_args(argv)
@@ -64,11 +81,17 @@ def load(argv: Sequence[str] | None = None) -> int:
     """Run `mlagents-load-from-hf`; return its exit status: 0, or 1 after an error."""
     parser = argparse.ArgumentParser(
         prog="mlagents-load-from-hf",
-        description="Download a run from the Hugging Face Hub into a folder with its name.",
+        description="Download a run from the Hugging Face Hub.",
     )
-    parser.add_argument("--repo-id", required=True, metavar="USER/NAME", help="source repository")
     parser.add_argument(
-        "--local-dir", type=Path, default=Path(), help="parent of the run's folder (default: ./)"
+        "--repo-id", required=True, metavar="USER/NAME", help="repository to download"
+    )
+    parser.add_argument(
+        "--local-dir",
+        type=Path,
+        default=Path(),
+        metavar="FOLDER",
+        help="folder in which the run's folder, named NAME, is created (default: ./)",
     )
     add_completion(parser)
     arguments = parser.parse_args(argv)

@@ -63,18 +63,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; return its exit status, 1 when it failed."""
     parser = argparse.ArgumentParser(
         prog="python -m mlagents.trainers.upgrade_config",
-        description="Turn a trainer configuration from before ML-Agents 0.18 into today's form.",
+        description="Convert a configuration from before ML-Agents 0.18 to the current format.",
     )
-    parser.add_argument("input", type=Path, metavar="IN", help="the old configuration")
-    parser.add_argument("output", type=Path, metavar="OUT", help="where the new one goes")
+    parser.add_argument("input", type=Path, metavar="IN", help="file with the old configuration")
+    parser.add_argument(
+        "output", type=Path, metavar="OUT", help="file to write the new configuration to"
+    )
     parser.add_argument(
         "--curriculum",
         type=Path,
         metavar="FILE",
-        help="curricula of all behaviors, of the behavior it is named after, or a folder of these",
+        help="file with the curricula of all behaviors or of the behavior in its name, or a folder "
+        "of such files",
     )
-    parser.add_argument("--sampler", type=Path, metavar="FILE", help="samplers of parameters")
-    parser.add_argument("--force", action="store_true", help="replace OUT where it exists")
+    parser.add_argument(
+        "--sampler", type=Path, metavar="FILE", help="file with the samplers of parameters"
+    )
+    parser.add_argument("--force", action="store_true", help="replace OUT if it exists")
     arguments = parser.parse_args(argv)
     try:
         upgraded = upgrade(

@@ -68,14 +68,17 @@ FLAGS: dict[str, dict[str, str]] = {
 }
 """Key of each flag that sets a single key, in the groups of the help."""
 
+DEFAULTS_IN_WORDS = {"env_settings.base_port": "any free ports"}
+"""Defaults of keys that act differently when they are not set than with any of their values."""
+
 DETERMINISTIC_HELP = (
-    "Take the most likely action instead of a sampled one, for every behavior "
+    "Take the most likely action instead of a sampled one, in every behavior "
     "(network_settings.deterministic)."
 )
 
 STOP_AT_REWARD_HELP = (
-    "Mean reward of the last 100 episodes at which training ends, for every behavior "
-    "(stop_at_reward)."
+    "End the training of each behavior when the mean reward of its last 100 episodes reaches this "
+    "value (stop_at_reward)."
 )
 
 SET_HELP = (
@@ -142,7 +145,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="mlagents-learn",
         usage="%(prog)s [CONFIG] [flags]",
-        description="Train behaviors in an environment, or let trained ones act.",
+        description="Train policies for the behaviors of an environment, or let trained ones act.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -151,8 +154,8 @@ def make_parser() -> argparse.ArgumentParser:
         nargs="?",
         type=Path,
         metavar="CONFIG",
-        help="YAML file of settings. A world of this package has its own, which is the default; "
-        "other environments are trained with PPO's defaults.",
+        help="YAML file of settings. Without it, a world of this package uses the file that comes "
+        "with it. Other environments use the defaults of PPO.",
     )
     parser.add_argument("--version", action="version", version=f"mlagents-next {__version__}")
     add_completion(parser)
@@ -270,7 +273,8 @@ def _arguments(key: str) -> dict[str, Any]:
         return {"action": "store_true", "help": sentence}
     if get_origin(kind) is tuple:
         return {"nargs": argparse.REMAINDER, "metavar": "...", "help": sentence}
-    default = "" if field.default is None else f" (default: {field.default})"
+    default = DEFAULTS_IN_WORDS.get(key, field.default)
+    default = "" if default is None else f" (default: {default})"
     metavar = key.rpartition(".")[2].upper() if kind is str else "N"
     return {"type": kind, "metavar": metavar, "help": sentence + default}
 

@@ -18,8 +18,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="mlagents-run-experiment",
         description="Train with the options of one file, such as the configuration.yaml of a run.",
-        epilog="The file replaces all flags of mlagents-learn: to continue a run, set "
-        "`checkpoint_settings: {resume: true}`. All settings: docs/configuration.md",
+        epilog="The file replaces all flags of mlagents-learn. For example, write "
+        "`checkpoint_settings: {resume: true}` to continue a run. All settings: "
+        "docs/configuration.md",
     )
     parser.add_argument(
         "experiment", type=Path, metavar="FILE", help="YAML or JSON file of all options"

@@ -111,15 +111,15 @@ class Layout:
         columns = max(1, min(n, round(np.sqrt(n * depth / width))))
         row, column = np.divmod(np.arange(n), columns)
         n_rows = -(-n // columns)
-        centre = np.add(scene.low, scene.high) / 2.0
-        x = (column - (columns - 1) / 2.0) * width - centre[0]
-        z = ((n_rows - 1) / 2.0 - row) * depth - centre[2]
+        center = np.add(scene.low, scene.high) / 2.0
+        x = (column - (columns - 1) / 2.0) * width - center[0]
+        z = ((n_rows - 1) / 2.0 - row) * depth - center[2]
         self.offset = np.stack([x, np.zeros(n), z], axis=1)
         """(areas, 3) offsets of all areas."""
         self.extent_m = float(max(columns * width, n_rows * depth))
         """Extent of everything shown, in m."""
         if only is not None:
-            self.offset = np.repeat(-centre[None] * (1.0, 0.0, 1.0), n, axis=0)
+            self.offset = np.repeat(-center[None] * (1.0, 0.0, 1.0), n, axis=0)
             self.extent_m = float(max(width, depth))
 
     def is_shown(self, area: NDArray[np.integer]) -> NDArray[np.bool_]:
@@ -138,7 +138,7 @@ class Instances(NamedTuple):
         positions: (n, 3) places.
         wxyzs: (n, 4) quaternions.
         scales: (n, 3) factors of the mesh; 0 for hidden solids.
-        colors: (n, 3) colours.
+        colors: (n, 3) colors.
     """
 
     positions: Floats
@@ -149,7 +149,7 @@ class Instances(NamedTuple):
 
 def instances_of(solids: Solids, layout: Layout) -> Instances:
     """Return the instances of a kind, of all areas that are shown."""
-    _, shape, position, rotation, size, colour, area, _ = solids
+    _, shape, position, rotation, size, color, area, _ = solids
     if shape is Shape.CAPSULE:
         size = np.ones_like(size)
     if area is None:
@@ -157,7 +157,7 @@ def instances_of(solids: Solids, layout: Layout) -> Instances:
         place = (layout.offset[shown, None] + position).reshape(-1, 3)
         repeats = (len(shown), 1)
         rotation, size = np.tile(rotation, repeats), np.tile(size, repeats)
-        colour = np.tile(colour, repeats)
+        color = np.tile(color, repeats)
         is_hidden = np.zeros(n * len(shown), np.bool_)
     else:
         place = layout.offset[area] + position
@@ -165,7 +165,7 @@ def instances_of(solids: Solids, layout: Layout) -> Instances:
     is_hidden |= np.isnan(place).any(axis=1)
     place = np.where(is_hidden[:, None], 0.0, place)
     scales = np.where(is_hidden[:, None], 0.0, size).astype(np.float32)
-    return Instances(to_page(place), turn_to_page(rotation), scales, colour)
+    return Instances(to_page(place), turn_to_page(rotation), scales, color)
 
 
 class SceneMeshes:

@@ -16,7 +16,7 @@ class DefaultTrainingAnalyticsSideChannel(SideChannel):
     """Send-only channel that reports the versions of Python and this package once.
 
     Unity may forward them to its analytics. The channel is off unless you add it to
-    `side_channels`; its message is then sent with the first reset (wire protocol, section 4.8).
+    `side_channels`. Its message is then sent with the first reset.
     """
 
     CHANNEL_ID = UUID("b664a4a9-d86f-5a5f-95cb-e8353a7e8356")

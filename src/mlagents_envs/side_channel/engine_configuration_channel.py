@@ -10,7 +10,7 @@ from mlagents_envs.side_channel.side_channel import SideChannel
 
 
 class ConfigurationType(IntEnum):
-    """Setting that a message of this channel changes (wire protocol, section 4.5)."""
+    """Setting that a message of this channel changes: an int32 before the new values."""
 
     SCREEN_RESOLUTION = 0
     QUALITY_LEVEL = 1

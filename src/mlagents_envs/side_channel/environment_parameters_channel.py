@@ -14,14 +14,14 @@ _LARGEST = float.fromhex("0x1.fffffep127")
 
 
 class EnvironmentDataType(IntEnum):
-    """Kind of value in a message of this channel (wire protocol, section 4.6)."""
+    """Kind of value in a message of this channel: an int32 after the name of the parameter."""
 
     FLOAT = 0
     SAMPLER = 1
 
 
 class SamplerType(IntEnum):
-    """Distribution of a sampled parameter (wire protocol, section 4.6)."""
+    """Distribution of a sampled parameter: an int32 after the seed of the sampler."""
 
     UNIFORM = 0
     GAUSSIAN = 1

@@ -1,4 +1,4 @@
-"""Typed reader and writer of side-channel messages (wire protocol, section 4.2).
+"""Typed reader and writer of side-channel messages.
 
 A message does not contain the types of its values, so the reader must read the same types in the
 same order as the writer wrote them. All numbers are little-endian.

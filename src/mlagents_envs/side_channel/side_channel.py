@@ -1,7 +1,7 @@
 """`SideChannel`, and the router that delivers messages by channel id.
 
 Each reset and step carries the messages of all side channels in one bytes field: for each message
-the channel id, the length and the message itself (wire protocol, section 4.1).
+the channel id, the length and the message itself.
 """
 
 import struct

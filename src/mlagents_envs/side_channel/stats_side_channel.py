@@ -11,7 +11,7 @@ from mlagents_envs.side_channel.side_channel import SideChannel
 
 
 class StatsAggregationMethod(Enum):
-    """Method that reduces the values of a statistic to one number (wire protocol, section 4.7)."""
+    """Method that reduces the values of a statistic to one number: the last int32 of a message."""
 
     AVERAGE = 0
     MOST_RECENT = 1

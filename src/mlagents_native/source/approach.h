@@ -15,7 +15,7 @@ inline double radius_at_edge(double radius, double height) {
     return std::sqrt(radius * radius - above * above);
 }
 
-// Motion of a sphere towards a box along one ray, relative to the box's centre, in its axes.
+// Motion of a sphere toward a box along one ray, relative to the box's center, in its axes.
 struct Approach {
     double offset[2], half[2], direction[2], middle[2], steepness[2];
 };

@@ -239,7 +239,7 @@ class Linear {
         transpose();
     }
 
-    // Moves the weights towards those of another layer by a share of the difference.
+    // Moves the weights toward those of another layer by a share of the difference.
     void follow(const Linear &other, float share) {
         const Floats part = Floats::all(share);
         for (int64_t i = 0; i <= n_in; ++i)

@@ -175,7 +175,7 @@ using Pass = void (*)(const Solid &, Vector, const float *, float, int64_t, int6
 constexpr Pass SEE[] = {see<BOX>, see<BALL>, see<CYLINDER>, see<CAPSULE>};
 constexpr Pass DARKEN[] = {darken<BOX>, darken<BALL>, darken<CYLINDER>, darken<CAPSULE>};
 
-// Turns the cosines of n rays, 1 towards the light, into brightness.
+// Turns the cosines of n rays, 1 toward the light, into brightness.
 void shade(const float *shades, size_t n, float *__restrict lights,
            const int32_t *__restrict is_dark) {
     const float ambient = shades[0], lit = shades[1], away = shades[2];

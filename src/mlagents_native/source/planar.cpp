@@ -62,7 +62,7 @@ void settle(const Contact &contact, const Bodies &bodies, Velocity *velocities) 
     }
 }
 
-// Highest speeds of a body towards the walls: low and high, in x and z, in this step and after it.
+// Highest speeds of a body toward the walls: low and high, in x and z, in this step and after it.
 struct Limits {
     double low[2][2], high[2][2];  // [axis][kind]
 };

@@ -114,7 +114,7 @@ NATIVE_EXPORT void raster_spheres(const double *points, const double *spreads, i
     }
 }
 
-// Paints S shapes, (S, H) runs of (S, 3) colours, into (N, 3, H, W) pictures, in this order. The
+// Paints S shapes, (S, H) runs of (S, 3) colors, into (N, 3, H, W) pictures, in this order. The
 // picture of a shape is `scene[shape]`, or shape % N. `order` are the shapes from the first to the
 // last that is painted, or null for this order.
 NATIVE_EXPORT void raster_paint(uint8_t *images, int64_t n_images, int64_t height, int64_t width,

@@ -40,7 +40,7 @@ inline Vector in_frame(Vector heading, Vector v) {
     return {v.x * heading.z - v.z * heading.x, v.x * heading.x + v.z * heading.z};
 }
 
-// Corners of a box from its centre.
+// Corners of a box from its center.
 inline void find_corners(Vector heading, Vector half, Vector corners[4]) {
     constexpr double RIGHT[4] = {-1.0, 1.0, 1.0, -1.0}, AHEAD[4] = {-1.0, -1.0, 1.0, 1.0};
     for (int k = 0; k < 4; ++k) {

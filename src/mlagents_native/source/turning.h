@@ -30,7 +30,7 @@ struct Pushers {
     uint8_t *arrived;                               // (watched, N)
 };
 
-// A straight thing around an area: the direction towards it, the distance of its face from the
+// A straight thing around an area: the direction toward it, the distance of its face from the
 // middle, its thickness, and how far it extends to either side.
 struct Band {
     double x, z, at, thickness, end;

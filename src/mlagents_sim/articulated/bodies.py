@@ -36,7 +36,7 @@ class Creatures:
 
     Attributes:
         model: The creature as arrays.
-        state: (N, B, 13) positions of the bodies' origins, quaternions, velocities of the centres
+        state: (N, B, 13) positions of the bodies' origins, quaternions, velocities of the centers
             of mass, and angular velocities. `position`, `rotation`, `velocity` and `spin` are
             views.
         touching: (N, B) whether each body touches the ground.
@@ -83,7 +83,7 @@ class Creatures:
 
     @property
     def velocity(self) -> Array:
-        """(N, B, 3) velocities of the centres of mass."""
+        """(N, B, 3) velocities of the centers of mass."""
         return self.state[..., VELOCITY]
 
     @property
@@ -170,7 +170,7 @@ class Creatures:
         """
         state = self.state[which[:, None], bodies]
         shape = state[..., POSITION].shape
-        middle = np.broadcast_to(self.model.centre_of_mass[bodies], shape)
+        middle = np.broadcast_to(self.model.center_of_mass[bodies], shape)
         axis = np.broadcast_to(self.model.shape_axes[bodies], shape)
         centre = state[..., POSITION] + rotate(state[..., ROTATION], middle)
         along = rotate(state[..., ROTATION], axis)
@@ -197,7 +197,7 @@ def _layout(model: Model) -> tuple[NDArray[np.int32], Array]:
     numbers = [
         model.inverse_mass,
         model.inverse_inertia,
-        model.centre_of_mass,
+        model.center_of_mass,
         model.drag,
         model.angular_drag,
         model.radius,

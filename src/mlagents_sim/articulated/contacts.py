@@ -46,13 +46,13 @@ class Contact(NamedTuple):
                 rub.solve(bodies, rub.bias)
 
 
-def ground_points(model: Model, body: int, centre: Array, rotation: Array) -> tuple[Array, Array]:
+def ground_points(model: Model, body: int, center: Array, rotation: Array) -> tuple[Array, Array]:
     """Return the points of a body that may touch the ground.
 
     Args:
         model: Creature.
         body: Index of the body.
-        centre: (N, 3) centres of mass, which are also the centres of the shapes.
+        center: (N, 3) centers of mass, which are also the centers of the shapes.
         rotation: (N, 4) rotations.
 
     Returns:
@@ -62,42 +62,42 @@ def ground_points(model: Model, body: int, centre: Array, rotation: Array) -> tu
     shape = model.creature.bodies[body].shape
     if isinstance(shape, Box):
         edges = [
-            half * rotate(rotation, np.broadcast_to(axis, centre.shape))
+            half * rotate(rotation, np.broadcast_to(axis, center.shape))
             for half, axis in zip(shape.half, np.eye(3), strict=True)
-        ]  # (3, N, 3) from the centre to the faces
+        ]  # (3, N, 3) from the center to the faces
         steepness = [
             np.abs(edge[:, 1]) / half for edge, half in zip(edges, shape.half, strict=True)
         ]
         lowest = np.argmax(steepness, axis=0)  # (N,) axis of the face that looks down
         chosen = [np.choose(((lowest + k) % 3)[:, None], edges) for k in range(3)]
-        face = centre - np.sign(chosen[0][:, 1:2]) * chosen[0]
+        face = center - np.sign(chosen[0][:, 1:2]) * chosen[0]
         a, b = chosen[1], chosen[2]
         points = np.stack([face + a + b, face + a - b, face - a - b, face - a + b])
     else:
-        points = centre[None]
+        points = center[None]
         if isinstance(shape, Capsule):
-            axis = rotate(rotation, np.broadcast_to(model.shape_axes[body], centre.shape))
-            points = np.stack([centre + axis, centre - axis])
+            axis = rotate(rotation, np.broadcast_to(model.shape_axes[body], center.shape))
+            points = np.stack([center + axis, center - axis])
         points = points - model.radius[body] * UP
     return points, points[..., 1] - model.creature.ground_height
 
 
 def ground_contact(
-    model: Model, body: int, bodies: Bodies, *, centre: Array, rotation: Array, step_s: float
+    model: Model, body: int, bodies: Bodies, *, center: Array, rotation: Array, step_s: float
 ) -> tuple[Contact, BoolArray]:
     """Return the contact of a body with the ground, and (N,) whether there is one."""
-    points, distances = ground_points(model, body, centre, rotation)
+    points, distances = ground_points(model, body, center, rotation)
     acts = distances < CONTACT_DISTANCE_M
-    normal = np.broadcast_to(UP, centre.shape)
+    normal = np.broadcast_to(UP, center.shape)
     world = len(bodies.inverse_mass) - 1
     presses = [
-        _press(body, world, bodies, normal, point - centre, point, distance, is_active, step_s)
+        _press(body, world, bodies, normal, point - center, point, distance, is_active, step_s)
         for point, distance, is_active in zip(points, distances, acts, strict=True)
     ]
     rubs = []
     for at, is_anchor in _anchors(points, acts):
         for direction in _tangents(normal, bodies.velocity[body]):
-            rubs.append(_rub(body, world, bodies, direction, at - centre, at, is_anchor))
+            rubs.append(_rub(body, world, bodies, direction, at - center, at, is_anchor))
     touches: BoolArray = np.logical_or.reduce(acts)
     return Contact(presses, rubs), touches
 
@@ -107,24 +107,24 @@ def pair_contact(
     pair: tuple[int, int],
     bodies: Bodies,
     *,
-    centre: Array,
+    center: Array,
     rotation: Array,
     step_s: float,
 ) -> Contact:
     """Return the contact of two spheres or capsules of the same creature."""
     a, b = pair
     axis_a, axis_b = (
-        rotate(rotation[i], np.broadcast_to(model.shape_axes[i], centre[i].shape)) for i in pair
+        rotate(rotation[i], np.broadcast_to(model.shape_axes[i], center[i].shape)) for i in pair
     )
-    along_a, along_b = nearest_points(centre[a] - centre[b], axis_a, axis_b)
-    at_a, at_b = centre[a] + along_a[:, None] * axis_a, centre[b] + along_b[:, None] * axis_b
+    along_a, along_b = nearest_points(center[a] - center[b], axis_a, axis_b)
+    at_a, at_b = center[a] + along_a[:, None] * axis_a, center[b] + along_b[:, None] * axis_b
     apart = at_a - at_b
     length = np.sqrt(dot(apart, apart))
     distance = length - model.radius[a] - model.radius[b]
     acts = (distance < CONTACT_DISTANCE_M) & (length > 1e-9)
     normal = np.where(acts[:, None], apart / np.where(acts, length, 1.0)[:, None], UP)
     point = at_b + (model.radius[b] + 0.5 * distance)[:, None] * normal
-    from_a, from_b = point - centre[a], point - centre[b]
+    from_a, from_b = point - center[a], point - center[b]
     press = _press(a, b, bodies, normal, from_a, from_b, distance, acts, step_s)
     slip = bodies.velocity[a] - bodies.velocity[b]
     rubs = [
@@ -210,7 +210,7 @@ def _anchors(points: Array, acts: BoolArray) -> list[tuple[Array, BoolArray]]:
 
 
 def _tangents(normal: Array, slip: Array) -> tuple[Array, Array]:
-    """Return two directions of friction: along the sliding of the bodies' centres, and across."""
+    """Return two directions of friction: along the sliding of the bodies' centers, and across."""
     sliding = slip - dot(normal, slip)[:, None] * normal
     is_sliding = dot(sliding, sliding) > SLOW_M_S**2
     x, y, z = normal.T

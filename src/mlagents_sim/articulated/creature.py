@@ -1,6 +1,6 @@
 """The data of a creature: its bodies, their shapes and the joints between them.
 
-All values are in Unity's frame: left-handed, x right, y up, z forward; metres, kilograms, seconds.
+All values are in Unity's frame: left-handed, x right, y up, z forward; meters, kilograms, seconds.
 A creature is described in its start pose, relative to its first body.
 """
 
@@ -58,8 +58,8 @@ class Intangible(NamedTuple):
     """A solid of any shape without collisions.
 
     Attributes:
-        moments: Moments of inertia about the centre of mass, along the axes of the body.
-        centre: Centre of mass.
+        moments: Moments of inertia about the center of mass, along the axes of the body.
+        centre: Center of mass.
     """
 
     moments: Vector
@@ -173,7 +173,7 @@ class Model:
         creature: Creature.
         inverse_mass: (B + 1,) inverse masses.
         inverse_inertia: (B + 1, 3) inverse moments of inertia about the bodies' own axes.
-        centre_of_mass: (B + 1, 3) centres of mass in the bodies.
+        center_of_mass: (B + 1, 3) centers of mass in the bodies.
         drag, angular_drag: (B + 1,) fractions of the velocities that are lost per second. start:
         (B, 7) positions, relative to the first body, and quaternions of the start pose. order: (J,)
         indices into the creature's joints, in the order of the solver. child, parent: (J,) bodies
@@ -200,7 +200,7 @@ class Model:
         self.inverse_mass = np.array([1.0 / body.mass for body in bodies] + [0.0])
         moments = [moments_of_inertia(body.shape, body.mass) for body in bodies]
         self.inverse_inertia = np.vstack([1.0 / np.array(moments), np.zeros(3)])
-        self.centre_of_mass = np.array([body.shape.centre for body in bodies] + [ZERO])
+        self.center_of_mass = np.array([body.shape.centre for body in bodies] + [ZERO])
         self.drag = np.array([body.drag for body in bodies] + [0.0])
         self.angular_drag = np.array([body.angular_drag for body in bodies] + [0.0])
         self.start = np.array([[*body.position, *from_euler(body.euler)] for body in bodies])
@@ -236,7 +236,7 @@ class Model:
 
     @cached_property
     def shape_axes(self) -> Array:
-        """(B, 3) vectors from the centres of capsules to the centres of a cap; 0 for spheres."""
+        """(B, 3) vectors from the centers of capsules to the centers of a cap; 0 for spheres."""
         axes = np.zeros((len(self.creature.bodies), 3))
         for axis, body in zip(axes, self.creature.bodies, strict=True):
             if isinstance(body.shape, Capsule):
@@ -256,7 +256,7 @@ class Model:
 
 
 def moments_of_inertia(shape: Shape, mass: float) -> Vector:
-    """Return the moments of inertia about the shape's centre, along the axes of its body."""
+    """Return the moments of inertia about the shape's center, along the axes of its body."""
     if isinstance(shape, Intangible):
         return shape.moments
     if isinstance(shape, Sphere):

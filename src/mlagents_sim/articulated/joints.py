@@ -38,7 +38,7 @@ def joint_rows(
     joint: int,
     bodies: Bodies,
     *,
-    centre: Array,
+    center: Array,
     rotation: Array,
     target: Array,
     max_force: Array,
@@ -50,7 +50,7 @@ def joint_rows(
         model: Creature.
         joint: Index of the joint, in the order of the solver.
         bodies: State of the bodies.
-        centre: (B + 1, N, 3) centres of mass.
+        center: (B + 1, N, 3) centers of mass.
         rotation: (B + 1, N, 4) rotations of the bodies.
         target: (N, 4) rotation that the drive pulls to, in the frame of the joint.
         max_force: (N,) largest force of the drive.
@@ -80,13 +80,13 @@ def joint_rows(
     locks = [
         angular(*lock) for lock in _locks(model.motions[joint], child_frame, parent_frame, relative)
     ]
-    at_parent = rotate(rotation[parent], model.parent_anchor[joint] - model.centre_of_mass[parent])
-    at_child = rotate(rotation[child], model.child_anchor[joint] - model.centre_of_mass[child])
-    meeting_point = centre[parent] + at_parent
-    gap = centre[child] + at_child - meeting_point
+    at_parent = rotate(rotation[parent], model.parent_anchor[joint] - model.center_of_mass[parent])
+    at_child = rotate(rotation[child], model.child_anchor[joint] - model.center_of_mass[child])
+    meeting_point = center[parent] + at_parent
+    gap = center[child] + at_child - meeting_point
     for unit in (X, Y, Z):
         direction = np.broadcast_to(unit, gap.shape)
-        arm_of_child = cross(meeting_point - centre[child], direction)
+        arm_of_child = cross(meeting_point - center[child], direction)
         arm_of_parent = cross(at_parent, direction)
         row = Row(child, parent, direction, arm_of_child, arm_of_parent, dot(gap, direction))
         locks.append(row)

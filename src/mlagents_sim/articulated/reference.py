@@ -49,7 +49,7 @@ def step(
     Args:
         model: Creature.
         state: (N, B, 13) states of the bodies: position of the origin, quaternion, velocity of the
-            centre of mass, angular velocity.
+            center of mass, angular velocity.
         target: (N, J, 4) target rotations of the drives, in the order of the solver.
         max_force: (N, J) largest forces of the drives, in the order of the solver.
         gravity: (N,) downward accelerations.
@@ -60,14 +60,14 @@ def step(
         (N, B) bool: whether each body touched the ground at the start of the step.
     """
     moving = slice(0, state.shape[1])
-    centre, rotation, bodies = _pushed(model, state, gravity, heaviness, step_s)
+    center, rotation, bodies = _pushed(model, state, gravity, heaviness, step_s)
     velocity, spin = bodies.velocity, bodies.spin
     joints = [
         joint_rows(
             model,
             j,
             bodies,
-            centre=centre,
+            center=center,
             rotation=rotation,
             target=target[:, j],
             max_force=max_force[:, j],
@@ -75,7 +75,7 @@ def step(
         )
         for j in range(len(model.child))
     ]
-    contacts, touching = _contacts(model, bodies, centre, rotation, step_s)
+    contacts, touching = _contacts(model, bodies, center, rotation, step_s)
 
     def iterate(*, is_steady: bool, has_friction: bool) -> None:
         for rows in joints:
@@ -86,12 +86,12 @@ def step(
 
     for i in range(ITERATIONS):
         iterate(is_steady=False, has_friction=i >= ITERATIONS - FRICTION_ITERATIONS)
-    centre += velocity * step_s
+    center += velocity * step_s
     rotation = _turned(rotation, spin, step_s)
     for _ in range(ITERATIONS):
         iterate(is_steady=True, has_friction=True)
 
-    origin = centre - rotate(rotation, np.broadcast_to(model.centre_of_mass[:, None], centre.shape))
+    origin = center - rotate(rotation, np.broadcast_to(model.center_of_mass[:, None], center.shape))
     for part, values in (
         (POSITION, origin),
         (ROTATION, rotation),
@@ -105,15 +105,15 @@ def step(
 def _pushed(
     model: Model, state: Array, gravity: Array, heaviness: Array, step_s: float
 ) -> tuple[Array, Array, Bodies]:
-    """Return centres of mass, rotations, and bodies with velocities after gravity and drag."""
+    """Return centers of mass, rotations, and bodies with velocities after gravity and drag."""
     n, n_bodies = state.shape[:2]
     moving = slice(0, n_bodies)
     # By body, with the world at the end.
     rotation = np.tile(IDENTITY, (n_bodies + 1, n, 1))
     rotation[moving] = normalized(state[..., ROTATION].transpose(1, 0, 2))
-    centre, velocity, spin = np.zeros((3, n_bodies + 1, n, 3))
-    centre[moving] = state[..., POSITION].transpose(1, 0, 2)
-    centre += rotate(rotation, np.broadcast_to(model.centre_of_mass[:, None], centre.shape))
+    center, velocity, spin = np.zeros((3, n_bodies + 1, n, 3))
+    center[moving] = state[..., POSITION].transpose(1, 0, 2)
+    center += rotate(rotation, np.broadcast_to(model.center_of_mass[:, None], center.shape))
     velocity[moving] = state[..., VELOCITY].transpose(1, 0, 2)
     velocity[moving, :, 1] -= gravity * step_s
     velocity *= (1.0 - model.drag * step_s)[:, None, None]
@@ -125,21 +125,21 @@ def _pushed(
     lightness[moving, :, 0] = 1.0 / heaviness.T
     inverse_mass = model.inverse_mass[:, None, None] * lightness
     inverse_inertia = _inverse_inertia(model, rotation, lightness)
-    return centre, rotation, Bodies(velocity, spin, inverse_mass, inverse_inertia)
+    return center, rotation, Bodies(velocity, spin, inverse_mass, inverse_inertia)
 
 
 def _contacts(
-    model: Model, bodies: Bodies, centre: Array, rotation: Array, step_s: float
+    model: Model, bodies: Bodies, center: Array, rotation: Array, step_s: float
 ) -> tuple[list[Contact], BoolArray]:
     """Return the contacts that press, and (N, B) bool: whether each body touches the ground."""
-    touching = np.zeros((centre.shape[1], len(centre) - 1), np.bool_)
+    touching = np.zeros((center.shape[1], len(center) - 1), np.bool_)
     contacts = [
-        pair_contact(model, (a, b), bodies, centre=centre, rotation=rotation, step_s=step_s)
+        pair_contact(model, (a, b), bodies, center=center, rotation=rotation, step_s=step_s)
         for a, b in model.pairs.tolist()
     ]
     for body in range(touching.shape[1]):
         contact, touching[:, body] = ground_contact(
-            model, body, bodies, centre=centre[body], rotation=rotation[body], step_s=step_s
+            model, body, bodies, center=center[body], rotation=rotation[body], step_s=step_s
         )
         if touching[:, body].any():
             contacts.append(contact)

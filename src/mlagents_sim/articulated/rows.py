@@ -20,7 +20,7 @@ class Bodies(NamedTuple):
     """The velocities and inertias of N creatures during one step. Index B stands for the world.
 
     Attributes:
-        velocity: (B + 1, N, 3) velocities of the centres of mass.
+        velocity: (B + 1, N, 3) velocities of the centers of mass.
         spin: (B + 1, N, 3) angular velocities.
         inverse_mass: (B + 1, N, 1) inverse masses.
         inverse_inertia: (B + 1, N, 3, 3) inverse inertias along the axes of the world.
@@ -48,7 +48,7 @@ class Row:
         impulse: (N,) impulse so far.
         gain: (N,) impulse per unit of rate.
         kept: (N,) fraction of the impulse so far that is kept.
-        bias: (N,) impulse towards a smaller error.
+        bias: (N,) impulse toward a smaller error.
         steady_bias: (N,) bias in the second phase, which corrects no errors.
         lowest, highest: Limits of the impulse, (N,) or a number.
     """
@@ -136,7 +136,7 @@ class Row:
             setattr(self, name, np.where(acts, getattr(self, name), 0.0))
 
     def drive(self, step_s: float, *, spring: float, damper: float, max_force: Array) -> None:
-        """Pull the error towards 0 with an implicit spring and damper."""
+        """Pull the error toward 0 with an implicit spring and damper."""
         yielding = step_s * step_s * spring + step_s * damper
         share = 1.0 / (1.0 + yielding * self.response)
         self.gain = -share * yielding

@@ -55,7 +55,7 @@ HALF_EDGE_M = 2.5
 RADIUS_M = 0.5
 SCALES = 0.2, 5.0
 """Limits of the factor by which a ball's size is multiplied."""
-CUBE_COLOUR, BALL_COLOUR = (64, 128, 217), (250, 158, 51)
+CUBE_COLOR, BALL_COLOR = (64, 128, 217), (250, 158, 51)
 NO_AGENT = np.zeros(0, np.intp)
 
 
@@ -63,12 +63,12 @@ class Ball3D(World):
     """Twelve balls, each on a cube of 5 m that its agent turns.
 
     Observation: 8 numbers: z and x of the cube's quaternion; position of the ball relative to the
-        cube, in metres (x, y, z); its velocity in m/s (x, y, z). Axes are those of the world.
+        cube, in meters (x, y, z); its velocity in m/s (x, y, z). Axes are those of the world.
     Actions: 2 continuous, clipped to -1..1: rotation about the cube's own z and x axes; an action
         of 1 rotates by 2 degrees per step. The cube stops at about 29 degrees in each direction.
     Decisions: every 5 steps of 0.02 s.
     Reward: 0.1 per decision while the ball is on the cube; -1 when it has fallen.
-    Ends: when the ball is more than 3 m away in x or z, or more than 2 m below the cube's centre.
+    Ends: when the ball is more than 3 m away in x or z, or more than 2 m below the cube's center.
     Interrupts: after 5000 steps, that is 1000 decisions.
     Parameters, drawn for each ball at the start of an episode: `scale` 1, the size of the ball (0.2
         to 5); `gravity` 9.81 m/s2 (4 to 105); `mass` 1 kg (0.1 to 20), which has no effect.
@@ -173,14 +173,14 @@ class Ball3D(World):
             Shape.BOX,
             np.zeros((self.n_agents, 3)),
             np.full(3, 2.0 * HALF_EDGE_M),
-            CUBE_COLOUR,
+            CUBE_COLOR,
             rotation=self.cube.T.copy(),
             area=agent,
             agent=agent,
         )
         diameter = 2.0 * np.repeat(self.rolling.radius[:, None], 3, axis=1)
         ball = self.rolling.ball_offset().T
-        balls = Solids.of("ball", Shape.BALL, ball, diameter, BALL_COLOUR, area=agent)
+        balls = Solids.of("ball", Shape.BALL, ball, diameter, BALL_COLOR, area=agent)
         time_s = self.step_count * self.step_s
         edge = 1.4 * HALF_EDGE_M
         return Scene(

@@ -20,7 +20,7 @@ class Ball3DHard(Ball3D):
     """Twelve balls, each on a cube of 5 m that its agent turns, without observed velocities.
 
     Observations, of the last 9 decisions, oldest first; zeros for those before the episode:
-        27 numbers: position of the ball relative to the cube, in metres (x, y, z);
+        27 numbers: position of the ball relative to the cube, in meters (x, y, z);
         18 numbers: z and x of the cube's quaternion.
     Parameters: as 3DBall, but `scale` and `mass` are read once, before the first episode.
 

@@ -47,7 +47,7 @@ class Bouncer(World):
         target, relative to the arena, in m. A frame is a touchdown.
     Actions: 3 continuous, clipped to -1..1: x, y, z. The agent jumps with 10 m/s times x and z
         sideways, and upward with 10 (y = -1) to 20 m/s (y = 1).
-    Decisions: on demand, when the ground is at most 0.51 m below the centre of the agent, and 0.1 s
+    Decisions: on demand, when the ground is at most 0.51 m below the center of the agent, and 0.1 s
         have passed since the last decision. A step takes 0.02 s.
     Reward: at each decision -0.05 times the mean of the squares of the actions; +1 for a catch; -1
         on leaving the arena.

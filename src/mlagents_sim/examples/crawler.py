@@ -94,7 +94,7 @@ class Crawler(CreatureWorld):
     Ends: when the body or a leg touches the ground; forelegs may.
     Interrupts: after 5000 steps, that is 1000 decisions.
     Start: all legs stretched out, at a random turn; the requested speed is 0.1 to 15 m/s. A target
-        that is touched appears elsewhere within 40 m of the centre.
+        that is touched appears elsewhere within 40 m of the center.
     Parameters: `gravity` 14.715 m/s2.
     A good policy reaches 3000.
 

@@ -34,13 +34,13 @@ class CrawlerDynamicTarget(Crawler):
         (3), targets of its joint about x, y and z, from 0 to 1 (3), and its strength (1).
     Actions: 20 continuous, as in Crawler.
     Decisions: every 5 steps of 0.01333 s.
-    Reward: per step, 0.03 times the body's speed towards the target in m/s, plus 0.01 times the
+    Reward: per step, 0.03 times the body's speed toward the target in m/s, plus 0.01 times the
         cosine of the angle between its forward direction and the target; +1 for touching the
         target; -1 for a fall.
     Ends: when the body or a leg touches the ground; forelegs may.
     Interrupts: after 5000 steps, that is 1000 decisions.
     Start: all legs stretched out, at a random turn. A target that is touched appears elsewhere
-        within 40 m of the centre.
+        within 40 m of the center.
     Parameters: `gravity` 14.715 m/s2.
     A good policy reaches 400.
 
@@ -118,7 +118,7 @@ class CrawlerDynamicTarget(Crawler):
 class CrawlerStaticTarget(CrawlerDynamicTarget):
     """Ten crawlers of 2019 that run to a target that stays far ahead, as fast as they can.
 
-    Start: all legs stretched out, at a random turn; the target is 1000 m ahead of the centre.
+    Start: all legs stretched out, at a random turn; the target is 1000 m ahead of the center.
     A good policy reaches 2000.
 
     Observations, actions, decisions, reward, ends, interruptions and parameters are those of

@@ -17,7 +17,7 @@ class CrawlerStatic(Crawler):
     """Ten crawlers that run at 15 m/s to a target that stays far ahead.
 
     Start: all legs stretched out, at a random turn; the requested speed is 15 m/s; the target is
-        1000 m ahead of the centre.
+        1000 m ahead of the center.
     A good policy reaches 4000.
 
     Observations, actions, decisions, reward, ends, interruptions and parameters are those of
@@ -33,7 +33,7 @@ class CrawlerStaticVariableSpeed(Crawler):
     """Ten crawlers that run at a requested speed to a target that stays far ahead.
 
     Start: all legs stretched out, at a random turn; the requested speed is 0.1 to 15 m/s; the
-        target is 1000 m ahead of the centre.
+        target is 1000 m ahead of the center.
     A good policy reaches 4000.
 
     Observations, actions, decisions, reward, ends, interruptions and parameters are those of
@@ -48,7 +48,7 @@ class CrawlerDynamic(Crawler):
     """Ten crawlers that run at 15 m/s to targets that move when they are touched.
 
     Start: all legs stretched out, at a random turn; the requested speed is 15 m/s. A target that is
-        touched appears elsewhere within 40 m of the centre.
+        touched appears elsewhere within 40 m of the center.
     A good policy reaches 2000.
 
     Observations, actions, decisions, reward, ends, interruptions and parameters are those of
@@ -74,7 +74,7 @@ class WormStatic(Worm):
     """Ten worms that crawl to a target that stays far ahead.
 
     Start: stretched out above the ground, at a random turn; the target is 1000 m ahead of the
-        centre.
+        center.
     A good policy reaches 1200.
 
     Observations, actions, decisions, reward, ends, interruptions and parameters are those of Worm.
@@ -99,7 +99,7 @@ class WalkerStatic(Walker):
     """Ten humanoids that walk at 10 m/s to a target that stays far ahead.
 
     Start: upright with arms spread, at a random turn; the requested speed is 10 m/s; the target is
-        1000 m ahead of the centre.
+        1000 m ahead of the center.
     A good policy reaches 3500.
 
     Observations, actions, decisions, reward, ends, interruptions and parameters are those of
@@ -116,7 +116,7 @@ class WalkerStaticVariableSpeed(Walker):
     """Ten humanoids that walk at a requested speed to a target that stays far ahead.
 
     Start: upright with arms spread, at a random turn; the requested speed is 0.1 to 10 m/s; the
-        target is 1000 m ahead of the centre.
+        target is 1000 m ahead of the center.
     A good policy reaches 3500.
 
     Observations, actions, decisions, reward, ends, interruptions and parameters are those of
@@ -131,7 +131,7 @@ class WalkerDynamic(Walker):
     """Ten humanoids that walk at 10 m/s to targets that move when they are touched.
 
     Start: upright with arms spread, at a random turn; the requested speed is 10 m/s. A target that
-        is touched appears elsewhere within 9 m of the centre.
+        is touched appears elsewhere within 9 m of the center.
     A good policy reaches 2500.
 
     Observations, actions, decisions, reward, ends, interruptions and parameters are those of

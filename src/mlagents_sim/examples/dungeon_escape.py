@@ -371,7 +371,7 @@ class DungeonEscape(World):
             waiting = waiting[~is_free]
 
     def scene(self) -> Scene:
-        """Return all dungeons, in the colours of `render`."""
+        """Return all dungeons, in the colors of `render`."""
         bodies = self.bodies
         n = bodies.position.shape[2]
         place, heading = bodies.position, bodies.heading

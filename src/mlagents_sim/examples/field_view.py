@@ -149,7 +149,7 @@ class FieldView:
 
 
 def _reach_m(radius: float) -> float:
-    """Return how near to a ray the centre of a ball at the players' height must be to be met."""
+    """Return how near to a ray the center of a ball at the players' height must be to be met."""
     return float(np.sqrt((RAY_RADIUS_M + radius) ** 2 - (RAY_HEIGHT_M - BALL_HEIGHT_M) ** 2))
 
 

@@ -40,11 +40,11 @@ AGENT_KG, FOOD_KG = 10.0, 5.0
 AGENT_DRAG = 0.5
 GRAVITY_M_S2 = 9.81
 START_HEIGHT_M = 1.5
-"""Height of an agent's centre above the floor when its episode begins."""
+"""Height of an agent's center above the floor when its episode begins."""
 FOOD_RADIUS_M = 0.75
 TOUCH_M = 0.02
 BUMP = FOOD_KG / (AGENT_KG + FOOD_KG)
-"""Fraction of the speed towards food that an agent loses to it."""
+"""Fraction of the speed toward food that an agent loses to it."""
 FALL_STEPS = 34
 """Steps that food takes to drop from 3 m. Agents cannot observe or eat falling food."""
 
@@ -82,7 +82,7 @@ class Floors(FixedArrays):
         falling: (50, areas) steps until a piece has come down.
         frozen: (M, areas) steps until an agent thaws.
         is_shooting: (M, areas) whether the last step was spent shooting.
-        touch_m: (M, areas) distance from an agent's edge to a touched piece's centre.
+        touch_m: (M, areas) distance from an agent's edge to a touched piece's center.
     """
 
     def __init__(self, n_areas: int, n_members: int) -> None:
@@ -326,7 +326,7 @@ class Floors(FixedArrays):
         self.touch_m = TOUCH_M + radius_at_edge(FOOD_RADIUS_M, beyond)
 
     def heights(self, area: Indices, member: Indices) -> Array:
-        """Return the heights of agents' centres above the floor, (n,)."""
+        """Return the heights of agents' centers above the floor, (n,)."""
         heights: Array = self.bodies.half[X, member, area] + self.bodies.above_m[member, area]
         return heights
 

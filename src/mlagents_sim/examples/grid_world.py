@@ -36,10 +36,10 @@ NOWHERE = -1
 HEIGHT, WIDTH = 64, 84
 BAR = 0.2
 """Width of the bars from which all objects are drawn; an edge of a cell is 1."""
-# The colours that a Unity camera sees, lit as in the scene.
-WALL_COLOUR, FLOOR_COLOUR = (137, 139, 143), (70, 73, 78)
-AGENT_COLOUR = np.array([62, 195, 255], np.uint8)
-GOAL_COLOURS = np.array([[140, 238, 151], [238, 92, 75]], np.uint8)
+# The colors that a Unity camera sees, lit as in the scene.
+WALL_COLOR, FLOOR_COLOR = (137, 139, 143), (70, 73, 78)
+AGENT_COLOR = np.array([62, 195, 255], np.uint8)
+GOAL_COLORS = np.array([[140, 238, 151], [238, 92, 75]], np.uint8)
 
 
 class Shadow(NamedTuple):
@@ -51,8 +51,8 @@ class Shadow(NamedTuple):
 
     Attributes:
         depth: Largest darkening of every channel, in levels of 255.
-        right: Distance from the object's centre to the shadow's centre to the right, in cells.
-        up: Distance from the object's centre to the shadow's centre upward, in cells.
+        right: Distance from the object's center to the shadow's center to the right, in cells.
+        up: Distance from the object's center to the shadow's center upward, in cells.
         shape: (l, m, n) above, per cell.
     """
 
@@ -71,9 +71,9 @@ LIGHT = (0.83, -0.12, -0.66)
 """Levels by which the floor is lighter in the middle of the grid, and the differences from its left
 to its right edge and from its lower to its upper one."""
 PER_LEVEL = 8
-"""Units of shade in a level of colour. The shadows of a grid full of objects still fit 8 bits."""
+"""Units of shade in a level of color. The shadows of a grid full of objects still fit 8 bits."""
 LIGHTEST = 2
-"""Largest difference, in levels, by which any floor is lighter than its colour."""
+"""Largest difference, in levels, by which any floor is lighter than its color."""
 MOST_SHADED = 12
 """Cells along an edge of the largest grid with shadows of objects, whose tables use memory."""
 AT_ONCE = 32
@@ -247,16 +247,16 @@ class GridWorld(World):
             (picture,) = is_here.nonzero()
             _shade(pictures, picture, stamp, size, place, goal, kind)
             is_goal = is_here[:, None] & (goal[..., 0] != NOWHERE)
-            for which, colour in enumerate(GOAL_COLOURS):
+            for which, colour in enumerate(GOAL_COLORS):
                 picture, column = (is_goal & (kind == which)).nonzero()
                 cell = goal[picture, column] @ (1, size)
                 _paint(pictures, picture, stamp.goals[which], cell, colour)
             (picture,) = is_here.nonzero()
-            _paint(pictures, picture, stamp.agent, place[picture] @ (1, size), AGENT_COLOUR)
+            _paint(pictures, picture, stamp.agent, place[picture] @ (1, size), AGENT_COLOR)
         return pictures.reshape(-1, 3, HEIGHT, WIDTH)
 
     def scene(self) -> Scene:
-        """Return all grids. The bar at the left has the colour of the requested kind."""
+        """Return all grids. The bar at the left has the color of the requested kind."""
         n, n_goals = self.n_agents, self.goal.shape[1]
         edge = float(self.size.max())
         plan = FloorPlan(self, n, (-0.6, 0.0), (edge, edge), floor=None, top_m=1.0)
@@ -267,7 +267,7 @@ class GridWorld(World):
             np.array([half, half]),
             height_m=FLOOR_M,
             low_m=-FLOOR_M,
-            colour=FLOOR_COLOUR,
+            colour=FLOOR_COLOR,
         )
         plan.box(
             "requested",
@@ -275,7 +275,7 @@ class GridWorld(World):
             np.array([np.full(n, 0.2), half]),
             height_m=0.2,
             low_m=-0.2,
-            colour=GOAL_COLOURS[self.requested],
+            colour=GOAL_COLORS[self.requested],
         )
         place = self.goal.transpose(2, 1, 0) + 0.5  # (2, G, N)
         for name, kind, yaw in (("plus", PLUS, 0.0), ("cross", CROSS, np.pi / 4)):
@@ -288,14 +288,14 @@ class GridWorld(World):
                     (BAR / 2, 0.45),
                     height_m=0.2,
                     heading=np.broadcast_to(heading[:, None, None], (2, n_goals, n)),
-                    colour=GOAL_COLOURS[kind],
+                    colour=GOAL_COLORS[kind],
                 )
         plan.box(
             "agent",
             self.place.T + 0.5,
             (0.35, 0.35),
             height_m=0.7,
-            colour=AGENT_COLOUR,
+            colour=AGENT_COLOR,
             agents=np.arange(n),
         )
         return plan.scene()
@@ -390,7 +390,7 @@ def stamps_of(size: int) -> Stamps:
     half = size / 2
     x = (np.arange(WIDTH) - (WIDTH - 1) / 2) * size / HEIGHT + half
     is_floor = (x > 0.0) & (x < size)
-    row = np.where(is_floor[:, None], FLOOR_COLOUR, WALL_COLOUR).astype(np.uint8)  # (W, 3)
+    row = np.where(is_floor[:, None], FLOOR_COLOR, WALL_COLOR).astype(np.uint8)  # (W, 3)
     lightest = row.T[:, None].repeat(HEIGHT, axis=1) + np.uint8(LIGHTEST)
     z = (HEIGHT - 0.5 - np.arange(HEIGHT)) * size / HEIGHT
     across, along = np.meshgrid(x, z)  # (H, W) of the middle of each pixel, in cells

@@ -74,7 +74,7 @@ class Hallway(PlanarWorld):
     Ends: when the agent touches either goal.
     Interrupts: after 3000 steps, that is 500 decisions.
     Parameters: `gravity` 19.62 m/s2, which presses the agent to the floor, where friction slows it.
-    Start: the agent in the rear of the hall, half a metre above the floor, with a random heading;
+    Start: the agent in the rear of the hall, half a meter above the floor, with a random heading;
         the symbol in the middle; the goals on the two sides of the far end.
     A good policy with a memory reaches 0.7 or more.
 

@@ -1,4 +1,4 @@
-"""Match-3: swap neighbouring gems so that three or more of the same colour form a line."""
+"""Match-3: swap neighboring gems so that three or more of the same color form a line."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -23,7 +23,7 @@ Gems = NDArray[np.int8]
 ROWS, COLUMNS = 9, 8
 SMALLEST = 6
 """Smallest number of rows, and of columns, of a board."""
-COLOURS, SPECIALS = 6, 3
+COLORS, SPECIALS = 6, 3
 NO_GEM = -1
 RARITY = (0.7, 0.9)
 """Cumulative probabilities of the first and the second kind of gem."""
@@ -48,13 +48,13 @@ CELLS_SENSOR, SPECIAL_SENSOR = "Match3 Sensor (cells)", "Match3 Sensor (special)
 
 
 class Match3VectorObs(World):
-    """Four boards of gems; a move swaps two neighbours, and lines of three or more vanish.
+    """Four boards of gems; a move swaps two neighbors, and lines of three or more vanish.
 
     Observations, for each cell of the largest board, row by row from the bottom left:
-        432 numbers: one-hot colour of the gem, of 6 colours;
+        432 numbers: one-hot color of the gem, of 6 colors;
         216 numbers: one-hot kind of the gem, of 3 kinds. Cells outside the board are 0.
-    Action: one branch of 127 swaps. 0 to 62 swap a gem with its right neighbour, row by row, 7 in
-        each row. 63 to 126 swap a gem with its upper neighbour, row by row, 8 in each row. A swap
+    Action: one branch of 127 swaps. 0 to 62 swap a gem with its right neighbor, row by row, 7 in
+        each row. 63 to 126 swap a gem with its upper neighbor, row by row, 8 in each row. A swap
         is masked unless both gems are on the board and one of them completes a line. A masked swap
         does nothing.
     Decisions: every step.
@@ -69,7 +69,7 @@ class Match3VectorObs(World):
     lower.
 
     Attributes:
-        colour: (9, 8, N) colours of the gems, 0 to 5; `NO_GEM` outside a board.
+        color: (9, 8, N) colors of the gems, 0 to 5; `NO_GEM` outside a board.
         special: (9, 8, N) kinds of the gems, 0 to 2; `NO_GEM` outside a board.
         valid: (127, N) whether each move is not masked.
     """
@@ -77,7 +77,7 @@ class Match3VectorObs(World):
     behavior_name = "Match3VectorObs?team=0"
     behavior_spec = BehaviorSpec(
         [
-            ObservationSpec.vector(ROWS * COLUMNS * COLOURS, CELLS_SENSOR),
+            ObservationSpec.vector(ROWS * COLUMNS * COLORS, CELLS_SENSOR),
             ObservationSpec.vector(ROWS * COLUMNS * SPECIALS, SPECIAL_SENSOR),
         ],
         ActionSpec.create_discrete((N_MOVES,)),
@@ -89,7 +89,7 @@ class Match3VectorObs(World):
     ) -> None:
         super().__init__(num_areas=num_areas, seed=seed, parameters=parameters)
         n = self.n_agents
-        self.colour = np.full((ROWS, COLUMNS, n), NO_GEM, np.int8)
+        self.color = np.full((ROWS, COLUMNS, n), NO_GEM, np.int8)
         self.special = np.full((ROWS, COLUMNS, n), NO_GEM, np.int8)
         self.valid = np.zeros((N_MOVES, n), np.bool_)
         self._move = np.zeros(n, np.intp)
@@ -103,7 +103,7 @@ class Match3VectorObs(World):
         is_inside = (np.arange(ROWS)[:, None, None] < rows) & (
             np.arange(COLUMNS)[:, None] < columns
         )
-        self.colour[:, :, agents] = np.where(is_inside, 0, NO_GEM)
+        self.color[:, :, agents] = np.where(is_inside, 0, NO_GEM)
         self._deal(np.arange(self.n_agents)[agents])
         self._n_moves[agents] = 0
         self._is_away[agents] = False
@@ -117,7 +117,7 @@ class Match3VectorObs(World):
         """Return the observations that the class describes."""
         return [
             _one_hot(gems[:, :, agents], size)
-            for gems, size in ((self.colour, COLOURS), (self.special, SPECIALS))
+            for gems, size in ((self.color, COLORS), (self.special, SPECIALS))
         ]
 
     def requests(self) -> Agents | None:
@@ -144,12 +144,12 @@ class Match3VectorObs(World):
         move, is_here = self.choose(), ~self._is_away
         boards = np.flatnonzero(self.valid[move, np.arange(self.n_agents)] & is_here)
         (row, column), (other_row, other_column) = CELLS[:, :, move[boards]]
-        for gems in (self.colour, self.special):
+        for gems in (self.color, self.special):
             swapped = gems[row, column, boards]
             gems[row, column, boards] = gems[other_row, other_column, boards]
             gems[other_row, other_column, boards] = swapped
         self.reward += np.float32(REWARD_PER_POINT) * self._settle(boards)
-        self.valid = valid_moves(self.colour)
+        self.valid = valid_moves(self.color)
         self._deal(np.flatnonzero(~self.valid.any(axis=0)))
 
         self._n_moves += is_here
@@ -162,7 +162,7 @@ class Match3VectorObs(World):
         """Clear all lines, including those of falling gems; return the points of all N boards."""
         points = np.zeros(self.n_agents, np.intp)
         while len(boards):
-            gone = lines(self.colour[:, :, boards])
+            gone = lines(self.color[:, :, boards])
             has_lines = gone.any(axis=(0, 1))
             boards, gone = boards[has_lines], gone[:, :, has_lines]
             points[boards] += ((self.special[:, :, boards] + 1) * gone).sum(axis=(0, 1))
@@ -173,54 +173,54 @@ class Match3VectorObs(World):
         """Move the gems above those in `gone`, (9, 8, n), down; put new gems on top."""
         column, which = np.nonzero(gone.any(axis=0))
         place = slice(None), column, boards[which]
-        colour, special = self.colour[place], self.special[place]  # (9, columns with gaps)
+        color, special = self.color[place], self.special[place]  # (9, columns with gaps)
         gone = gone[:, column, which]
-        is_outside = colour == NO_GEM
+        is_outside = color == NO_GEM
         # Remaining gems come first, then gems that are gone, then cells outside the board.
         order = (gone + 2 * is_outside).argsort(axis=0, kind="stable")
-        colour = np.take_along_axis(colour, order, axis=0)
+        color = np.take_along_axis(color, order, axis=0)
         special = np.take_along_axis(special, order, axis=0)
         is_new = np.take_along_axis(gone, order, axis=0)
-        colour[is_new], special[is_new] = self._draw_gems(int(is_new.sum()))
-        self.colour[place], self.special[place] = colour, special
+        color[is_new], special[is_new] = self._draw_gems(int(is_new.sum()))
+        self.color[place], self.special[place] = color, special
 
     def _deal(self, boards: NDArray[np.intp]) -> None:
         """Fill boards again, without lines and with at least one move."""
         while len(boards):
-            colour, special = self.colour[:, :, boards], self.special[:, :, boards]
-            is_inside = colour != NO_GEM
+            color, special = self.color[:, :, boards], self.special[:, :, boards]
+            is_inside = color != NO_GEM
             special[:] = NO_GEM
-            colour[is_inside], special[is_inside] = self._draw_gems(int(is_inside.sum()))
-            self.colour[:, :, boards], self.special[:, :, boards] = colour, special
+            color[is_inside], special[is_inside] = self._draw_gems(int(is_inside.sum()))
+            self.color[:, :, boards], self.special[:, :, boards] = color, special
             self._settle(boards)
-            self.valid[:, boards] = valid_moves(self.colour[:, :, boards])
+            self.valid[:, boards] = valid_moves(self.color[:, :, boards])
             boards = boards[~self.valid[:, boards].any(axis=0)]
 
     def _draw_gems(self, n: int) -> tuple[Gems, Gems]:
-        """Return the colours and the kinds of n gems."""
-        colour = self.rng.integers(0, COLOURS, n, np.int8)
+        """Return the colors and the kinds of n gems."""
+        color = self.rng.integers(0, COLORS, n, np.int8)
         special = np.searchsorted(RARITY, self.rng.random(n), side="right").astype(np.int8)
-        return colour, special
+        return color, special
 
     def scene(self) -> Scene:
         """Return the boards; gems worth 2 points bear a small white ball, those worth 3 a large."""
         n = self.n_agents
-        plan = FloorPlan(self, n, (0.0, 0.0), (COLUMNS, ROWS), floor=BOARD_COLOUR, top_m=1.0)
+        plan = FloorPlan(self, n, (0.0, 0.0), (COLUMNS, ROWS), floor=BOARD_COLOR, top_m=1.0)
         row, column = np.mgrid[:ROWS, :COLUMNS].reshape(2, -1, 1) + 0.5
         cells = np.broadcast_to(np.array([column, row]), (2, ROWS * COLUMNS, n))
-        colour, special = (gems.reshape(-1, n) for gems in (self.colour, self.special))
-        gems = hidden(cells, colour != NO_GEM)
-        plan.ball("gem", gems, 0.42, colour=GEM_COLOURS[colour])
+        color, special = (gems.reshape(-1, n) for gems in (self.color, self.special))
+        gems = hidden(cells, color != NO_GEM)
+        plan.ball("gem", gems, 0.42, colour=GEM_COLORS[color])
         radius = np.where(special == 1, 0.12, 0.2)
         marks = hidden(cells, special > 0)
-        plan.ball("mark", marks, radius, low_m=0.75, colour=MARK_COLOUR)
+        plan.ball("mark", marks, radius, low_m=0.75, colour=MARK_COLOR)
         plan.box(
             "board",
             np.tile([[COLUMNS / 2], [-0.3]], n),
             (COLUMNS / 2, 0.2),
             height_m=0.2,
             low_m=-0.2,
-            colour=EMPTY_COLOUR,
+            colour=EMPTY_COLOR,
             agents=np.arange(n),
         )
         return plan.scene()
@@ -229,8 +229,8 @@ class Match3VectorObs(World):
 class Match3VisualObs(Match3VectorObs):
     """Match-3 for agents that observe the board as images of 9 by 8 pixels.
 
-    Observations, 8-bit: (6, 9, 8), one plane for each colour, with the bottom row of the board
-    first. A pixel is 255 if the gem has the plane's colour, else 0. And (3, 9, 8), one plane for
+    Observations, 8-bit: (6, 9, 8), one plane for each color, with the bottom row of the board
+    first. A pixel is 255 if the gem has the plane's color, else 0. And (3, 9, 8), one plane for
     each kind of gem.
     A good policy reaches 39.5 on boards of 9 by 8.
 
@@ -240,7 +240,7 @@ class Match3VisualObs(Match3VectorObs):
     behavior_name = "Match3VisualObs?team=0"
     behavior_spec = BehaviorSpec(
         [
-            ObservationSpec.image((COLOURS, ROWS, COLUMNS), CELLS_SENSOR),
+            ObservationSpec.image((COLORS, ROWS, COLUMNS), CELLS_SENSOR),
             ObservationSpec.image((SPECIALS, ROWS, COLUMNS), SPECIAL_SENSOR),
         ],
         Match3VectorObs.behavior_spec.action_spec,
@@ -250,7 +250,7 @@ class Match3VisualObs(Match3VectorObs):
         """Return the observations that the class describes."""
         return [
             _planes(gems[:, :, agents], size)
-            for gems, size in ((self.colour, COLOURS), (self.special, SPECIALS))
+            for gems, size in ((self.color, COLORS), (self.special, SPECIALS))
         ]
 
 
@@ -282,7 +282,7 @@ class Match3SmartHeuristic(Match3VectorObs):
 
     def choose(self) -> NDArray[np.intp]:
         """Return random moves among those with the most points."""
-        return _best(move_points(self.colour, self.special), self.rng)
+        return _best(move_points(self.color, self.special), self.rng)
 
 
 def _best(worth: NDArray[Any], rng: np.random.Generator) -> NDArray[np.intp]:
@@ -294,11 +294,11 @@ def _best(worth: NDArray[Any], rng: np.random.Generator) -> NDArray[np.intp]:
 # The rules.
 
 
-def lines(colour: Gems) -> BoolArray:
+def lines(color: Gems) -> BoolArray:
     """Return which gems lie in a line of three or more, (9, 8, n)."""
-    found = np.zeros(colour.shape, np.bool_)
+    found = np.zeros(color.shape, np.bool_)
     # Once along the rows, once along the columns.
-    for gems, marks in ((colour, found), (colour.swapaxes(0, 1), found.swapaxes(0, 1))):
+    for gems, marks in ((color, found), (color.swapaxes(0, 1), found.swapaxes(0, 1))):
         alike = (gems[1:] == gems[:-1]) & (gems[1:] != NO_GEM)
         three = alike[1:] & alike[:-1]
         marks[:-2] |= three
@@ -307,14 +307,14 @@ def lines(colour: Gems) -> BoolArray:
     return found
 
 
-def valid_moves(colour: Gems) -> BoolArray:
+def valid_moves(color: Gems) -> BoolArray:
     """Return which moves complete a line, (127, n), on boards without any."""
-    return _by_number(_completes_line, colour)
+    return _by_number(_completes_line, color)
 
 
-def move_points(colour: Gems, special: Gems) -> Gems:
+def move_points(color: Gems, special: Gems) -> Gems:
     """Return the immediate points of each move, (127, n), on boards without a line."""
-    return _by_number(_points, colour, special)
+    return _by_number(_points, color, special)
 
 
 def _by_number(judge: Callable[..., NDArray[Any]], *gems: Gems) -> NDArray[Any]:
@@ -325,7 +325,7 @@ def _by_number(judge: Callable[..., NDArray[Any]], *gems: Gems) -> NDArray[Any]:
 
 
 class _Arrival(NamedTuple):
-    """One property of a swapped gem and of its new neighbours.
+    """One property of a swapped gem and of its new neighbors.
 
     Each array holds all swaps along the second axis, (R, C - 1, n).
     """
@@ -359,7 +359,7 @@ def _arrivals(gems: Gems) -> Iterator[_Arrival]:
 
 
 class _Lines(NamedTuple):
-    """Lines that a gem completes, and its neighbours that belong to the line across."""
+    """Lines that a gem completes, and its neighbors that belong to the line across."""
 
     straight: BoolArray
     across: BoolArray
@@ -369,15 +369,15 @@ class _Lines(NamedTuple):
     second_right: BoolArray
 
 
-def _lines_of(colour: _Arrival) -> _Lines:
-    # On a board without lines, at most two gems on each side have the same colour.
-    gem = colour.gem
+def _lines_of(color: _Arrival) -> _Lines:
+    # On a board without lines, at most two gems on each side have the same color.
+    gem = color.gem
     is_gem = gem != NO_GEM
-    left, right = gem == colour.left, gem == colour.right
-    second_left = left & (gem == colour.second_left)
-    second_right = right & (gem == colour.second_right)
+    left, right = gem == color.left, gem == color.right
+    second_left = left & (gem == color.second_left)
+    second_right = right & (gem == color.second_right)
     return _Lines(
-        is_gem & (gem == colour.ahead) & (gem == colour.second_ahead),
+        is_gem & (gem == color.ahead) & (gem == color.second_ahead),
         is_gem & ((left & right) | second_left | second_right),
         left,
         second_left,
@@ -386,15 +386,15 @@ def _lines_of(colour: _Arrival) -> _Lines:
     )
 
 
-def _completes_line(colour: Gems) -> BoolArray:
-    first, second = (_lines_of(arrival) for arrival in _arrivals(colour))
+def _completes_line(color: Gems) -> BoolArray:
+    first, second = (_lines_of(arrival) for arrival in _arrivals(color))
     return first.straight | first.across | second.straight | second.across
 
 
-def _points(colour: Gems, special: Gems) -> Gems:
+def _points(color: Gems, special: Gems) -> Gems:
     one, other = (
         _points_of(_lines_of(arrival), worth)
-        for arrival, worth in zip(_arrivals(colour), _arrivals(special + np.int8(1)), strict=True)
+        for arrival, worth in zip(_arrivals(color), _arrivals(special + np.int8(1)), strict=True)
     )
     return one + other
 
@@ -431,8 +431,8 @@ def _planes(gems: Gems, size: int) -> NDArray[np.uint8]:
     return np.where(has_it, np.uint8(255), np.uint8(0))
 
 
-BOARD_COLOUR, EMPTY_COLOUR = (44, 50, 62), (24, 27, 34)
-GEM_COLOURS = np.array(
+BOARD_COLOR, EMPTY_COLOR = (44, 50, 62), (24, 27, 34)
+GEM_COLORS = np.array(
     [(229, 78, 72), (72, 168, 92), (70, 130, 224), (242, 196, 62), (168, 96, 204), (240, 140, 60)]
 )
-MARK_COLOUR = (250, 250, 250)
+MARK_COLOR = (250, 250, 250)

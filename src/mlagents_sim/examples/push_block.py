@@ -52,7 +52,7 @@ TURN_SINE, TURN_COSINE = np.sin(TURN_RAD), np.cos(TURN_RAD)
 ROOM_LOW, ROOM_HIGH = (-12.5, -12.5), (12.5, 12.5)
 GOAL_FRONT_M = -8.35
 """The goal fills the room from here to the wall."""
-GOAL_CENTRE, GOAL_HALF = (0.0, GOAL_FRONT_M - 2.15), (12.5, 2.15)
+GOAL_CENTER, GOAL_HALF = (0.0, GOAL_FRONT_M - 2.15), (12.5, 2.15)
 AGENT_HALF_M = 0.5
 BLOCK_HEIGHT_M = 1.25
 START_M = 6.25
@@ -92,7 +92,7 @@ class PushBlock(PlanarWorld):
     Parameters: `block_scale` 2 m, the length and width of the block (0.5 to 4); `dynamic_friction`
         and `static_friction` of the floor 0 (0 to 1); `block_drag` 0.5 (0 to 2000); `gravity`
         24.525 m/s2.
-    Start: block and agent, half a metre above the floor, at random places in the middle half of the
+    Start: block and agent, half a meter above the floor, at random places in the middle half of the
         room that are free within 2.5 m. The agent keeps its heading; at first, it faces the goal.
     A good policy reaches 4.5 or more; the highest possible reward is 5.
 
@@ -152,7 +152,7 @@ class PushBlock(PlanarWorld):
             radius_m=RAY_RADIUS_M,
             room=Room(WALL_TAG, ROOM_LOW, ROOM_HIGH),
             boxes=[
-                Box(GOAL_TAG, centre=GOAL_CENTRE, half=GOAL_HALF),
+                Box(GOAL_TAG, centre=GOAL_CENTER, half=GOAL_HALF),
                 Box(BLOCK_TAG, body=BLOCK),
             ],
         )
@@ -216,7 +216,7 @@ class PushBlock(PlanarWorld):
         """Return all rooms: a green goal, an orange block and a blue agent in each."""
         bodies = self.bodies
         plan = FloorPlan(self, self.n_agents, ROOM_LOW, ROOM_HIGH, walls_m=1.0)
-        plan.box("goal", GOAL_CENTRE, GOAL_HALF, height_m=0.05, colour=floor_plan.GREEN)
+        plan.box("goal", GOAL_CENTER, GOAL_HALF, height_m=0.05, colour=floor_plan.GREEN)
         plan.box(
             "block",
             bodies.position[:, BLOCK],

@@ -19,7 +19,7 @@ from mlagents_sim.examples.push_block import (
     AGENT_DRAG,
     AGENT_HALF_M,
     FORWARD_M_S,
-    GOAL_CENTRE,
+    GOAL_CENTER,
     GOAL_FRONT_M,
     GOAL_HALF,
     RIGHT_M_S,
@@ -106,7 +106,7 @@ class PushBlockCollab(PlanarWorld):
 
     Agents and small blocks have a mass of 10 kg, large blocks 100 kg and very large blocks 150 kg.
     Because of friction with the floor, a large block needs two agents, and a very large one three.
-    Blocks turn if they are pushed off-centre. A block in the goal vanishes.
+    Blocks turn if they are pushed off-center. A block in the goal vanishes.
 
     Source: recordings of Unity's physics.
 
@@ -224,7 +224,7 @@ class PushBlockCollab(PlanarWorld):
         boxes = self.boxes
         n = boxes.position.shape[2]
         plan = FloorPlan(self, n, ROOM_LOW, ROOM_HIGH, walls_m=1.0, top_m=3.0)
-        plan.box("goal", GOAL_CENTRE, GOAL_HALF, height_m=0.05, colour=floor_plan.GREEN)
+        plan.box("goal", GOAL_CENTER, GOAL_HALF, height_m=0.05, colour=floor_plan.GREEN)
         blocks, half = slice(BLOCKS), _HALVES[:BLOCKS, None]
         plan.box(
             "block",

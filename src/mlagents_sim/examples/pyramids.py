@@ -32,7 +32,7 @@ class Pyramids(PlanarWorld):
     over, so that the gold cube on its top falls to the floor.
 
     Observations: four sensors.
-        1. 56 numbers: 7 rays from the centre of the agent, 35 m long: ahead, then up to 70 degrees
+        1. 56 numbers: 7 rays from the center of the agent, 35 m long: ahead, then up to 70 degrees
            to the right and left, alternating. A ray has 8 numbers: block, wall, goal, switch off,
            switch on, stone, nothing, distance divided by length.
         2. 56 numbers: as 1, up to 65 degrees to each side; the rays rise by 5 m.

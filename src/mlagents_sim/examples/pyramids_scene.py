@@ -25,7 +25,7 @@ OUTER_WALL_M = 50.0
 WALL_HEIGHT_M, WALL_HALF_M = 5.0, 0.5
 CROSS_M, CROSS_HALF_M = 16.55, 7.55
 """Place of the four crosses in x and z, and half the length of their bars."""
-SPUR_M, SPUR_CENTRE_M, SPUR_HALF_M = 16.5, 42.25, 7.25
+SPUR_M, SPUR_CENTER_M, SPUR_HALF_M = 16.5, 42.25, 7.25
 """Position of the eight walls that extend from the outer walls: aside, outward, and half length."""
 ROOM_M, SPREAD_M = 30.0, 11.9
 """Distance between the middles of rooms, and from there to the farthest place of an object."""
@@ -64,7 +64,7 @@ STONE_LAYERS = [
     ((np.max(layer, axis=0) + np.min(layer, axis=0)) / 2.0, np.ptp(layer, axis=0) / 2.0 + 0.5)
     for layer in BRICKS
 ]
-"""Centre and half lengths of each layer of a stone pyramid."""
+"""Center and half lengths of each layer of a stone pyramid."""
 
 OVERHANG_M = 0.15
 """Distance of a brick's middle from what supports it beyond which it falls."""
@@ -112,13 +112,13 @@ RISES_M = 0.0, 5.0, 10.0
 
 
 def _walls() -> list[tuple[tuple[float, float], tuple[float, float]]]:
-    """Return the centres and half lengths of the walls inside the arena."""
+    """Return the centers and half lengths of the walls inside the arena."""
     walls = []
     for x in (-1, 1):
         for z in (-1, 1):
             centre = (x * CROSS_M, z * CROSS_M)
             walls += [(centre, (CROSS_HALF_M, WALL_HALF_M)), (centre, (WALL_HALF_M, CROSS_HALF_M))]
-            aside, out = x * SPUR_M, z * SPUR_CENTRE_M
+            aside, out = x * SPUR_M, z * SPUR_CENTER_M
             walls += [((aside, out), (WALL_HALF_M, SPUR_HALF_M))]
             walls += [((out, aside), (SPUR_HALF_M, WALL_HALF_M))]
     return walls
@@ -377,7 +377,7 @@ class Scene:
         )
         for name, loose, colour in (
             ("brick", slice(LOOSE.start, GOLD), floor_plan.ORANGE),
-            ("gold", slice(GOLD, LOOSE.stop), GOLD_COLOUR),
+            ("gold", slice(GOLD, LOOSE.stop), GOLD_COLOR),
         ):
             plan.box(
                 name,
@@ -398,7 +398,7 @@ class Scene:
         return plan.scene()
 
 
-GOLD_COLOUR = (250, 210, 40)
+GOLD_COLOR = (250, 210, 40)
 
 
 def _drop_m(steps: Array) -> Array:

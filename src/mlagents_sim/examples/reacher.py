@@ -225,10 +225,10 @@ class Reacher(World):
         agent = np.arange(n, dtype=np.int32)
         radius = np.repeat(self.goal_radius[:, None], 3, axis=1)
         solids = [
-            Solids.of("base", Shape.BALL, np.zeros(3), np.ones(3), BASE_COLOUR),
-            Solids.of("goal", Shape.BALL, self.goal.copy(), 2.0 * radius, GOAL_COLOUR, area=agent),
+            Solids.of("base", Shape.BALL, np.zeros(3), np.ones(3), BASE_COLOR),
+            Solids.of("goal", Shape.BALL, self.goal.copy(), 2.0 * radius, GOAL_COLOR, area=agent),
             Solids.of(
-                *("hand", Shape.BALL, self.hand(), np.full(3, 2.0 * HAND_RADIUS_M), HAND_COLOUR),
+                *("hand", Shape.BALL, self.hand(), np.full(3, 2.0 * HAND_RADIUS_M), HAND_COLOR),
                 area=agent,
                 agent=agent,
             ),
@@ -238,7 +238,7 @@ class Reacher(World):
             place, turn = arms.position[:, link].copy(), arms.rotation[:, link]
             solids.append(
                 Solids.of(
-                    *(name, Shape.CAPSULE, place, size, LINK_COLOUR), rotation=turn, area=agent
+                    *(name, Shape.CAPSULE, place, size, LINK_COLOR), rotation=turn, area=agent
                 )
             )
         low, high = (-11.0, LOWEST_M, -11.0), (11.0, 11.0, 11.0)
@@ -264,5 +264,5 @@ class Reacher(World):
         arms.spin[:] = spin * np.minimum(1.0, most / np.maximum(speed, most))
 
 
-BASE_COLOUR, LINK_COLOUR, HAND_COLOUR = (120, 132, 148), (37, 99, 195), (230, 140, 40)
-GOAL_COLOUR = (46, 160, 67)
+BASE_COLOR, LINK_COLOR, HAND_COLOR = (120, 132, 148), (37, 99, 195), (230, 140, 40)
+GOAL_COLOR = (46, 160, 67)

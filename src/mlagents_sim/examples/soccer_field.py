@@ -21,7 +21,7 @@ PLAYER_RADIUS_M, BALL_RADIUS_M = 0.5, 0.6242
 PLAYER_KG, BALL_KG = 50.0, 3.0
 PLAYER_DRAG, BALL_DRAG = 3.0, 1.0
 BALL_HEIGHT_M = 0.5
-"""The height of the ball's centre is locked, so that it overlaps the floor."""
+"""The height of the ball's center is locked, so that it overlaps the floor."""
 BOUNCE = 0.8
 FLOOR_FRICTION = 0.35
 """Mean of the floor's friction, 0.1, and that of players and ball, 0.6."""

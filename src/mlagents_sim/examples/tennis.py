@@ -51,7 +51,7 @@ class _Courts(World):
     Attributes:
         place: (2, 3, courts) places of A, B and the ball, in m.
         velocity: (2, 3, courts) in m/s.
-        tilt: (2, courts) angles, in rad, by which the upper edges of rackets lean towards the net.
+        tilt: (2, courts) angles, in rad, by which the upper edges of rackets lean toward the net.
         last_hit: (courts,) agent that hit the ball last, or NEITHER.
         last_floor: (courts,) side of the last floor contact since the last hit; NEITHER or SERVE.
     """
@@ -250,9 +250,9 @@ class Tennis(_Courts):
     Observation: 9 numbers in three frames, oldest first, relative to the court, with x mirrored for
         B: the agent's position (x, y) and velocity (x, y), the ball's position and velocity, and
         the z of the agent's quaternion, which is always 0.
-    Actions: 3 continuous, clipped to -1..1: run towards the net, with up to 30 m/s; jump with 7
+    Actions: 3 continuous, clipped to -1..1: run toward the net, with up to 30 m/s; jump with 7
         m/s, if the action is above 0.5 and the agent below its start height; tilt the racket
-        towards the net, by up to 55 degrees.
+        toward the net, by up to 55 degrees.
     Decisions: every 5 steps of 0.02 s.
     Reward: 1 for the winner of a point, -1 for the loser.
     Ends: both agents, at every point.
@@ -337,7 +337,7 @@ class TennisRally(_Courts):
     Observation: 8 numbers in three frames, oldest first, relative to the court, with x mirrored for
         the right agent: the agent's position (x, y) and velocity (x, y), the ball's position and
         velocity.
-    Actions: 2 continuous, clipped to -1..1: run towards the net, with up to 30 m/s; jump with 7
+    Actions: 2 continuous, clipped to -1..1: run toward the net, with up to 30 m/s; jump with 7
         m/s, if the action is above 0.5 and the agent below its start height.
     Decisions: every 5 steps of 0.02 s.
     Reward: 0.1 for the agent that hit the ball last, when the ball crosses the net; -0.01 for the

@@ -53,18 +53,18 @@ CAMERA = Camera.perspective(
 )
 RAYS = CAMERA.rays().reshape(3, -1)  # (3, H * W)
 
-# Light and colours, as a policy trained in Unity has to see them.
+# Light and colors, as a policy trained in Unity has to see them.
 LIGHT = np.array([0.542, 0.643, -0.542])
 """Direction to the light: to the right, up, and back to the camera's side."""
 AMBIENT, DIFFUSE, GLOW = 0.68, 0.61, 0.12
 CUBE_AND_BAND_ALBEDO = np.array([[33.0, 150.0, 243.0], [250.0, 166.0, 41.0]])
 BALL_ALBEDO = 200.0
-"""Gray, instead of the chequered texture of the ball in Unity."""
+"""Gray, instead of the checkered texture of the ball in Unity."""
 RAYS_TO_LIGHT = LIGHT @ RAYS  # (H * W,)
 
 # The cube with a headband around it, by the cube's own axes.
 BAND_HALF_EDGES_M = np.array([1.044, 0.193, 1.044]) * HALF_EDGE_M
-BAND_CENTRE_M = np.array([0.0, 0.341, 0.0]) * 2 * HALF_EDGE_M
+BAND_CENTER_M = np.array([0.0, 0.341, 0.0]) * 2 * HALF_EDGE_M
 
 
 def _quads(eye_side: tuple[int, int]) -> Array:
@@ -81,7 +81,7 @@ def _quads(eye_side: tuple[int, int]) -> Array:
         return box_faces(middle[:, None], np.eye(3)[:, :, None], half_edges)[0][..., 0]
 
     def rim(axis: int, side: int) -> Array:
-        middle, half_edges = BAND_CENTRE_M.copy(), BAND_HALF_EDGES_M.copy()
+        middle, half_edges = BAND_CENTER_M.copy(), BAND_HALF_EDGES_M.copy()
         middle[axis] = side * (BAND_HALF_EDGES_M[axis] + HALF_EDGE_M) / 2
         half_edges[axis] = (BAND_HALF_EDGES_M[axis] - HALF_EDGE_M) / 2
         top: Array = faces(middle, half_edges)[..., Y]
@@ -93,7 +93,7 @@ def _quads(eye_side: tuple[int, int]) -> Array:
     )
     cube, band = (
         faces(np.zeros(3), np.full(3, HALF_EDGE_M)),
-        faces(BAND_CENTRE_M, BAND_HALF_EDGES_M),
+        faces(BAND_CENTER_M, BAND_HALF_EDGES_M),
     )
     rims = [
         rim(axis, way * side)
@@ -114,11 +114,11 @@ N_PAINTED = 11
 
 
 def lit(albedo: Array | float, cosine: Array) -> Array:
-    """Return the colours, of 255, of surfaces at some cosine of the angle to the light.
+    """Return the colors, of 255, of surfaces at some cosine of the angle to the light.
 
-        colour = albedo * (ambient + diffuse * max(cosine, 0)) + glow
+        color = albedo * (ambient + diffuse * max(cosine, 0)) + glow
 
-    Colours are those of the picture, so not linear in the light that they stand for.
+    Colors are those of the picture, so not linear in the light that they stand for.
     """
     brightness = AMBIENT + DIFFUSE * np.maximum(cosine, 0.0)
     colours: Array = np.minimum(albedo * brightness + GLOW * 255.0, 255.0)
@@ -130,7 +130,7 @@ class Visual3DBall(Ball3D):
 
     Observation: (12, 84, 84), 8-bit: red, green and blue of the last 4 decisions, oldest first;
         zeros for those before the episode. The camera is 7 m above and 8 m in front of the cube's
-        centre, looks down by 30 degrees and has a field of view of 60 degrees. The cube is blue
+        center, looks down by 30 degrees and has a field of view of 60 degrees. The cube is blue
         with an orange headband, the ball is gray, and the background is black.
 
     Actions, decisions, reward, ends, interruptions, parameters and the reward of a good policy are
@@ -206,7 +206,7 @@ def _paint_balls(pictures: Pixels, frame: Array, eye: Array, centre: Array, radi
         pictures: (n, 3, H, W) pictures, changed in place.
         frame: (3, 3, n) the cubes' axes, in columns.
         eye: (3, n) the camera by these axes.
-        centre: (3, n) centres of the balls, relative to the cubes' centres.
+        centre: (3, n) centers of the balls, relative to the cubes' centers.
         radius: (n,) radii of the balls.
     """
     # Between a ball and a cube lies a plane through the point of the cube nearest to the ball.

@@ -58,7 +58,7 @@ class Faces(NamedTuple):
     Attributes:
         agent: (S,) indices of the agents that see them.
         corners: (3, 4, S) from the agents' eyes to the right, up and ahead; clockwise.
-        colour: (S, 3) colours.
+        colour: (S, 3) colors.
         distance: (S,) to what they belong to; what is farther is painted first.
     """
 
@@ -72,13 +72,13 @@ class VisualFoodCollector(FoodCollector):
     """Two areas of four agents as in `GridFoodCollector`, which observe with a camera.
 
     Observations: two sensors.
-        1. (3, 84, 84), 8-bit: the RGB image of a camera at the agent's centre that looks ahead,
+        1. (3, 84, 84), 8-bit: the RGB image of a camera at the agent's center that looks ahead,
            with a field of view of 60 degrees. Good food is green and bad food red; agents are blue
            and frozen agents nearly white. Lasers are invisible.
         2. 1 number: 1 if frozen, else 0.
     All else is as in `GridFoodCollector`.
 
-    The position of the camera, the colours and the height of the walls, 4 m, are not published.
+    The position of the camera, the colors and the height of the walls, 4 m, are not published.
     This world chooses its own.
     """
 
@@ -150,7 +150,7 @@ class VisualFoodCollector(FoodCollector):
     def _food(
         self, area: NDArray[np.intp], member: NDArray[np.intp]
     ) -> tuple[NDArray[np.intp], Array, Pixels]:
-        """Return (S,) who may see food, (3, S) where, from their eyes, and (S, 3) its colour."""
+        """Return (S,) who may see food, (3, S) where, from their eyes, and (S, 3) its color."""
         place = self._from_eyes(area, member, self.food[:, :, area], FOOD_RADIUS_M)
         is_near = _may_be_seen(place, FOOD_RADIUS_M) & (self.falling[:, area] == 0)
         food, agent = is_near.nonzero()

@@ -137,7 +137,7 @@ class Walker(CreatureWorld):
     Ends: when any body other than a shin or a foot touches the ground.
     Interrupts: after 5000 steps, that is 1000 decisions.
     Start: upright with arms spread, at a random turn; the requested speed is 0.1 to 10 m/s. A
-        target that is touched appears elsewhere within 9 m of the centre.
+        target that is touched appears elsewhere within 9 m of the center.
     Parameters: `gravity` 14.715 m/s2; `hip_mass` 15 kg (7 to 28), `chest_mass` 8 kg (3 to 20) and
         `spine_mass` 10 kg (3 to 20).
     A good policy reaches 2500.

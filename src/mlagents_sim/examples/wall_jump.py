@@ -16,7 +16,7 @@ from mlagents_envs.base_env import (
 from mlagents_envs.scene import Control, Scene
 from mlagents_sim.examples.wall_jump_scene import (
     AGENT,
-    PLATFORM_CENTRE,
+    PLATFORM_CENTER,
     RAYS,
     Platforms,
 )
@@ -101,9 +101,9 @@ class _OverWalls(PlanarWorld):
         standing = self.platforms.standing
         x, z = self.bodies.position[:, AGENT, agents]
         place = np.empty((len(x), PLACE.shape[0]), np.float32)
-        place[:, 0] = (x - PLATFORM_CENTRE[X]) / PLACE_SCALE_M
+        place[:, 0] = (x - PLATFORM_CENTER[X]) / PLACE_SCALE_M
         place[:, 1] = standing.height_m[agents] / PLACE_SCALE_M
-        place[:, 2] = (z - PLATFORM_CENTRE[Z]) / PLACE_SCALE_M
+        place[:, 2] = (z - PLATFORM_CENTER[Z]) / PLACE_SCALE_M
         place[:, 3] = standing.is_on_ground()[agents]
         return [
             self._raised.add(agents, self.platforms.raised_rays.observe(agents)),
@@ -148,10 +148,10 @@ class SmallWallJump(_OverWalls):
 
     Observations: three sensors, six frames each, oldest first.
         1. 210 numbers: a frame has 7 rays: ahead, then up to 90 degrees to the right and left,
-           alternating. They start 2.5 m above the agent's centre and rise by 2.5 m over 20 m. A
+           alternating. They start 2.5 m above the agent's center and rise by 2.5 m over 20 m. A
            ray has 5 numbers: wall, goal, block, nothing, distance divided by length.
-        2. 210 numbers: level rays from the agent's centre, otherwise as 1.
-        3. 24 numbers: a frame is the agent's position relative to the platform's centre, right, up
+        2. 210 numbers: level rays from the agent's center, otherwise as 1.
+        3. 24 numbers: a frame is the agent's position relative to the platform's center, right, up
            and ahead, divided by 20 m; and 1 if ground is right below, else 0.
     Actions: four branches: nothing, forward, back; nothing, turn left, turn right; nothing, left,
         right, which override forward and back; nothing, jump. A push adds 3 m/s per step, 1.8 m/s

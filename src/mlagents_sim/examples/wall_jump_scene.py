@@ -19,12 +19,12 @@ PLATFORM = 0
 AGENT_ON_BLOCK, AGENT_ON_WALL, BLOCK_ON_WALL = range(3)
 """Pairs that may touch."""
 
-# Heights are those of the axis up; the platform's centre has height 0.
-PLATFORM_CENTRE, PLATFORM_HALF_M, PLATFORM_TOP_M = (0.0, -4.0), 10.5, 0.45
-WALL_CENTRE, WALL_HALF = (0.0, -1.98), (10.0, 0.75)
-GOAL_CENTRE, GOAL_HALF, GOAL_LOW_M, GOAL_HIGH_M = (6.37, 2.93), (2.0, 2.0), 0.49, 5.49
+# Heights are those of the axis up; the platform's center has height 0.
+PLATFORM_CENTER, PLATFORM_HALF_M, PLATFORM_TOP_M = (0.0, -4.0), 10.5, 0.45
+WALL_CENTER, WALL_HALF = (0.0, -1.98), (10.0, 0.75)
+GOAL_CENTER, GOAL_HALF, GOAL_LOW_M, GOAL_HIGH_M = (6.37, 2.93), (2.0, 2.0), 0.49, 5.49
 BLOCK_HALF, BLOCK_LOW_M, BLOCK_HIGH_M = (1.5, 1.5), 0.5, 2.5
-PLATFORM_AT, GOAL_AT = np.reshape(PLATFORM_CENTRE, (2, 1)), np.reshape(GOAL_CENTRE, (2, 1))
+PLATFORM_AT, GOAL_AT = np.reshape(PLATFORM_CENTER, (2, 1)), np.reshape(GOAL_CENTER, (2, 1))
 AGENT_HALF_M = 0.5
 AGENT_KG, BLOCK_KG = 25.0, 10.0
 AGENT_DRAG, BLOCK_DRAG = 2.0, 1.0
@@ -40,7 +40,7 @@ GAIT = Gait(
     fall_m_s2=111.0,
 )
 SUPPORTS = [
-    Support((PLATFORM_HALF_M, PLATFORM_HALF_M), PLATFORM_CENTRE, PLATFORM_TOP_M),
+    Support((PLATFORM_HALF_M, PLATFORM_HALF_M), PLATFORM_CENTER, PLATFORM_TOP_M),
     Support(
         BLOCK_HALF,
         top_m=BLOCK_HIGH_M,
@@ -48,11 +48,11 @@ SUPPORTS = [
         mass_ratio=AGENT_KG / BLOCK_KG,
         pair=AGENT_ON_BLOCK,
     ),
-    Support(WALL_HALF, WALL_CENTRE, pair=AGENT_ON_WALL),
+    Support(WALL_HALF, WALL_CENTER, pair=AGENT_ON_WALL),
 ]
 START_Y_M = 1.0
-START_CENTRES = np.array([[[0.0], [0.0]], [[-12.0], [-6.27]]])
-"""Centres of the ranges in which agent and block start, in x and in z."""
+START_CENTERS = np.array([[[0.0], [0.0]], [[-12.0], [-6.27]]])
+"""Centers of the ranges in which agent and block start, in x and in z."""
 START_HALVES = np.array([[[9.0], [8.1]], [[0.0], [3.5]]])
 """Half lengths of those ranges."""
 START_DRAWN = np.array([[0, 1], [0, 2]])
@@ -76,7 +76,7 @@ class Platforms:
         motion: Motion of all bodies.
         wall_top: (N,) heights of the walls' upper edges, in m.
         raised_rays: View of rays that start above the agents and rise.
-        level_rays: View of level rays from the agents' centres.
+        level_rays: View of level rays from the agents' centers.
     """
 
     def __init__(self, n_areas: int) -> None:
@@ -91,12 +91,12 @@ class Platforms:
             high=(np.inf, np.inf),
             pairs=[(AGENT, BLOCK), (AGENT, WALL), (BLOCK, WALL)],
         )
-        self.bodies.position[:, WALL] = np.reshape(WALL_CENTRE, (2, 1))
-        goal = Support(GOAL_HALF, GOAL_CENTRE)
+        self.bodies.position[:, WALL] = np.reshape(WALL_CENTER, (2, 1))
+        goal = Support(GOAL_HALF, GOAL_CENTER)
         self.standing = Standing(self.bodies, SUPPORTS, gait=GAIT, zones=[goal])
         on_platform = Watched(
             bodies=[AGENT, BLOCK],
-            centre=PLATFORM_CENTRE,
+            centre=PLATFORM_CENTER,
             half=(PLATFORM_HALF_M, PLATFORM_HALF_M),
         )
         self.motion = Motion(self.bodies, standing=self.standing, watched=on_platform)
@@ -113,7 +113,7 @@ class Platforms:
                 radius_m=RAY_RADIUS_M,
                 boxes=[
                     Box(WALL_TAG, body=WALL, edges_m=(self._wall_low, self.wall_top)),
-                    Box(GOAL_TAG, centre=GOAL_CENTRE, half=GOAL_HALF, edges_m=goal_edges),
+                    Box(GOAL_TAG, centre=GOAL_CENTER, half=GOAL_HALF, edges_m=goal_edges),
                     Box(BLOCK_TAG, body=BLOCK, edges_m=block_edges),
                 ],
                 flight=Flight(self.standing.height_m, start_m, slope),
@@ -142,7 +142,7 @@ class Platforms:
         self._wall_low[areas] = -wall_top
         bodies.is_solid[BLOCK_ON_WALL][areas] = wall_top > BLOCK_LOW_M
         drawn = rng.uniform(-1.0, 1.0, (3, len(wall_top))).take(START_DRAWN, axis=0)
-        bodies.position[:, :WALL, areas] = START_CENTRES + drawn * START_HALVES
+        bodies.position[:, :WALL, areas] = START_CENTERS + drawn * START_HALVES
         bodies.velocity[:, :, areas] = 0.0
         self.standing.put_down(areas, height_m=START_Y_M, gravity=gravity)
 
@@ -164,9 +164,9 @@ class Platforms:
     def shown(self, world: World) -> Scene:
         """Return what all platforms show: a green goal, a wall, a block and an agent on each."""
         bodies = self.bodies
-        low, high = (np.add(PLATFORM_CENTRE, side * PLATFORM_HALF_M) for side in (-1, 1))
+        low, high = (np.add(PLATFORM_CENTER, side * PLATFORM_HALF_M) for side in (-1, 1))
         plan = FloorPlan(world, len(self.wall_top), low.tolist(), high.tolist(), top_m=5.0)
-        plan.box("goal", GOAL_CENTRE, GOAL_HALF, height_m=0.05, colour=floor_plan.GREEN)
+        plan.box("goal", GOAL_CENTER, GOAL_HALF, height_m=0.05, colour=floor_plan.GREEN)
         height = self.wall_top - PLATFORM_TOP_M
         plan.box(
             "wall",

@@ -86,7 +86,7 @@ class Worm(CreatureWorld):
     Ends: when the head is more than 2 m below its start.
     Interrupts: after 5000 steps, that is 1000 decisions.
     Start: stretched out above the ground, at a random turn. A target that the mouth touches appears
-        elsewhere within 40 m of the centre.
+        elsewhere within 40 m of the center.
     Parameters: `gravity` 14.715 m/s2.
     A good policy reaches 800.
 

@@ -13,20 +13,22 @@ from mlagents_envs.base_env import ActionSpec, ActionTuple
 FloatArray = NDArray[np.float32]
 
 Script = Callable[[Sequence[NDArray[Any]], NDArray[np.bool_]], ActionTuple]
-"""Function that decides for N agents. Its arguments are one array (N, *shape) per observation, and
-the action mask (N, sum of branches), True where an action is not allowed."""
+"""Function that decides for N agents. Its arguments are a list with one array (N, *shape) per
+observation, and the action mask (N, sum of branches). The mask is True where an action is not
+allowed."""
 
 
 class ScriptedPolicy:
-    """Decides for agents with a function.
+    """Policy that calls a function for every decision.
 
     Args:
         name: Name of the function, for messages.
         script: The function.
-        spec: Actions to decide on.
+        spec: Specification of the actions.
 
     Attributes:
-        name: Argument of that name.
+        name: Name of the function.
+        spec: Specification of the actions.
     """
 
     def __init__(self, name: str, script: Script, spec: ActionSpec) -> None:

@@ -15,17 +15,17 @@ from mlagents.trainers.acting.script import ScriptedPolicy
 from mlagents_envs.base_env import AgentId, DecisionSteps, TerminalSteps
 
 LEARNER = -2
-"""Number of the current policy, for agents whose steps are learned from."""
+"""Number of the current policy, for agents that it learns from."""
 SCRIPT = -3
 """Number of a scripted opponent."""
 
 
 class Opponents(NamedTuple):
-    """Policies of the agents of a behavior that are not learned from.
+    """Policies for the agents of a behavior that the trainer does not learn from.
 
     Attributes:
-        roster: Snapshots by their numbers.
-        policy: Policy that decides by the roster.
+        roster: Snapshots, by number.
+        policy: Policy that acts with the snapshots of the roster.
         script: Scripted opponent, if there is one.
     """
 
@@ -35,11 +35,11 @@ class Opponents(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """Steps after which self-play may change something.
+    """Numbers of steps until self-play may save a snapshot, or change opponents or the team.
 
     Attributes:
-        n_learned: Steps that are learned from.
-        n_opposed: Decisions of opponents.
+        n_learned: Number of steps that the trainer learns from.
+        n_opposed: Number of decisions of opponents.
     """
 
     n_learned: int
@@ -47,14 +47,14 @@ class Limits(NamedTuple):
 
 
 class Lineup(NamedTuple):
-    """Decisions of self-play for one team of one behavior.
+    """Choices of self-play for one team of one behavior.
 
     Attributes:
-        opponents: Policies of the agents that are not learned from.
-        who_begins: Function from a player to the number of the policy for episodes that begin
-            there: that of a snapshot, or `LEARNER`, `LATEST` or `SCRIPT`.
+        opponents: Policies for the agents that the trainer does not learn from.
+        who_begins: Function from a player to the number of the policy for its new episodes: the
+            number of a snapshot, `LEARNER`, `LATEST` or `SCRIPT`.
         learns: Function that returns whether it is the team's turn to learn.
-        limits: Function that returns when something may change.
+        limits: Function that returns the current limits of self-play.
     """
 
     opponents: Opponents
@@ -64,7 +64,7 @@ class Lineup(NamedTuple):
 
 
 class Team(Protocol):
-    """What self-play sees of a team, whose agents act in this process or elsewhere.
+    """Interface of self-play to a team, whose agents act in this process or in workers.
 
     Attributes:
         n_decisions: Number of decisions for agents of the team so far.
@@ -80,7 +80,7 @@ class Team(Protocol):
         """Return the results of games that ended in the last report of a player, once."""
 
     def swap(self) -> None:
-        """Continue all episodes with the policies for new ones."""
+        """Continue all episodes with the policies for new episodes."""
 
 
 class TeamSeat:
@@ -90,12 +90,12 @@ class TeamSeat:
     have the same policy.
 
     Args:
-        learner: Seat of agents that are learned from.
-        roster_seat_of: Function that returns the seat of agents that act by snapshots. It gets a
+        learner: Seat of agents that the trainer learns from.
+        roster_seat_of: Function that returns the seat of agents that act with snapshots. It gets a
             function from a player and ids of agents to the numbers of their snapshots.
         script: Seat of a scripted opponent, if there is one.
-        who_begins: Function from a player to the number of the policy for episodes that begin
-            there; see `Lineup`.
+        who_begins: Function from a player to the number of the policy for its new episodes; see
+            `Lineup`.
 
     Attributes:
         n_decisions: Number of decisions for agents of the team so far.
@@ -120,7 +120,7 @@ class TeamSeat:
 
     @staticmethod
     def of(learner: Seat, opponents: Opponents, who_begins: Callable[[int], int]) -> "TeamSeat":
-        """Return the seats of a team whose agents act by these policies."""
+        """Return the seats of a team whose agents act with these policies."""
         roster, policy, script = opponents
         return TeamSeat(
             learner,
@@ -159,7 +159,7 @@ class TeamSeat:
         return results
 
     def swap(self) -> None:
-        """Replace the policies in unfinished episodes by those for new episodes."""
+        """Replace the policies in unfinished episodes by the policies for new episodes."""
         for player, side in self._sides.items():
             side.swap(self._who_begins(player))
 
@@ -181,7 +181,7 @@ class TeamSeat:
 
 
 def _kind(who: int) -> int:
-    """Return the same number for all policies that share a seat."""
+    """Return `LEARNER`, `SCRIPT` or, for all snapshots, `LATEST`: one number per seat."""
     return who if who in (LEARNER, SCRIPT) else LATEST
 
 

@@ -67,7 +67,7 @@ def clipped_value_loss(
 ) -> Tensor:
     """E[max((V - R)², (V_old + clip(V - V_old, -epsilon, epsilon) - R)²)].
 
-    A value that has moved more than epsilon towards the return has no gradient. Epsilon is in
+    A value that has moved more than epsilon toward the return has no gradient. Epsilon is in
     units of the return, so values are learned slowly if returns are large.
 
     Args:

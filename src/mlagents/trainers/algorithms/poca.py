@@ -9,7 +9,7 @@ member's own action:
     A[t] = G[t] - b[t]
 
 V[t+1] is the value of the members that remain. A member whose episode ends early therefore learns
-from the rewards that the others receive afterwards.
+from the rewards that the others receive afterward.
 """
 
 from collections.abc import Iterator

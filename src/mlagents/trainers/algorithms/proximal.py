@@ -41,7 +41,7 @@ class Batch(NamedTuple):
         discrete: (N, K) int64 discrete actions.
         action_mask: (N, sum of branches) bool, True where an action is not allowed.
         old_log_probs: (N, A + K) log-probabilities under the policy that acted.
-        old_values: (N, signals) values before the update, as the critic outputs them.
+        old_values: (N, signals) outputs of the critic before the update.
         advantages: (N, 1) advantages, normalized unless each minibatch normalizes its own.
         returns: (N, signals) returns, in the units of the critic's outputs.
     """
@@ -69,7 +69,7 @@ class Batch(NamedTuple):
         advantages: FloatArray,
         returns: FloatArray,
     ) -> "Batch":
-        """Return segments as a batch on the device of `obs`, with the results of the critic."""
+        """Return segments as a batch on the device of `obs`, with the estimates of the critic."""
         to_device = partial(torch.as_tensor, device=obs[0].device)
         return Batch(
             obs=obs,
@@ -90,7 +90,7 @@ class Terms(NamedTuple):
         policy: Loss of the policy.
         critic: Loss of the critic.
         entropy: Mean entropy.
-        plotted: Other losses to plot, by tag. The policy loss is plotted anyway.
+        plotted: Losses to plot in addition to the policy loss, by tag.
     """
 
     policy: Tensor
@@ -235,9 +235,9 @@ class Proximal(Algorithm, Generic[Experience, Minibatch]):
 
     @torch.no_grad()
     def divergence(self, experience: Experience) -> float:
-        """Return the divergence of the policy from the one that acted, the mean over one pass.
+        """Return the mean divergence, over one pass, of the policy from the one that acted.
 
-        Of several learners, each returns the mean over the rows of all.
+        With several learners, the mean includes the rows of all learners.
         """
         parts = list(self.minibatches(experience))
         each = torch.stack([divergence(*self.log_probs(part)) for _, part in parts])
@@ -252,7 +252,7 @@ class Proximal(Algorithm, Generic[Experience, Minibatch]):
     def with_normal_advantages(self, batch: Batch) -> Batch:
         """Return a minibatch whose advantages are normalized, if each minibatch normalizes its own.
 
-        Mean and deviation are those of the rows of all learners.
+        Mean and standard deviation include the rows of all learners.
         """
         if self.settings.normalize_advantages != "minibatch":
             return batch
@@ -267,7 +267,7 @@ class Proximal(Algorithm, Generic[Experience, Minibatch]):
             log_probs: (B, A + K) log-probabilities of the components under the current policy.
             entropies: (B, A + K) entropies of the components.
             batch: Rows of the minibatch, with normalized advantages.
-            epsilon: Largest relative change of a probability that is rewarded.
+            epsilon: Clipping range: relative change of a probability beyond which the loss is flat.
         """
         s = self.settings
         policy_loss = clipped_policy_loss(
@@ -308,7 +308,7 @@ class Proximal(Algorithm, Generic[Experience, Minibatch]):
     def scaled(self, *returns: FloatArray) -> list[FloatArray]:
         """Convert returns or values (N, signals) to units of the critic's outputs.
 
-        The first array updates these units.
+        The first array updates these units beforehand.
         """
         if self.value_scale is None:
             return list(returns)

@@ -124,8 +124,8 @@ def _(encoder: VectorEncoder, graph: Graph, vector: str) -> str:
 
 @_add.register
 def _(normalizer: Normalizer, graph: Graph, vector: str) -> str:
-    centred = graph.node("Sub", vector, graph.weight(normalizer, "shift"))
-    scaled = graph.node("Mul", centred, graph.weight(normalizer, "scale"))
+    centered = graph.node("Sub", vector, graph.weight(normalizer, "shift"))
+    scaled = graph.node("Mul", centered, graph.weight(normalizer, "scale"))
     return graph.node("Clip", scaled, min=-normalizer.limit, max=normalizer.limit)
 
 
@@ -203,11 +203,11 @@ def _add_attention(
 
 
 def _add_norm(norm: nn.LayerNorm, graph: Graph, x: str, *, axis: int) -> str:
-    centred = graph.node("Sub", x, graph.node("ReduceMean", x, axes=[axis], keepdims=1))
-    squares = graph.node("Mul", centred, centred)
+    centered = graph.node("Sub", x, graph.node("ReduceMean", x, axes=[axis], keepdims=1))
+    squares = graph.node("Mul", centered, centered)
     variance = graph.node("ReduceMean", squares, axes=[axis], keepdims=1)
     variance = graph.node("Add", variance, graph.constant("norm_epsilon", [norm.eps]))
-    return graph.node("Div", centred, graph.node("Sqrt", variance))
+    return graph.node("Div", centered, graph.node("Sqrt", variance))
 
 
 def _add_mask(graph: Graph, scores: str, is_allowed: str, name: str, otherwise: float) -> str:

@@ -54,7 +54,7 @@ def copy_each(targets: list[Tensor], sources: list[Tensor]) -> None:
 
 
 def move_each(targets: list[Tensor], sources: list[Tensor], share: float) -> None:
-    """Move every target towards its source by a fraction of the difference, in place."""
+    """Move every target toward its source by a fraction of the difference, in place."""
     torch._foreach_lerp_(targets, sources, share)
 
 

@@ -1,1 +1,1 @@
-"""Where agents act: in this process, or in rollout workers elsewhere."""
+"""Fleets of agents: in this process, or in rollout workers."""

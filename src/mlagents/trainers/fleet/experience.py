@@ -1,4 +1,4 @@
-"""`RemoteExperience`: what the agents of a behavior have experienced in all workers."""
+"""`RemoteExperience`: the experience of a behavior's agents in all workers."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,7 +12,7 @@ from mlagents.trainers.fleet.messages import Cut, Gathered
 
 
 class _Part(NamedTuple):
-    """Segments of one worker, decided by one version of a policy."""
+    """Segments of one worker, in which one version of a policy acted."""
 
     worker: int
     version: int
@@ -24,11 +24,11 @@ class RemoteExperience:
 
     Args:
         fetch: Function that makes the workers hand over the segments of the behavior.
-        max_staleness: Largest number of updates between the policy that decided and the present
-            one. Older segments are dropped. None for no limit.
+        max_staleness: Largest number of updates between the policy that acted and the current one.
+            Older segments are dropped. None for no limit.
 
     Attributes:
-        version: Number of the present policy.
+        version: Number of the current policy.
         problems: Unusual ends of the episodes of groups.
         n_dropped: Number of steps dropped so far, because they were too old.
     """
@@ -39,10 +39,10 @@ class RemoteExperience:
         self._parts: list[_Part] = []
         self._activities: list[Activity] = []
         self._held: dict[int, tuple[int, int]] = {}
-        """Steps of finished and of unfinished segments that each worker holds."""
+        """Numbers of steps in finished and in unfinished segments that each worker holds."""
         self._cut: dict[int, Cut] = {}
-        """Segments that workers sent with their answers, and that are not asked for yet. The
-        counts of `_held` still contain them."""
+        """Segments that workers sent with their answers, but that have not been requested yet.
+        `_held` still counts them."""
         self._vanished: dict[int, int] = {}
         self.version = -1
         self.problems: list[str] = []
@@ -50,12 +50,12 @@ class RemoteExperience:
 
     @property
     def n_held(self) -> int:
-        """Steps of finished segments that are not taken yet."""
+        """Number of steps in finished segments that have not been taken yet."""
         return self.n_steps - self.n_unfinished
 
     @property
     def n_unfinished(self) -> int:
-        """Closed steps in segments that are not finished."""
+        """Number of completed steps in unfinished segments."""
         return sum(n_unfinished for _, n_unfinished in self._held.values())
 
     @property
@@ -65,7 +65,7 @@ class RemoteExperience:
 
     @property
     def n_steps(self) -> int:
-        """Steps here and in the workers."""
+        """Number of steps, in this process and in the workers."""
         here = sum(part.segments.n_steps for part in self._parts)
         return here + sum(sum(held) for held in self._held.values())
 
@@ -102,7 +102,7 @@ class RemoteExperience:
             self._parts.append(_Part(worker, self.version, segments))
 
     def lose(self, worker: int) -> None:
-        """Forget what a worker held and has not sent, because it has ended."""
+        """Drop the count of steps that a worker holds, because its process has ended."""
         self.settle(worker)
         self._held.pop(worker, None)
 

@@ -90,7 +90,7 @@ class Fleet(ABC):
         Args:
             behavior: The behavior and its team.
             trainer: Trainer of the behavior.
-            lineup: Decisions of self-play for the team.
+            lineup: Choices of self-play for the team.
         """
 
     @abstractmethod
@@ -163,7 +163,7 @@ class LocalFleet(Fleet):
         self._manager.set_parameters(parameters)
 
     def reset(self) -> None:
-        """Begin all episodes of all players again."""
+        """Restart all episodes of all players."""
         self._rollout.reset()
 
     def advance(self) -> list[PlayerReport]:

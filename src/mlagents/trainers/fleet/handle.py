@@ -1,4 +1,4 @@
-"""`WorkerHandle`: a worker as the head knows it, and what becomes of it when its process ends."""
+"""`WorkerHandle`: state of a worker, and its restart after its process has ended."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -19,12 +19,12 @@ class WorkerHandle:
 
     Args:
         number: Number of the worker, from 0.
-        environment: Settings of its players, whose restart budget is its own too.
+        environment: Settings of its players. Their limits on restarts also apply to the worker.
 
     Attributes:
-        number: Argument of that name.
+        number: Number of the worker, from 0.
         life: Number of its process; see `Setup.life`.
-        orders: Orders that it has not answered, the oldest first.
+        orders: Orders that it has not answered, oldest first.
         posts: Behaviors that its process acts for.
         snapshots: Numbers of the opponents' snapshots that its process has, by behavior.
         parameters: Environment parameters to send.
@@ -50,10 +50,10 @@ class WorkerHandle:
     def begin_again(
         self, gone: Gone, *, life: int, parameters: Mapping[str, Sampler]
     ) -> list[Order]:
-        """Prepare for another process after the last one has ended, and log why.
+        """Prepare for the next process, and log why the last one has ended.
 
         Args:
-            gone: End of the process.
+            gone: Reply that reports the end of the process.
             life: Number of the next process.
             parameters: All environment parameters of the run.
 
@@ -61,16 +61,17 @@ class WorkerHandle:
             Orders that the last process has not answered.
 
         Raises:
-            UnityTrainerException: It ended before it had begun, or its budget is spent.
+            UnityTrainerException: The first process ended before it had answered, or the limit on
+                restarts is reached.
         """
         what = f"the process of worker {self.number} {gone.reason}"
         if self.is_new and self.life == self.number:
             raise UnityTrainerException(
-                f"{what} before it began. Its output above may tell why. Try the environment "
-                "without --workers."
+                f"{what} before it began to act. Its output above may give the cause. Try "
+                "the environment without --workers."
             )
         if refusal := self._budget.spend():
-            raise UnityTrainerException(f"{what} and is not started again: {refusal}.")
+            raise UnityTrainerException(f"{what} and is not restarted: {refusal}.")
         logger.warning(
             f"{what[0].upper()}{what[1:]}; {self._budget}. Steps that it had not handed over are "
             "collected again."
@@ -85,7 +86,7 @@ class WorkerHandle:
         return orders
 
     def has_answered(self) -> None:
-        """Note an answer; log the first one of another process."""
+        """Record an answer; log the first one after a restart."""
         if self.is_new and self.life != self.number:
             logger.info(f"Worker {self.number} acts again.")
         self.is_new = False

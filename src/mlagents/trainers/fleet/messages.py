@@ -12,18 +12,19 @@ from mlagents_envs.base_env import BehaviorId, BehaviorName, BehaviorSpec
 from mlagents_envs.side_channel.stats_side_channel import EnvironmentStats
 
 Shipment = Literal["cut", "finished", "discard"]
-"""Segments that a worker hands over after a collection: all, with unfinished ones cut; finished
-ones; or none, and finished ones are dropped, because the behavior has finished learning."""
+"""Segments that a worker hands over after a collection. `cut` stands for all segments, with
+unfinished ones cut. `finished` stands for finished segments. With `discard`, finished segments are
+dropped, because the behavior no longer learns."""
 
 
 class Setup(NamedTuple):
-    """What a worker needs to begin.
+    """Setup of the process of a worker.
 
     Attributes:
         options: Options of the run, with its seed.
         worker: Number of the worker, from 0.
-        life: Number that no other worker has had, nor an earlier process of this one. The first
-            process of worker k has life k.
+        life: Number of the process, unique among the processes of all workers. The first process
+            of worker k has life k.
         log_folder: Folder for the logs of players.
         sources: Folders to import environments from.
         version: Version of this package on the head.
@@ -38,15 +39,16 @@ class Setup(NamedTuple):
 
 
 Cut = tuple[Segments | None, Activity]
-"""Segments of a behavior with unfinished ones cut, and the activity that cutting adds."""
+"""Segments of a behavior, with unfinished ones cut, and the activity that cutting adds."""
 
 
 class OpponentsPost(NamedTuple):
-    """Policies for the agents of a behavior that are not learned from.
+    """Policies for the agents of a behavior that the trainer does not learn from.
 
     Attributes:
         script: Name of a scripted opponent, if there is one.
-        random_state: State of the generator of their samples, if it continues; otherwise None.
+        random_state: State of the random generator that samples their actions; None for a new
+            generator.
     """
 
     script: str | None
@@ -59,11 +61,11 @@ class Post(NamedTuple):
     Attributes:
         name: Name of the behavior, without a team.
         spec: Observations and actions.
-        needs: What its learner needs from a collector.
-        deterministic: Whether to take the likeliest action.
-        seed: Seed of the generator of samples.
-        random_state: State of that generator, if it continues; otherwise None.
-        opponents: Policies of opponents, with self-play.
+        needs: Requirements of its learner for the collector.
+        deterministic: Whether to take the most likely action.
+        seed: Seed of the random generator that samples actions.
+        random_state: State of that generator; None for a new generator.
+        opponents: Policies of opponents; None without self-play.
     """
 
     name: str
@@ -76,14 +78,14 @@ class Post(NamedTuple):
 
 
 class Target(NamedTuple):
-    """Steps of a behavior after which a collection ends; None for no such end.
+    """Numbers of steps of a behavior after which a collection ends; None for no limit.
 
     Attributes:
-        held: Closed steps that the worker holds, from earlier collections too. When it has so
-            many, the worker cuts and sends them with its answer.
-        finished: Steps of segments that finished in this collection.
-        made: Steps that agents took in this collection.
-        opposed: Decisions of opponents in this collection.
+        held: Number of completed steps that the worker holds, including those of earlier
+            collections. When it holds so many, it cuts them and sends them with its answer.
+        finished: Number of steps in segments that finished in this collection.
+        made: Number of steps that agents took in this collection.
+        opposed: Number of decisions of opponents in this collection.
         ships: Segments to hand over; None for none.
     """
 
@@ -95,15 +97,14 @@ class Target(NamedTuple):
 
 
 class Opposition(NamedTuple):
-    """Self-play in a collection. `LEARNER`, `LATEST` and `SCRIPT` are policies too; see `Lineup`.
+    """Choices of self-play for a collection. Numbers of policies are as in `Lineup`.
 
     Attributes:
-        begins: Number of the policy for episodes that begin, for each player of the worker, by
-            team.
-        opposing: Teams whose decisions are those of opponents.
-        swaps: Teams whose unfinished episodes continue by the policies for new ones.
+        begins: Number of the policy for new episodes, for each player of the worker, by team.
+        opposing: Teams whose agents act as opponents.
+        swaps: Teams whose unfinished episodes continue with the policies for new episodes.
         snapshots: Pickled snapshots that are new to the worker, by behavior and number.
-        drops: Numbers of snapshots that no agent acts by any more, by behavior.
+        drops: Numbers of snapshots that no agent uses any more, by behavior.
     """
 
     begins: Mapping[BehaviorId, tuple[int, ...]] = {}
@@ -114,16 +115,16 @@ class Opposition(NamedTuple):
 
 
 class Order(NamedTuple):
-    """One collection.
+    """Order to a worker for one collection.
 
     Attributes:
-        targets: Ends of the collection, by behavior; the first one reached ends it. Without
-            targets, the players are reset and nothing is collected.
+        targets: Targets by behavior. The first one reached ends the collection. With None, the
+            players are reset and nothing is collected.
         posts: Behaviors to act for from now on.
-        versions: Policies to wait for before the first decision, by behavior.
+        versions: Versions of the policies to wait for before the first decision, by behavior.
         parameters: Environment parameters to set.
         reset: Whether to reset the players first.
-        opposition: Self-play.
+        opposition: Choices of self-play.
     """
 
     targets: dict[str, Target] | None
@@ -135,20 +136,21 @@ class Order(NamedTuple):
 
 
 class Gathered(NamedTuple):
-    """What a worker tells of one behavior after a collection.
+    """Report of a worker on one behavior after a collection.
 
     Attributes:
-        activity: What agents did in the collection.
-        n_held: Steps of finished segments that the worker still holds.
-        n_unfinished: Closed steps in unfinished segments.
+        activity: Steps and episodes of agents in the collection.
+        n_held: Number of steps in finished segments that the worker still holds.
+        n_unfinished: Number of completed steps in unfinished segments.
         n_vanished: Number of agents that have vanished so far.
         problems: Unusual ends of the episodes of groups.
         entropies: Mean entropies of the decisions, in nats.
-        version: Policy that decided.
-        random_state: State of the generator of samples.
+        version: Version of the policy that acted.
+        random_state: State of the random generator that samples actions.
         segments: Segments handed over, if any.
-        random_state_of_opponents: State of the generator of opponents' samples, with self-play.
-        cut: What `RolloutWorker.take` returned after the collection; None if it was not called.
+        random_state_of_opponents: State of the random generator that samples the actions of
+            opponents; None without self-play.
+        cut: Result of `RolloutWorker.take` after the collection; None if it was not called.
     """
 
     activity: Activity
@@ -165,7 +167,7 @@ class Gathered(NamedTuple):
 
 
 class TeamNews(NamedTuple):
-    """What a worker tells of one team after a collection.
+    """Report of a worker on one team after a collection.
 
     Attributes:
         n_decisions: Number of decisions for agents of the team in the collection.
@@ -188,9 +190,9 @@ class Harvest(NamedTuple):
         gathered: Results by behavior.
         statistics: Statistics of each player since the last harvest.
         logs: Messages for the log, each with its level.
-        seconds: Time that the collection took.
-        teams: News of each team, with self-play.
-        games: Games that ended, each with its player, the oldest first.
+        seconds: Duration of the collection.
+        teams: Report on each team, with self-play.
+        games: Games that ended, each with its player, oldest first.
     """
 
     specs: dict[BehaviorName, BehaviorSpec]

@@ -35,7 +35,7 @@ _LIFE_SHIFT = 44
 
 @dataclass(slots=True)
 class _Place:
-    """A behavior of the worker, and what happened to it in the present collection."""
+    """A behavior of the worker, and its activity in the current collection."""
 
     policy: ActingPolicy
     collector: Collector
@@ -48,19 +48,19 @@ class _Place:
 
     @property
     def seat(self) -> Seat:
-        """Seat of the agents that are learned from."""
+        """Seat of the agents that the trainer learns from."""
         policy: Policy = self.policy
         return Seat(policy, self.collector)
 
     def note(self) -> None:
-        """Note what agents did since the last report."""
+        """Record the activity of agents since the last report."""
         activity = self.collector.activity()
         if activity.n_steps or len(activity.episode_return) or len(activity.group_return):
             self.activities.append(activity)
             self.n_finished += activity.n_steps
 
     def has_reached(self, target: Target, n_opposed: int) -> bool:
-        """Whether the collection ends, after a number of decisions of opponents."""
+        """Return whether a target is reached, given the number of decisions of opponents."""
         n_unfinished = self.collector.n_unfinished
         made = self.n_finished + n_unfinished - self.n_unfinished_before
         held = self.collector.n_held + n_unfinished
@@ -87,7 +87,7 @@ class Places:
         self._begins: Mapping[BehaviorId, tuple[int, ...]] = {}
         self._opposing: frozenset[BehaviorId] = frozenset()
         self._n_decisions: dict[BehaviorId, int] = {}
-        """Decisions of each team before the present collection."""
+        """Number of decisions of each team before the current collection."""
         self._games: list[tuple[int, Games]] = []
 
     def __iter__(self) -> Iterator[str]:
@@ -106,13 +106,13 @@ class Places:
         return place is not None and (place.opponents is None or who in self._teams)
 
     def seat_of(self, player: int, behavior: BehaviorName) -> Seat | SharedSeat:
-        """Return the seat of a behavior, or with self-play the seats of a team."""
+        """Return the seat of a behavior or, with self-play, the seats of a team."""
         who = BehaviorId.parse(behavior)
         team = self._teams.get(who)
         return self._places[who.name].seat if team is None else team
 
     def begin(self, post: Post, snapshot: Snapshot) -> None:
-        """Act for another behavior."""
+        """Add a behavior to act for."""
         spec = post.spec.action_spec
 
         def policy_of(
@@ -137,12 +137,12 @@ class Places:
         self._places[post.name] = _Place(policy, collector, -1, opponents)
 
     def renew(self, name: str, version: int, snapshot: Snapshot) -> None:
-        """Act by a newer policy."""
+        """Act with a newer policy from now on."""
         place = self._places[name]
         place.policy.snapshot, place.version = snapshot, version
 
     def oppose(self, opposition: Opposition) -> None:
-        """Begin a collection with the decisions of self-play."""
+        """Begin a collection with the choices of self-play."""
         self._begins, self._opposing = opposition.begins, opposition.opposing
         for name, place in self._places.items():
             if place.opponents is None:
@@ -162,7 +162,7 @@ class Places:
         self._n_decisions = {who: team.n_decisions for who, team in self._teams.items()}
 
     def note(self, players: Iterable[int]) -> None:
-        """Note what agents did in the reports of these players."""
+        """Record the activity of agents in the reports of these players."""
         for player in players:
             games = {who: team.take_results(player) for who, team in self._teams.items()}
             if any(games.values()):
@@ -171,7 +171,7 @@ class Places:
             place.note()
 
     def has_reached(self, targets: Mapping[str, Target]) -> bool:
-        """Whether the collection ends."""
+        """Return whether any behavior has reached its target."""
         return any(
             self._places[name].has_reached(target, self._n_opposed(name))
             for name, target in targets.items()
@@ -185,7 +185,7 @@ class Places:
                 place.entropies.append(entropy)
 
     def gather(self, name: str, ships: Shipment | None) -> Gathered:
-        """Return the result of a collection for a behavior, and forget it."""
+        """Return the report on a behavior after a collection, and begin the next report."""
         place = self._places[name]
         collector = place.collector
         segments = None
@@ -215,7 +215,7 @@ class Places:
         )
 
     def has_enough(self, name: str, target: Target) -> bool:
-        """Return whether the worker holds the steps of a behavior that the head waits for."""
+        """Return whether the worker holds as many steps of a behavior as the target requires."""
         collector = self._places[name].collector
         return target.held is not None and collector.n_held + collector.n_unfinished >= target.held
 
@@ -227,7 +227,7 @@ class Places:
         return numbered(segments, self._life), place.collector.activity()
 
     def take_news(self) -> dict[BehaviorId, TeamNews]:
-        """Return the news of each team after a collection."""
+        """Return the report on each team after a collection."""
         return {
             who: TeamNews(team.n_decisions - self._n_decisions.get(who, 0), team.present)
             for who, team in self._teams.items()
@@ -250,7 +250,7 @@ class Places:
 
 
 def numbered(segments: Segments | None, life: int) -> Segments | None:
-    """Return segments whose episodes and groups no other worker has."""
+    """Return segments with numbers of episodes and groups that are unique among all workers."""
     if segments is None or life == 0:
         return segments
     first = life << _LIFE_SHIFT

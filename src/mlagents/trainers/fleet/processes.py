@@ -1,4 +1,4 @@
-"""`ProcessWorkers`: rollout workers in processes of this machine, connected by pipes."""
+"""`ProcessWorkers`: rollout workers in processes on this machine, connected by pipes."""
 
 import multiprocessing
 import os
@@ -19,10 +19,10 @@ from mlagents.trainers.fleet.worker import Renewal, RolloutWorker
 from mlagents.trainers.fleet.workers import Gone, Reply, Workers
 
 _CLOSING_S = 10.0
-"""Time in which a worker must end after it was asked to."""
+"""Time within which a worker must end after its pipe was closed, in s."""
 
 _ORPHAN_S = 3.0
-"""Time in which a worker ends its players after the head has died."""
+"""Time after which a worker exits at the latest once its pipe is closed, in s."""
 
 
 class _Process(NamedTuple):
@@ -31,9 +31,9 @@ class _Process(NamedTuple):
 
 
 class ProcessWorkers(Workers):
-    """Rollout workers in processes of their own on this machine.
+    """Rollout workers, each in its own process on this machine.
 
-    A worker ends when its pipe is closed, and so when this process ends in any way.
+    A worker ends when its pipe closes, and therefore also when this process ends for any reason.
     """
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class ProcessWorkers(Workers):
     def start(self, setup: Setup) -> None:
         """Start the process of a worker; see `Workers.start`."""
         here, there = self._context.Pipe()
-        # It is not a daemon, because environments may start processes of their own.
+        # The process is not a daemon, because environments may start their own processes.
         process = self._context.Process(
             target=_serve, args=(there, setup), name=f"rollout worker {setup.worker}"
         )
@@ -57,7 +57,7 @@ class ProcessWorkers(Workers):
             _send(self._processes[worker].connection, (method, arguments))
 
     def renew(self, workers: Mapping[int, object], renewals: Mapping[str, Renewal]) -> None:
-        """Hand new policies to workers; see `Workers.renew`."""
+        """Send new policies to workers; see `Workers.renew`."""
         message = _pickled(("renew", (dict(renewals),)))
         for worker in workers:
             with suppress(OSError):
@@ -107,7 +107,7 @@ def _pickled(message: object) -> bytes:
 
 
 def _send(connection: "Connection[Any, Any]", message: object) -> None:
-    """Send a message; `Connection.send` would copy arrays twice more."""
+    """Send a message. `Connection.send` would copy arrays two more times."""
     connection.send_bytes(_pickled(message))
 
 
@@ -121,7 +121,7 @@ def _ended(exit_code: int | None) -> str:
 def _serve(connection: "Connection[Any, Any]", setup: Setup) -> None:
     """Run a worker in its own process until the pipe is closed."""
     for number in (signal.SIGINT, getattr(signal, "SIGHUP", None)):
-        if number is not None:  # signals of the terminal are the head's; it closes the pipe
+        if number is not None:  # the head handles signals of the terminal, and closes the pipe
             signal.signal(number, signal.SIG_IGN)
     calls: queue.SimpleQueue[tuple[str, tuple[Any, ...]] | None] = queue.SimpleQueue()
     ready = threading.Event()
@@ -171,7 +171,7 @@ def _reply(connection: "Connection[Any, Any]", result: Any) -> None:
 
 
 def failure_of(error: Exception) -> Failure:
-    """Return an error with its traceback, such that it can be pickled."""
+    """Return an error with its traceback in a form that can be pickled."""
     trace = "".join(traceback.format_exception(error))
     try:
         pickle.loads(pickle.dumps(error))

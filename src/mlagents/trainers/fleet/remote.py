@@ -1,8 +1,8 @@
-"""`RemoteFleet`: agents that act in rollout workers, and what they collect.
+"""`RemoteFleet`: agents that act in rollout workers, and the experience that they collect.
 
-In mode `sync`, all workers collect, then the learner learns, then all act by the new policy: the
-experience of an update is that of one policy. In mode `async`, each worker has a second collection
-waiting while the first runs, so it never waits for others or for the learner.
+In mode `sync`, all workers collect, then the learner learns, then all act with the new policy. All
+experience of an update thus comes from one policy. In mode `async`, each worker has a second order
+in its queue while it executes the first. It never waits for other workers or for the learner.
 """
 
 import pickle
@@ -34,10 +34,10 @@ from mlagents_envs.timers import hierarchical_timer
 logger = get_logger(__name__)
 
 DROPPED = "Workers/Dropped Steps"
-"""Statistic: steps that were too old to be learned from."""
+"""Statistic: number of steps that were too old to be learned from."""
 
 _AT_ONCE = 256
-"""Steps of all workers after which a learner is called that learns at any time."""
+"""Number of steps of all workers between calls of a learner that accepts any number of steps."""
 
 
 @dataclass
@@ -51,7 +51,7 @@ class _Behavior:
 
 
 class _Arrival(NamedTuple):
-    """Result of a collection, by the process that the worker had in it."""
+    """Result of a collection, with the process of the worker that collected it."""
 
     worker: WorkerHandle
     life: int
@@ -62,8 +62,8 @@ class _Arrival(NamedTuple):
 class RemoteFleet(Fleet):
     """Agents that act in rollout workers.
 
-    A worker whose process ends is started again within its restart budget, which is that of a
-    player. What it had collected and not handed over is lost, and is collected again.
+    If the process of a worker ends, it is restarted, within the same limits as a player. Steps that
+    it had not handed over are lost, and are collected again.
 
     Args:
         options: Options of the run, with its seed.
@@ -85,7 +85,7 @@ class RemoteFleet(Fleet):
         self._workers = workers
         self._is_async = cluster.mode == "async"
         self._max_staleness = cluster.max_staleness if self._is_async else None
-        # The settings of behaviors stay here: a plug-in's need not exist where workers run.
+        # The settings of behaviors stay here: workers may lack the plug-in that defines their type.
         bare = options.model_copy(update={"behaviors": {}, "default_settings": None})
         self._setup = Setup(bare, 0, 0, log_folder, sources, __version__)
         self._n_players = environment.num_envs
@@ -142,9 +142,9 @@ class RemoteFleet(Fleet):
             worker.parameters.update(parameters)
 
     def reset(self) -> None:
-        """Begin all episodes again, before the next collection of each worker.
+        """Restart all episodes before the next collection of each worker.
 
-        The first reset starts the workers, and waits for them.
+        The first reset starts the workers and waits for them.
         """
         for worker in self._all:
             worker.must_reset = True
@@ -165,7 +165,7 @@ class RemoteFleet(Fleet):
     def advance(self) -> list[PlayerReport]:
         """Let workers act; wait for all of them or, if `async`, for any of them."""
         self._renew()
-        for behavior in self._behaviors.values():  # what an update did not need yet
+        for behavior in self._behaviors.values():  # segments that the last update did not need
             for worker in self._all:
                 behavior.experience.settle(worker.number)
         targets = self._targets()
@@ -207,12 +207,12 @@ class RemoteFleet(Fleet):
     # Orders.
 
     def _targets(self) -> dict[str, Target]:
-        """Return the ends of the next collections, without what each worker holds already."""
+        """Return the targets of the next collections, not counting steps that workers hold."""
         return {name: self._target(behavior) for name, behavior in self._behaviors.items()}
 
     def _target(self, behavior: _Behavior) -> Target:
         trainer, n_workers = behavior.trainer, len(self._all)
-        watches = self._watches_episodes and n_workers == 1  # so that it ends where it would here
+        watches = self._watches_episodes and n_workers == 1  # so that it ends as in this process
         finished, opposed = trainer.steps_until_due, None
         if limits := self._teams.limits(trainer.name):
             finished = min(finished, limits.n_learned)
@@ -221,7 +221,7 @@ class RemoteFleet(Fleet):
         return self._learning_target(behavior)._replace(finished=finished, opposed=opposed)
 
     def _learning_target(self, behavior: _Behavior) -> Target:
-        """Return the end of the next collections by what the learner of a behavior needs."""
+        """Return the target of the next collections that the learner of a behavior needs."""
         trainer, n_workers = behavior.trainer, len(self._all)
         if not trainer.is_learning:
             return Target(ships="discard")
@@ -239,8 +239,8 @@ class RemoteFleet(Fleet):
 
         Args:
             worker: The worker.
-            targets: Ends of the collection; `held` without what the worker holds already. None to
-                reset only.
+            targets: Targets of the collection, by behavior. `held` does not include the steps that
+                the worker already holds. None to reset only.
         """
         own = None
         if targets is not None:
@@ -255,7 +255,7 @@ class RemoteFleet(Fleet):
         self._send(worker, Order(own))
 
     def _send(self, worker: WorkerHandle, order: Order) -> None:
-        """Complete an order by all that a worker does not know yet, and send it."""
+        """Add everything to an order that a worker does not know yet, and send it."""
         posts = []
         for name, behavior in self._behaviors.items():
             if name in worker.posts or behavior.sent is None:
@@ -270,7 +270,7 @@ class RemoteFleet(Fleet):
                         n_expected=_share(trainer.needs.n_expected, len(self._all))
                     ),
                     trainer.policy.deterministic,
-                    # A resumed run draws other samples than its beginning.
+                    # The step makes a resumed run draw other samples than its beginning did.
                     (self._setup.options.env_settings.seed, worker.life, trainer.step),
                     trainer.policy.rng.bit_generator.state if is_first else None,
                     self._teams.post(name, continues=is_first),
@@ -292,7 +292,7 @@ class RemoteFleet(Fleet):
         self._workers.call(worker.number, "collect", order)
 
     def _renew(self) -> None:
-        """Send policies that have changed to all workers that act by them."""
+        """Send policies that have changed to all workers that use them."""
         for name, behavior in self._behaviors.items():
             snapshot = behavior.trainer.policy.snapshot
             if snapshot is behavior.sent:
@@ -305,11 +305,11 @@ class RemoteFleet(Fleet):
             self._workers.renew(at, renewals)
 
     def _fetch(self, name: str) -> None:
-        """Take the segments of a behavior from all workers, in their order."""
+        """Take the segments of a behavior from all workers, in the order of their numbers."""
         if self._is_async:
             return  # they arrive with each harvest
         experience = self._behaviors[name].experience
-        # A worker that holds nothing may be another process, which has no orders yet.
+        # A worker without steps may have a new process, which has no orders yet.
         waiting = {each.number for each in self._all if experience.has_to_send(each.number)}
         for number in sorted(waiting):
             self._workers.call(number, "take", name)
@@ -345,7 +345,7 @@ class RemoteFleet(Fleet):
         return arrived
 
     def _process(self, arrived: list[_Arrival]) -> None:
-        """Take in results, in the order of the workers; resume those that a new behavior ended."""
+        """Process results in the order of the workers; continue those that a new behavior ended."""
         for worker, life, order, harvest in sorted(arrived, key=lambda each: each.worker.number):
             self._take_in(worker, harvest)
             if worker.life != life:  # it has ended meanwhile
@@ -393,10 +393,11 @@ class RemoteFleet(Fleet):
         self._workers.start(self._setup._replace(worker=worker.number, life=worker.life))
 
     def _replace(self, worker: WorkerHandle, gone: Gone) -> list[Order]:
-        """Start a worker again whose process has ended; return the orders without an answer.
+        """Restart a worker whose process has ended; return its unanswered orders.
 
         Raises:
-            UnityTrainerException: It ended before it had begun, or its budget is spent.
+            UnityTrainerException: The first process ended before it had answered, or the limit on
+                restarts is reached.
         """
         orders = worker.begin_again(gone, life=self._n_lives, parameters=self._parameters)
         self._n_lives += 1

@@ -21,11 +21,11 @@ class RemoteTeam:
     """A team whose agents act in workers; a `Team` of the league.
 
     Args:
-        lineup: Decisions of the league.
-        assigned: Function that returns the policies of the team in orders without an answer.
+        lineup: Choices of the league.
+        assigned: Function that returns the policies of the team in unanswered orders.
 
     Attributes:
-        lineup: Argument of that name.
+        lineup: Choices of the league.
         n_decisions: Number of decisions for agents of the team so far.
     """
 
@@ -36,9 +36,9 @@ class RemoteTeam:
         self._present: dict[int, set[int]] = {}
         """Policies in unfinished episodes of each worker."""
         self._results: dict[int, deque[list[GameResult]]] = {}
-        """Results of each player's reports that the league has not taken yet."""
+        """Results in each player's reports that the league has not taken yet."""
         self._swapping: set[int] = set()
-        """Workers whose unfinished episodes continue by the policies for new ones."""
+        """Workers whose unfinished episodes continue with the policies for new episodes."""
 
     @property
     def present(self) -> set[int]:
@@ -46,22 +46,22 @@ class RemoteTeam:
         return self._assigned().union(*self._present.values())
 
     def take_results(self, player: int) -> list[GameResult]:
-        """Return the results of games that ended in the oldest report that is not taken yet."""
+        """Return the results in the oldest report that has not been taken yet."""
         results = self._results.get(player)
         return results.popleft() if results else []
 
     def swap(self) -> None:
-        """Continue all episodes with the policies for new ones."""
+        """Continue all episodes with the policies for new episodes."""
         self._swapping = set(self._present)
 
     def take_swap(self, worker: int) -> bool:
-        """Return, once, whether the unfinished episodes of a worker get other policies."""
+        """Return whether the unfinished episodes of a worker must change policies, once."""
         swaps = worker in self._swapping
         self._swapping.discard(worker)
         return swaps
 
     def take_in(self, worker: int, news: TeamNews) -> None:
-        """Take in what a worker tells after a collection."""
+        """Add the report of a worker after a collection."""
         self.n_decisions += news.n_decisions
         self._present[worker] = news.present
 
@@ -100,16 +100,16 @@ class RemoteTeams:
         return team
 
     def limits(self, name: str) -> Limits | None:
-        """Return when self-play of a behavior may change something; None without self-play."""
+        """Return the current limits of a behavior's self-play; None without self-play."""
         lineup = self._lineup(name)
         return None if lineup is None else lineup.limits()
 
     def post(self, name: str, *, continues: bool) -> OpponentsPost | None:
-        """Return what a worker needs for opponents of a behavior; None without self-play.
+        """Return the policies of a behavior's opponents for a worker; None without self-play.
 
         Args:
             name: Name of the behavior.
-            continues: Whether the worker continues the random samples of this process.
+            continues: Whether the worker continues the random numbers of this process.
         """
         lineup = self._lineup(name)
         if lineup is None:
@@ -119,9 +119,9 @@ class RemoteTeams:
         return OpponentsPost(None if script is None else script.name, state)
 
     def opposition(self, worker: WorkerHandle) -> Opposition:
-        """Return self-play in the next collection of a worker.
+        """Return the choices of self-play for the next collection of a worker.
 
-        Opponents are drawn here, for one player after the other.
+        Opponents are drawn here, for one player after another.
         """
         begins: dict[BehaviorId, list[int]] = {behavior: [] for behavior in self._teams}
         first = worker.number * self._n_players
@@ -153,10 +153,10 @@ class RemoteTeams:
         )
 
     def take_in(self, worker: WorkerHandle, harvest: Harvest) -> list[int]:
-        """Take in what a worker tells after a collection.
+        """Add the result of a worker's collection.
 
         Returns:
-            Number of the player of each report in which games ended, the oldest first.
+            Number of the player of each report in which games ended, oldest first.
         """
         for behavior, news in harvest.teams.items():
             self._teams[behavior].take_in(worker.number, news)
@@ -186,7 +186,7 @@ class RemoteTeams:
     def _pickle(
         self, name: str, known: Mapping[int, Snapshot], numbers: Iterable[int]
     ) -> dict[int, bytes]:
-        """Return pickled snapshots, each of which is pickled once for all workers."""
+        """Return pickled snapshots. Each is pickled only once for all workers."""
         pickled = self._pickled.setdefault(name, {})
         for number in pickled.keys() - known.keys():
             del pickled[number]

@@ -1,7 +1,7 @@
 """`RolloutWorker`: acts for the agents of some players and collects their experience.
 
-It runs in the process of a worker. Neither this module nor what it imports needs torch. Only a
-policy that is not dense brings torch along, when it is unpickled.
+It runs in the process of a worker. Neither this module nor its imports need torch. Torch is
+imported only to unpickle a policy that is not a dense network.
 """
 
 import logging
@@ -38,7 +38,7 @@ class _NewBehavior(Exception):
 
 
 class _HeldReports(EnvManager):
-    """Holds reports back while they contain a behavior that has no seat yet.
+    """Players whose reports are held back while they contain a behavior that has no seat yet.
 
     Args:
         manager: Players of the worker.
@@ -65,10 +65,10 @@ class _HeldReports(EnvManager):
         self._manager.reset()
 
     def receive(self) -> list[PlayerSteps]:
-        """Return all reports.
+        """Wait until at least one player has a report; return all reports.
 
         Raises:
-            _NewBehavior: A behavior has no seat. The reports are returned by a later call.
+            _NewBehavior: A behavior has no seat. A later call returns the reports.
         """
         reports, self._held = self._held or self._manager.receive(), []
         if not all(self._has_seat(name) for name in self.behavior_specs):
@@ -89,7 +89,7 @@ class RolloutWorker:
     """Players, their policies and their experience, in the process of a worker.
 
     Between the calls of `collect`, the players wait for an answer to their last reports. The next
-    call answers them by the newest policies.
+    call answers them with the newest policies.
 
     Args:
         setup: Number of the worker and options of the run.
@@ -131,16 +131,16 @@ class RolloutWorker:
         self._mail: dict[str, Renewal] = {}
         self._has_mail = threading.Condition()
 
-    # These two may be called by other threads.
+    # Other threads may call these two.
 
     def renew(self, renewals: Mapping[str, Renewal]) -> None:
-        """Act by newer policies from the next collection on."""
+        """Act with newer policies from the next collection on."""
         with self._has_mail:
             self._mail.update(renewals)
             self._has_mail.notify_all()
 
     def stop(self) -> None:
-        """End the present collection at the next report."""
+        """End the current collection at the next report."""
         self._stops.set()
 
     def collect(self, order: Order) -> Harvest:
@@ -216,7 +216,7 @@ class RolloutWorker:
         return dict(specs)
 
     def _adopt(self, order: Order) -> None:
-        """Begin new posts, and act by the newest policies."""
+        """Begin new posts, and act with the newest policies."""
         posts = {post.name: post for post in order.posts}
         with self._has_mail:
             self._has_mail.wait_for(lambda: self._is_mailed(order), _RENEWAL_TIMEOUT_S)

@@ -48,7 +48,7 @@ class Learner(ABC):
         settings: Settings of the behavior.
 
     Attributes:
-        others_can_learn: Whether `can_learn` holds for all learners that learn together.
+        others_can_learn: Whether `can_learn` is true for all learners that learn together.
     """
 
     counts_own_steps: ClassVar[bool] = False
@@ -84,7 +84,7 @@ class Learner(ABC):
     def wants(self) -> int:
         """Number of steps that `learn` needs. Unfinished segments are cut to reach it.
 
-        If 0, `learn` gets finished segments as soon as there are any.
+        If it is 0, `learn` gets finished segments as soon as there are any.
         """
         return 0
 
@@ -100,10 +100,10 @@ class Learner(ABC):
         Args:
             segments: New experience, if there is any.
             step: Step count of the behavior.
-            n_unfinished: Steps in unfinished segments, which `step` does not include.
+            n_unfinished: Number of steps in unfinished segments, which `step` does not include.
 
         Returns:
-            Number of steps learned from, if `counts_own_steps`; otherwise 0.
+            Number of steps learned from if `counts_own_steps` is set, otherwise 0.
         """
 
     def finished(self) -> Update | None:
@@ -167,7 +167,7 @@ class Learner(ABC):
         self._snapshot = self.algorithm.snapshot()
 
     def load_weights(self, state: dict[str, Any]) -> None:
-        """Begin with the networks of another run, without the rest of its state."""
+        """Start from the networks of another run, without the rest of its state."""
         for name, module in self.algorithm.modules().items():
             if isinstance(module, nn.Module):
                 module.load_state_dict(state[name])
@@ -185,7 +185,7 @@ class Learner(ABC):
         return export_onnx(self.algorithm.actor, self.spec)
 
     def start(self, update: Callable[[], dict[str, float]]) -> None:
-        """Wait for the running update, then run this one, in its own thread if `threaded`.
+        """Wait for the running update, then run this one; if `threaded`, in its own thread.
 
         Args:
             update: Function that updates the algorithm and returns numbers to plot, by tag.
@@ -235,7 +235,7 @@ class LearnedRewards:
         return bool(self._columns)
 
     def add(self, segments: Segments, rewards: FloatArray) -> dict[str, float]:
-        """Add segments with their (N, signals) rewards; return means of ended episodes by tag."""
+        """Add segments with their (N, signals) rewards; return means of ended episodes, by tag."""
         starts = np.cumsum(segments.length) - segments.length
         of_segments = np.add.reduceat(rewards[:, self._columns], starts, axis=0)
         totals: list[FloatArray] = []

@@ -33,7 +33,7 @@ class Meter:
         n_returns: Smallest number of episode returns to remember.
 
     Attributes:
-        step: Steps counted so far.
+        step: Number of steps counted so far.
         recent_returns: Returns of the last episodes, without group rewards.
         recent_group_returns: Returns of the last groups whose episodes ended. Empty unless the
             algorithm learns for groups.

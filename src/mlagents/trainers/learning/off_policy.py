@@ -22,8 +22,8 @@ the last observation of a segment is stored again as the first observation of th
 class OffPolicyLearner(Learner):
     """Keeps experience in a replay buffer and takes a gradient step every few steps of its agents.
 
-    The number of gradient steps depends on the agents' steps, not on the ends of segments, so
-    agents never wait for many gradient steps at once. Only updates change the replay buffer; new
+    The number of gradient steps depends on the agents' steps, not on the ends of segments. Agents
+    therefore never wait for many gradient steps at once. Only updates change the replay buffer; new
     segments are queued until the next update.
 
     Attributes:
@@ -130,9 +130,9 @@ class OffPolicyLearner(Learner):
     def _store_waiting(self) -> None:
         self.settle()
         if self.algorithm.shards.size > 1:
-            return  # all learners store together, in their next update
+            return  # all learners store together in their next update
         waiting, self._waiting = self._waiting, []
-        self._has_updated(self._store(waiting))  # agents act with the same normalizers as saved
+        self._has_updated(self._store(waiting))  # agents act with the normalizers that are saved
 
     def _store(self, parts: list[Segments]) -> dict[str, float]:
         """Add experience to the replay buffer; return numbers to plot, by tag."""

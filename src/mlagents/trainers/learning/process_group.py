@@ -29,7 +29,7 @@ LONGEST_WAIT = timedelta(minutes=30)
 _FAILED = "mlagents/failed"
 _ALIVE = "mlagents/alive"
 _POST_S = 2.0
-"""Time to wait for the cause of a lost connection, in s."""
+"""Time to wait for another learner to give the cause of a lost connection, in s."""
 _CAPACITY = 4096
 """Largest message that needs only one exchange, in bytes."""
 
@@ -214,7 +214,7 @@ class ProcessGroup:
         ]
 
     def _wait(self, start: Callable[[], Any]) -> None:
-        """Wait for an exchange that may take long; react to signals and failures meanwhile."""
+        """Wait for an exchange that may take long, and react to signals and failures meanwhile."""
         self.check()
         if self._is_left:
             raise LearnerError(self.failure or "this learner has left the others")

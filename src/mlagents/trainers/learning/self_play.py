@@ -97,7 +97,7 @@ class SelfPlay:
         self._counts[name].saved_at = step
 
     def limits(self, name: str, *, step: int) -> Limits:
-        """Return when something may change.
+        """Return the numbers of steps until a snapshot or a change may be due.
 
         Args:
             name: Name of a behavior.

@@ -31,7 +31,7 @@ class Report(NamedTuple):
         n_unfinished: Number of steps in unfinished segments.
         returns: Returns of episodes that ended since the last report.
         group_returns: Returns of groups whose episodes ended since the last report.
-        has_share: Whether it has its share of the experience for an update.
+        has_share: Whether it has collected its share of the experience for an update.
         can_learn: Whether it has enough past experience.
     """
 
@@ -140,7 +140,7 @@ class Trainer:
 
     @property
     def step(self) -> int:
-        """Steps counted so far."""
+        """Number of steps counted so far."""
         return self.meter.step
 
     @property
@@ -222,10 +222,10 @@ class Trainer:
     def observe(self) -> bool:
         """Process the new steps of this learner's agents, when there are several learners.
 
-        Afterwards, the learners exchange reports and call `learn_with`.
+        Afterward, the learners exchange reports and call `learn_with`.
 
         Returns:
-            Whether this learner has its share of the experience for an update.
+            Whether this learner has collected its share of the experience for an update.
         """
         self.take_over()
         self.meter.warn_of_vanished(self._experience.n_vanished)
@@ -305,7 +305,7 @@ class Trainer:
         self.take_over()
 
     def load_weights(self, state: dict[str, Any]) -> None:
-        """Begin with the networks of another run, without the rest of its state."""
+        """Start from the networks of another run, without the rest of its state."""
         self.learner.load_weights(state)
         self.take_over()
 
@@ -319,7 +319,7 @@ class Trainer:
     def _count(self, *, of_agents: bool) -> None:
         """Record new steps and episodes.
 
-        Summaries and checkpoints that are due are made before the step count changes.
+        Summaries and checkpoints that are due are written before the step count changes.
         """
         activity = self._experience.activity()
         self.meter.record(activity)

@@ -1,1 +1,1 @@
-"""The players of a run, as one source of steps."""
+"""Players of a run: processes that simulate an environment, and environments in this process."""

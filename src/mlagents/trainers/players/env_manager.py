@@ -42,7 +42,7 @@ class PlayerSteps(NamedTuple):
 
 
 class EnvManager(ABC):
-    """Steps one or several players. Every report of a player must be answered with actions."""
+    """Interface to one or several players. The caller answers every report with actions."""
 
     @property
     @abstractmethod

@@ -43,9 +43,9 @@ EnvManagerMaker = Callable[[], EnvManager]
 
 
 def evaluation_maker(options: RunOptions, *, log_folder: Path) -> EnvManagerMaker | None:
-    """Return a function that creates the players for evaluations, or None if there are none.
+    """Return a function that creates the players for evaluations; None without evaluations.
 
-    Their worker ids, ports and seeds follow those of training, of all learners.
+    Their worker ids, ports and seeds follow those of the training players of all learners.
 
     Raises:
         TrainerConfigError: There is no environment to start, or see `env_manager_maker`.
@@ -274,13 +274,13 @@ def _port_in_use(error: UnityWorkerInUseException, *, is_editor: bool) -> str:
     """Return a message about a port in use, with advice."""
     if is_editor:
         return (
-            f"cannot wait for the Unity Editor: {error.detail} The Editor uses no other port, so "
-            "end the program that uses it. --base-port, also --base-port 0 for any free port, only "
-            "applies to players that --env starts."
+            f"cannot wait for the Unity Editor: {error.detail} The Editor always uses this port, "
+            "so end the program that occupies it. --base-port only applies to players that --env "
+            "starts."
         )
     return (
         f"player {error.worker_id} cannot be started: {error.detail} Choose other ports with "
-        "--base-port, or use any free ports with --base-port 0."
+        "--base-port, or any free ports with --base-port 0."
     )
 
 

@@ -1,4 +1,4 @@
-"""`OfflineEnvManager`: replaces the players if training uses only demonstrations."""
+"""`OfflineEnvManager`: replaces the players of a run that learns only from demonstrations."""
 
 from collections.abc import Mapping
 
@@ -14,7 +14,7 @@ from mlagents_envs.base_env import (
 
 
 class OfflineEnvManager(EnvManager):
-    """A player that never has agents, so trainers only learn.
+    """Source of reports without agents, so that trainers learn without an environment.
 
     Args:
         specs: Specifications of all behaviors, by name.

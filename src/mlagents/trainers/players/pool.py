@@ -114,7 +114,7 @@ class _Phase(Enum):
     STOPPING = auto()  # a thread ends its process
     CONNECTING = auto()
     BUSY = auto()  # resets or steps
-    DONE = auto()  # has something to report
+    DONE = auto()  # has a report to return
     WAITING = auto()  # its report was returned, and it waits for actions
 
 
@@ -364,7 +364,7 @@ class PlayerPool(EnvManager):
     # Failures and restarts.
 
     def _guard(self, player: _Player, do: Callable[[_Player], None]) -> None:
-        """Call `do` with a player; stop the player if it fails with a curable error."""
+        """Call `do` with a player; stop the player if the error allows a restart."""
         try:
             do(player)
         except _CURABLE as error:
@@ -447,7 +447,7 @@ class PlayerPool(EnvManager):
         now = time.monotonic()
         for player in self._players:
             if not player.owes_answer:
-                if player in ready:  # not its turn: the message is read when an answer is due
+                if player in ready:  # the message is read when the player is due to answer
                     self._watch(player, ())
             elif player in ready or player.deadline_s <= now:
                 self._guard(player, self._advance)

@@ -12,14 +12,14 @@ _PLAYER = 0
 
 
 class WatchedPlayers(EnvManager):
-    """Offers the first player's reports and actions to a stage.
+    """Sends the first player's reports and actions to the live view.
 
     If that player is in this process, the view shows its scene. If it is in another process, the
     view shows its observations, actions and rewards.
 
     Args:
         players: Players to run.
-        stage: Stage to offer reports to.
+        stage: Stage that receives the reports.
 
     Attributes:
         probabilities_of: Function that returns the probabilities of discrete choices for the

@@ -178,7 +178,7 @@ SCALE = 2
 MAX_POINTS = 600
 """Largest number of points in a panel. More points could not be distinguished."""
 
-INK, GREY, LINE, BAND = "#222222", "#dddddd", "#1f6fb4", "#c9dff0"
+INK, GRAY, LINE, BAND = "#222222", "#dddddd", "#1f6fb4", "#c9dff0"
 
 
 def draw_curves(curves: Curves, *, title: str) -> bytes:
@@ -230,10 +230,10 @@ def _draw_panel(
         draw.text((x * SCALE, y * SCALE), says, INK, font, anchor=anchor)
 
     for reward in y_ticks:
-        draw.line([at(x_ticks[0], reward), at(x_ticks[-1], reward)], GREY, SCALE)
+        draw.line([at(x_ticks[0], reward), at(x_ticks[-1], reward)], GRAY, SCALE)
         text(left - 6, at(0, reward)[1] / SCALE, f"{reward:,.10g}", "rm")
     for step in x_ticks:
-        draw.line([at(step, y_ticks[0]), at(step, y_ticks[-1])], GREY, SCALE)
+        draw.line([at(step, y_ticks[0]), at(step, y_ticks[-1])], GRAY, SCALE)
         text(at(step, 0)[0] / SCALE, bottom + 6, steps_in_short(step), "ma")
     text((left + right) / 2, corner[1] + 12, name, "ma")
     text(

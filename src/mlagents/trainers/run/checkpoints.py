@@ -102,12 +102,12 @@ class CheckpointStore:
             for name, section in self._status.items():
                 self._name_what_there_is(name, section)
         except FileNotFoundError:
-            logger.warning(f"{self._path} is missing; the list of checkpoints starts empty.")
+            logger.warning(f"{self._path} is missing, so the list of checkpoints starts empty.")
             return
         except (ValueError, OSError, AttributeError, KeyError, TypeError) as error:
             raise UnityTrainerException(
                 f"{self._path} cannot be read: {error!r}. If you move it away, the run resumes "
-                "from its newest checkpoints with an empty list and the first lessons."
+                "from its newest checkpoints, with an empty list and with the first lessons."
             ) from error
         written_by = self._status.get("metadata", {}).get("mlagents_version")
         if written_by != __version__:

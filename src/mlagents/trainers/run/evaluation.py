@@ -31,7 +31,7 @@ class Best(NamedTuple):
         step: Step count of the behavior at the evaluation.
         reward: Mean reward of the episodes.
         error: Standard error of the mean; NaN for a single episode.
-        n_since: Number of evaluations since the best one.
+        n_since: Number of evaluations since this one.
         lessons: Lesson of every environment parameter. When a lesson changes, the search for the
             best starts over.
     """
@@ -69,12 +69,12 @@ class Evaluator:
         self._due_at: dict[str, int] = {}
 
     def begin(self, name: str, step: int) -> None:
-        """Schedule the first evaluation of a behavior that begins at a step."""
+        """Schedule the first evaluation of a behavior, given its step count at the beginning."""
         self._due_at[name] = (step // self.settings.every + 1) * self.settings.every
 
     @property
     def due_at(self) -> dict[str, int]:
-        """Step of the next evaluation of each behavior. Several learners follow the first."""
+        """Step of the next evaluation of each behavior. Other learners copy the first one's."""
         return self._due_at
 
     @due_at.setter
@@ -107,7 +107,7 @@ class Evaluator:
             if trainer.step >= self._due_at[name]:
                 self.begin(name, trainer.step)
             elif self._due_at[name] - trainer.step < every / 2:
-                self._due_at[name] += every  # this evaluation replaces the one that is nearly due
+                self._due_at[name] += every  # this evaluation replaces one that is due soon
         try:
             with hierarchical_timer("evaluate"):
                 episodes = self._play(trainers, parameters)

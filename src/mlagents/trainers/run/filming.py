@@ -1,4 +1,4 @@
-"""`Filmer`: films the policies of a run while it trains, in a process of its own.
+"""`Filmer`: films the policies of a run while it trains, in a separate process.
 
 policies ──export──► films/*.onnx ──mlagents-play --render──► films/<step>.mp4
 """
@@ -26,20 +26,20 @@ logger = get_logger(__name__)
 
 FOLDER = "films"
 PROGRAM = ["-m", "mlagents.playing.play"]
-"""Words that make Python play."""
+"""Command that runs `mlagents-play`."""
 FILM_S = 10.0
-"""Largest length of a film."""
+"""Longest duration of a film, in s."""
 NICENESS = 10
-"""How far the film's process steps back behind training, where the system knows that."""
+"""Niceness of the film's process, on systems that have it, so that training goes first."""
 END_WAIT_S = 60.0
-"""Time that the end of a run waits for its last film."""
+"""Longest time to wait for the last film at the end of a run, in s."""
 
 
 class Filmer:
-    """Makes films of the present policies, one at a time.
+    """Makes films of the current policies, one at a time.
 
-    If a film is due while the last one is still being made, it begins when that is complete, with
-    the policies of that time.
+    If a film is due while the previous one is still being made, it begins when that is complete. It
+    then shows the policies of that time.
 
     Args:
         options: All settings of the run, with its final seed and `film_every`.
@@ -68,8 +68,8 @@ class Filmer:
 
         Args:
             trainers: Trainers of the behaviors, by name.
-            parameters: Environment parameters of the present lessons; those that are drawn have
-                their default values in the film.
+            parameters: Environment parameters of the current lessons. Parameters that are sampled
+                have their default values in the film.
         """
         step = _step(trainers)
         self._due_at = (step // self._every + 1) * self._every
@@ -86,7 +86,7 @@ class Filmer:
             logger.warning(f"The film of step {step} cannot be made: {error}. Training continues.")
 
     def close(self) -> None:
-        """Wait for a film that is being made, within limits. Calling it again does nothing."""
+        """Wait for a film that is being made, for a limited time. Calling it again does nothing."""
         if self._process is None:
             return
         if self._process.poll() is None:
@@ -128,7 +128,7 @@ class Filmer:
         )
 
     def _is_busy(self) -> bool:
-        """Return whether a film is being made; report one that has just been completed."""
+        """Return whether a film is being made; log the end of one that has ended."""
         if self._process is None:
             return False
         if self._process.poll() is None:
@@ -163,8 +163,8 @@ def filmer_maker(options: RunOptions, folder: Path) -> Callable[[], Filmer] | No
         what = "the Unity Editor" if where is None else f"the Unity build {where!r}"
         raise TrainerConfigError(
             f"checkpoint_settings.film_every (--film-every): {what} draws no pictures that can be "
-            "filmed. Leave it out, or train in a world or an environment of your own that has a "
-            "method scene() or render()."
+            "filmed. Leave out the setting, or train in a world of this package or in your own "
+            "environment with a method scene() or render()."
         )
     try:
         with needed_to_play():

@@ -130,14 +130,14 @@ class RunFolder:
         if resume and not self.path.exists():
             raise UnityTrainerException(
                 f"there is no run to resume in {self.path}. Check --run-id and --results-dir, "
-                f"or leave out --resume to start it{other_runs(self.path)}."
+                f"or leave out --resume to start a new run{other_runs(self.path)}."
             )
-        # A run that failed before its first step left only logs: the same command works again.
+        # A run that failed before its first step left only logs, so the same command works again.
         exists = holds_run(self.path)
         if exists and not (resume or force or inference):
             raise UnityTrainerException(
-                f"{self.path} contains an earlier run. Continue it with --resume, replace it with "
-                "--force, or choose another --run-id."
+                f"{self.path} contains an earlier run. Continue it with --resume, start over "
+                "with --force, which keeps it as a backup, or choose another --run-id."
             )
         if inference:
             return
@@ -198,7 +198,7 @@ class RunFolder:
 
 
 _BACKUP = re.compile(r"-backup-\d{8}-\d{6}-\d+$")
-"""Suffix of backups of runs that `--force` replaced."""
+"""Suffix of the backups of runs that `--force` made."""
 
 
 def other_runs(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""Ends a run cleanly after Ctrl-C, SIGTERM, or the closing of its terminal."""
+"""Ends a run cleanly after Ctrl-C, after SIGTERM, or when its terminal closes."""
 
 import os
 import signal
@@ -46,7 +46,7 @@ class Interrupt:
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """Mark a block that may take long and can be interrupted.
+        """Context manager for a block that may take long and can be interrupted.
 
         Raises:
             Interrupted: The first signal arrived before or within the block.

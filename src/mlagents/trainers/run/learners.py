@@ -1,4 +1,4 @@
-"""Several learners of a run: starts them on this machine, or joins learners of torchrun."""
+"""Several learners of a run: starts them on this machine, or joins those that torchrun started."""
 
 import json
 import os
@@ -115,14 +115,14 @@ def place_of(options: RunOptions, environ: Mapping[str, str]) -> Place | None:
 
 
 def learner_device(device: torch.device, place: Place) -> torch.device:
-    """Return the device of a learner: its own GPU if the settings do not name a certain GPU."""
+    """Return the device of a learner: its own GPU unless the settings name a GPU."""
     if str(device) != "cuda":
         return device
     return torch.device("cuda", place.local_rank % torch.cuda.device_count())
 
 
 def require_for_several(options: RunOptions, n_learners: int) -> None:
-    """Raise if several learners cannot do what the settings ask for.
+    """Raise if the settings require something that several learners do not support.
 
     Raises:
         TrainerConfigError: They cannot.
@@ -140,7 +140,7 @@ def require_for_several(options: RunOptions, n_learners: int) -> None:
         )
     if environment.env_path is None and not options.is_offline:
         raise TrainerConfigError(
-            f"{n_learners} learners need players of their own, and there is one Editor. Name an "
+            f"{n_learners} learners need separate players, but there is only one Editor. Name an "
             "environment with --env, or leave out --learners."
         )
     n_players = n_learners * environment.num_envs
@@ -162,7 +162,7 @@ def require_for_several(options: RunOptions, n_learners: int) -> None:
 
 
 def require_shareable(section: str, settings: BehaviorSettings, n_learners: int) -> None:
-    """Raise if several learners cannot learn a behavior together.
+    """Raise if the settings of a behavior do not allow several learners.
 
     Raises:
         TrainerConfigError: They cannot. The message names the key below `section`.
@@ -178,13 +178,13 @@ def require_shareable(section: str, settings: BehaviorSettings, n_learners: int)
     if settings.self_play is not None:
         raise TrainerConfigError(
             f"{section}.self_play: several learners (--learners {n_learners}) do not support "
-            "self-play, because each would rate opponents of its own. Use one learner with more "
+            "self-play, because each would keep separate ratings. Use one learner with more "
             "environments (--num-envs)."
         )
     if getattr(hyperparameters, "save_replay_buffer", False):
         raise TrainerConfigError(
             f"{section}.hyperparameters.save_replay_buffer: each of {n_learners} learners "
-            "(--learners) has a replay buffer of its own, and these are not saved. Set it to false."
+            "(--learners) has its own replay buffer, and these are not saved. Set it to false."
         )
 
 
@@ -228,7 +228,7 @@ def joined(
 
 
 def ready_key(rank: int) -> str:
-    """Return the key that a learner sets when it is about to join."""
+    """Return the key that a learner sets in the store when it is about to join."""
     return f"mlagents/ready/{rank}"
 
 
@@ -239,15 +239,15 @@ def _store_of_torchrun(place: Place) -> Store:
     except (RuntimeError, ValueError, OSError) as error:
         address = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
         raise LearnerError(
-            f"learner {place.rank} cannot meet the others at {address} (MASTER_ADDR and "
+            f"learner {place.rank} cannot reach the other learners at {address} (MASTER_ADDR and "
             f"MASTER_PORT): {str(error).partition(chr(10))[0]}. Start all learners with torchrun, "
-            "and let this machine reach that address."
+            "and make sure that this machine can reach that address."
         ) from error
     return store
 
 
 def _attempt() -> str:
-    """Return a name for this attempt; torchrun may restart all learners."""
+    """Return a name for this attempt, because torchrun may restart all learners."""
     return f"mlagents/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
 
 
@@ -304,7 +304,7 @@ def _require_same_settings(first: Mapping[str, Any], other: Mapping[str, Any], r
 
 
 def _is_seed_of_sampler(key: str) -> bool:
-    """Return whether a key is the seed of a sampler, which the first learner draws for all."""
+    """Return whether a key is the seed of a sampler, which the first learner draws."""
     return key.startswith("environment_parameters.") and key.endswith(".seed")
 
 

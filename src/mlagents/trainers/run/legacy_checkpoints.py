@@ -1,7 +1,7 @@
 """Conversion of checkpoints of the original ML-Agents 1.x to the current format.
 
-They contain the same networks under other names, with some layers split into several parts. Tensors
-missing from `NAMES` are not needed: they are copies, or constants of the export.
+They contain the same networks under other names, and some layers are split into several parts.
+Tensors missing from `NAMES` are not needed: they are copies, or constants of the export.
 """
 
 import re

@@ -58,7 +58,7 @@ class LiveView(Closing):
 
 
 class _Writer(StatsWriter):
-    """Shows every summary in a panel."""
+    """Writer that shows every summary in a panel."""
 
     def __init__(self, panel: StatisticsPanel) -> None:
         self._panel = panel

@@ -39,7 +39,7 @@ def memory_bytes() -> int | None:
 
 
 def require_memory(name: str, spec: BehaviorSpec, settings: BehaviorSettings) -> None:
-    """Raise if one setting alone needs more memory than the machine has.
+    """Raise if a single setting needs more memory than the machine has.
 
     Only a lower bound for each setting is checked, so memory may still run out later.
 

@@ -31,7 +31,7 @@ _CANNOT_BE_LOADED = (
     TypeError,
     ValueError,
 )
-"""Errors that torch and NumPy raise for states in an unexpected form."""
+"""Errors that torch and NumPy raise for states of an unexpected form."""
 
 
 class Loader:

@@ -30,7 +30,7 @@ class Saver:
         store: Checkpoints of the run.
         curriculum: Lessons, saved with every checkpoint.
         league: Self-play, saved with every checkpoint.
-        writes: Whether to write anything. Of several learners, only the first one writes.
+        writes: Whether to write anything. With several learners, only the first one writes.
     """
 
     def __init__(

@@ -148,7 +148,7 @@ class SelfPlaySettings(Settings):
     """Number of trainer steps after which the learning team changes; defaults to 5 times
     `save_steps`."""
     swap_steps: Int = Field(2000, ge=1)
-    """Number of steps of opponents between changes of their snapshot."""
+    """Number of steps of opponents after which they change their snapshots."""
     swap_at: Literal["episode", "step"] = "episode"
     """Time at which opponents change: at the end of their episode, or immediately. With `step`, the
     environments are reset when the learning team changes."""
@@ -221,9 +221,9 @@ class BehaviorSettings(Settings):
     max_steps: Int = Field(500000, ge=1)
     """Number of training steps of all agents in all environments together."""
     stop_at_reward: Float | None = Field(None, allow_inf_nan=False)
-    """Mean reward of the last 100 episodes at which training ends, before `max_steps`. MA-POCA adds
-    the mean reward of the last 100 groups. With a curriculum, training does not end before the last
-    lessons."""
+    """Mean reward of the last 100 episodes at which training ends; null to train until `max_steps`.
+    MA-POCA adds the mean reward of the last 100 groups. With a curriculum, training does not end
+    before the last lessons."""
     time_horizon: Int = Field(64, ge=1)
     """Number of steps of one agent after which its experience is passed to the trainer."""
     summary_freq: Int = Field(50000, ge=1)

@@ -55,8 +55,8 @@ class OnPolicySettings(HyperparameterSettings):
     After a pass that ends below half of it, the rate is multiplied by 1.5. It stays between 1e-5
     and 1e-2."""
     target_kl: Float | None = Field(None, gt=0.0)
-    """KL divergence of the policy from the policy that acted above which an update ends after the
-    current pass; null for no limit."""
+    """Largest KL divergence of the policy from the policy that acted; null for no limit. If a pass
+    ends above it, the update ends."""
     policy_head_gain: Float | None = Field(None, gt=0.0)
     """Factor applied to the initial weights of the policy's output layers. With a small factor, the
     first actions hardly depend on observations: choices are equally likely and means are near
@@ -122,7 +122,7 @@ class SACSettings(HyperparameterSettings):
     buffer_init_steps: Int = Field(0, ge=0)
     """Number of steps before the first update."""
     tau: Float = Field(0.005, gt=0.0, le=1.0)
-    """Fraction by which the target network moves towards the value network at each gradient
+    """Fraction by which the target network moves toward the value network at each gradient
     step."""
     steps_per_update: Float = Field(1.0, gt=0.0)
     """Number of steps per gradient step. With many agents, set it to about their number."""

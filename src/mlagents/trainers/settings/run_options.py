@@ -32,29 +32,31 @@ class EnvironmentSettings(Settings):
     """Environment to train in, number of players, and restarts."""
 
     env_path: str | None = None
-    """Path to an executable, a registered name (`3DBall`), `gym:` and the id of a Gymnasium
-    environment, or `module:function`, which is code to run; without it, the Unity Editor on port
-    5004. A configuration downloaded by `mlagents-load-from-hf` may only use registered names and
-    Gymnasium ids."""
+    """Environment: the path to an executable, a registered name such as `3DBall`, `gym:ID` with the
+    id of a Gymnasium environment, or `module:function`, which is Python code to run. Without it,
+    the environment is the Unity Editor on port 5004. A configuration downloaded by
+    `mlagents-load-from-hf` may only use registered names and Gymnasium ids."""
     env_args: Annotated[
         tuple[str, ...] | None, list_of("texts, as in [--level, '3']", or_null=True)
     ] = None
-    """Arguments for the executable. On the command line, this flag must be the last one."""
+    """Arguments for the executable. On the command line, this flag takes all arguments that follow
+    it, so it must be the last one."""
     base_port: Int = Field(5005, ge=0, le=65535)
-    """Port of the first player. Other players use the following ports. If not set, each player uses
-    any free port. The Editor uses 5004."""
+    """Port of the first player that `--env` starts. Other players use the following ports. If this
+    is not set or 0, each player uses any free port. The Editor always uses 5004."""
     num_envs: Int = Field(1, ge=1)
-    """Number of environments that run at the same time."""
+    """Number of environments that run in parallel."""
     players_per_process: Int | None = Field(None, ge=1)
-    """Number of environments that share a process; null for one or, if the world only computes, for
-    at most one process per core. A build never shares its process."""
+    """Largest number of environments that share a process. With null, each has its own process, but
+    worlds that only compute share at most one process per core. A build never shares its
+    process."""
     num_areas: Int = Field(1, ge=1, le=LARGEST_INT32)
     """Number of copies of the training area in each environment."""
     timeout_wait: Int = Field(60, ge=1, le=LARGEST_INT32 // 1000)
-    """Time to wait for each message from the environment, in seconds."""
+    """Longest time to wait for a message from the environment, in seconds."""
     seed: Int = Field(-1, ge=-1, le=LARGEST_INT32)
-    """Seed of all randomness; -1 draws a seed and records it. Environments and samplers use this
-    and the following numbers."""
+    """Seed of all random numbers; -1 draws a seed and records it. Environments and samplers use
+    this seed and the numbers that follow it."""
     max_lifetime_restarts: Int = Field(10, ge=-1)
     """Largest number of restarts of an environment in the run; -1 for no limit."""
     restarts_rate_limit_n: Int = Field(1, ge=-1)
@@ -99,7 +101,7 @@ class EngineSettings(Settings):
     quality_level: Int = Field(5, ge=0, le=LARGEST_INT32)
     """Unity's quality level."""
     time_scale: Float32 = Field(20.0, gt=0.0)
-    """Simulated seconds per second, if the machine is fast enough."""
+    """Number of simulated seconds per real second, if the machine is fast enough."""
     target_frame_rate: Int = Field(-1, ge=-1, le=LARGEST_INT32)
     """Largest number of frames rendered per second; -1 for no limit."""
     capture_frame_rate: Int = Field(60, ge=0, le=LARGEST_INT32)
@@ -125,20 +127,22 @@ class CheckpointSettings(Settings):
     run_id: Annotated[str, AfterValidator(_below_results)] = Field("ppo", min_length=1)
     """Name of the run: its folder below `results_dir`, such as `first` or `group/first`."""
     initialize_from: str | None = None
-    """Run whose checkpoints this run starts from. The step count starts at 0."""
+    """Name of an earlier run whose weights this run starts from. The step count starts at 0."""
     resume: bool = False
-    """Continue the run of this name."""
+    """Continue the run of this name from its last checkpoint."""
     force: bool = False
-    """Replace the results of an earlier run of this name."""
+    """Start from scratch even if a run of this name exists. The folder of that run is kept: it is
+    renamed to a backup."""
     inference: bool = False
     """Only act until interrupted, without learning or saving."""
     film_every: Int | None = Field(None, ge=1)
-    """Number of steps between films of the present policy, at most ten seconds long, in the run's
-    folder `films`; null for no films. Another process with an environment of its own makes them, so
-    training does not wait. The environment must be able to draw itself, as all worlds can."""
+    """Number of steps between films of the current policy; null for no films. A film is at most ten
+    seconds long and is written to the run's folder `films`. A separate process with its own
+    environment makes it, so training does not wait. The environment must be able to draw itself, as
+    all worlds of this package can."""
     results_dir: str = Field("results", min_length=1)
-    """Folder of all runs, relative to the working directory. Only on the command line may it
-    contain `..`."""
+    """Folder of all runs, relative to the working directory. It may contain `..` only if it is
+    given on the command line."""
 
     @property
     def write_path(self) -> str:
@@ -160,7 +164,7 @@ class TorchSettings(Settings):
     """Settings of PyTorch."""
 
     device: str | None = None
-    """Device to train on, such as `cpu` or `cuda:1`; by default, a GPU if available."""
+    """Device to train on, such as `cpu` or `cuda:1`; by default, a GPU if one is available."""
     threads: Int | None = Field(None, ge=1)
     """Number of PyTorch's threads on the CPU; null for half of the CPUs, at most four."""
     learners: Int = Field(1, ge=1)
@@ -197,12 +201,12 @@ class ClusterSettings(Settings):
     """Rollout workers: processes that act and collect experience, on this or other machines."""
 
     workers: Int | None = Field(None, ge=1)
-    """Number of rollout workers, each with `num_envs` environments; null to act in the process that
-    learns."""
+    """Number of rollout workers, each with `num_envs` environments. With null, agents act in the
+    process that learns."""
     address: str | None = Field(None, min_length=1)
-    """Ray cluster that runs the workers: its address, `auto` for the cluster of this machine, or
-    `local` to start a cluster on this machine for this run; null for plain processes on this
-    machine."""
+    """Ray cluster that runs the workers: its address, `auto` for the cluster that this machine
+    belongs to, or `local` to start a cluster on this machine for this run. With null, workers are
+    plain processes on this machine."""
     cpus_per_worker: Float = Field(1.0, gt=0.0)
     """Number of CPUs that the cluster reserves for each worker."""
     gpus_per_worker: Float = Field(0.0, ge=0.0)
@@ -259,8 +263,8 @@ class RunOptions(Settings):
         tuple[Literal["tensorboard", "jsonl", "wandb", "mlflow", "trackio"], ...],
         BeforeValidator(_names),
     ] = ("tensorboard", "jsonl")
-    """Trackers of statistics, as a list or joined by commas: `tensorboard`, `jsonl` (the file
-    `stats.jsonl`), `wandb`, `mlflow`, `trackio`; `none` for none."""
+    """Trackers that receive the statistics, as a list or joined by commas: `tensorboard`, `jsonl`
+    (the file `stats.jsonl`), `wandb`, `mlflow`, `trackio`; or `none`."""
     evaluation: EvaluationSettings | None = None
     """Evaluation of the policies during training; `{}` enables it with defaults."""
     cluster: ClusterSettings = ClusterSettings()

@@ -10,7 +10,7 @@ from mlagents.trainers.settings.base import Float, Int, Settings, list_of, probl
 
 
 class Measure(Settings):
-    """Number that the search improves."""
+    """Statistic that the search improves."""
 
     behavior: str | None = None
     """Behavior to measure. It may be omitted if there is only one."""
@@ -130,19 +130,19 @@ class SearchSettings(Settings):
     """Search for better settings, by `mlagents-search`. Other commands ignore this section."""
 
     measure: Measure = Measure()
-    """Number to improve."""
+    """Statistic to improve."""
     trials: Int = Field(40, ge=1)
     """Number of combinations of settings to try."""
     seeds: Int = Field(1, ge=1)
     """Number of runs, with different seeds, of each trial in the best third. Their mean counts.
     Other trials have one run."""
     confirm: Int = Field(3, ge=0)
-    """Number of final runs of the winner, with new seeds."""
+    """Number of final runs with the best settings and with new seeds."""
     sampler: Literal["tpe", "gp", "cmaes", "random", "grid", "population"] = "tpe"
     """Method that chooses the next trial: `tpe`, `gp` and `cmaes` learn from earlier trials,
     `random` and `grid` do not; `population` changes settings while runs learn."""
     prune: Pruning = Pruning()
-    """Early end of bad runs."""
+    """Early end of runs that are worse than others."""
     population: Population = Population()
     """Settings of the sampler `population`."""
     space: dict[str, Dimension] = Field(min_length=1)
