@@ -298,6 +298,13 @@ def test_initialize_from_takes_weights_and_begins_at_step_zero() -> None:
     )
 
 
+def test_runs_of_a_group_begin_from_each_other(capsys: pytest.CaptureFixture[str]) -> None:
+    learn(run_id="group/old")
+    assert learn("--initialize-from", "group/old", run_id="group/new") == 0
+    expected = Path("results/group/old/Guess/checkpoint.pt")
+    assert f"Initialized Guess from {expected}." in capsys.readouterr().out
+
+
 def test_initialize_from_nothing_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert learn("--initialize-from", "none") == 1
     assert "there is no checkpoint results/none/Guess/checkpoint.pt" in capsys.readouterr().out

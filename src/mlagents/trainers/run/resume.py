@@ -102,10 +102,11 @@ class Loader:
 
     def initialize(self, trainer: Trainer) -> None:
         """Load the initial weights from `init_path` or `--initialize-from`, if given."""
+        settings = self._options.checkpoint_settings
         path = initial_checkpoint(
-            self._options.checkpoint_settings.initialize_from,
+            settings.initialize_from,
             trainer.settings.init_path,
-            results_dir=self._folder.path.parent,
+            results_dir=Path(settings.results_dir),
             behavior=trainer.name,
         )
         if path is None:
