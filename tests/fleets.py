@@ -26,7 +26,7 @@ def assert_equal(one: Any, other: Any, path: str = "") -> None:
 
 
 class KillsAWorker(RemoteFleet):
-    """Kills a worker before the third collection."""
+    """Kills a worker before the third collection, and waits for its return before the fifth."""
 
     n_collections = 0
 
@@ -37,6 +37,10 @@ class KillsAWorker(RemoteFleet):
             process = self._workers._processes[1].process
             process.kill()
             process.join()
+        if self.n_collections == 5:
+            assert len(self._present) == 1, "the other worker collects meanwhile"
+            while len(self._present) < 2:
+                self._process(self._receive())
         return super().advance()
 
 

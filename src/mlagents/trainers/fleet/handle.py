@@ -3,12 +3,13 @@
 from collections.abc import Mapping
 from typing import Any
 
-from mlagents.trainers.exception import UnityTrainerException
+from mlagents.trainers.exception import TrainerError, UnityTrainerException
 from mlagents.trainers.fleet.messages import Failure, Order
 from mlagents.trainers.fleet.workers import Gone
 from mlagents.trainers.players.pool import RestartBudget
 from mlagents.trainers.settings.parameters import Sampler
 from mlagents.trainers.settings.run_options import EnvironmentSettings
+from mlagents_envs.exception import UnityException
 from mlagents_envs.logging_util import get_logger
 
 logger = get_logger(__name__)
@@ -25,7 +26,8 @@ class WorkerHandle:
         number: Number of the worker, from 0.
         life: Number of its process; see `Setup.life`.
         orders: Orders that it has not answered, oldest first.
-        posts: Behaviors that its process acts for.
+        posts: Version of the policy that was last sent to its process, for each behavior that the
+            process acts for.
         snapshots: Numbers of the opponents' snapshots that its process has, by behavior.
         parameters: Environment parameters to send.
         must_reset: Whether to reset its players.
@@ -36,7 +38,7 @@ class WorkerHandle:
         self.number = number
         self.life = number
         self.orders: list[Order] = []
-        self.posts: set[str] = set()
+        self.posts: dict[str, int] = {}
         self.snapshots: dict[str, set[int]] = {}
         self.parameters: dict[str, Sampler] = {}
         self.must_reset = True
@@ -47,18 +49,15 @@ class WorkerHandle:
             rate_limit_period_s=environment.restarts_rate_limit_period_s,
         )
 
-    def begin_again(
-        self, gone: Gone, *, life: int, parameters: Mapping[str, Sampler]
-    ) -> list[Order]:
+    def begin_again(self, gone: Gone, *, life: int, parameters: Mapping[str, Sampler]) -> None:
         """Prepare for the next process, and log why the last one has ended.
+
+        Orders that the last process has not answered are dropped.
 
         Args:
             gone: Reply that reports the end of the process.
             life: Number of the next process.
             parameters: All environment parameters of the run.
-
-        Returns:
-            Orders that the last process has not answered.
 
         Raises:
             UnityTrainerException: The first process ended before it had answered, or the limit on
@@ -76,14 +75,13 @@ class WorkerHandle:
             f"{what[0].upper()}{what[1:]}; {self._budget}. Steps that it had not handed over are "
             "collected again."
         )
-        orders, self.orders = self.orders, []
+        self.orders = []
         self.life = life
-        self.posts = set()
+        self.posts = {}
         self.snapshots = {}
         self.parameters = dict(parameters)
         self.must_reset = True
         self.is_new = True
-        return orders
 
     def has_answered(self) -> None:
         """Record an answer; log the first one after a restart."""
@@ -95,9 +93,15 @@ class WorkerHandle:
         """Return the result of a call.
 
         Raises:
-            Exception: The call failed; the error has the worker's traceback as a note.
+            Exception: The call failed; the error has the worker's traceback as a note. The message
+                of an error of this project begins with the worker and its node.
         """
         if isinstance(value, Failure):
-            value.error.add_note(f"In worker {self.number}:\n{value.trace}")
-            raise value.error
+            error, where = value.error, f"worker {self.number}"
+            if value.node:
+                where += f" on {value.node}"
+            if isinstance(error, TrainerError | UnityException) and len(error.args) == 1:
+                error.args = (f"{where}: {error}",)
+            error.add_note(f"In {where}:\n{value.trace}")
+            raise error
         return value

@@ -210,7 +210,9 @@ class Failure(NamedTuple):
     Attributes:
         error: The error, or one with the same text if it cannot be pickled.
         trace: Traceback in the worker.
+        node: Words for the node of a cluster that ran the worker; empty without a cluster.
     """
 
     error: Exception
     trace: str
+    node: str = ""

@@ -5,8 +5,10 @@ itself unpickles are read-only and stay in its object store.
 """
 
 import importlib
+import logging
 import pickle
 import platform
+import signal
 import socket
 import sys
 import threading
@@ -14,10 +16,11 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 from mlagents.trainers.exception import TrainerConfigError, UnityTrainerException
-from mlagents.trainers.fleet.messages import Setup
+from mlagents.trainers.fleet.messages import Failure, Setup
 from mlagents.trainers.fleet.processes import failure_of
 from mlagents.trainers.fleet.worker import Renewal, RolloutWorker
 from mlagents.trainers.fleet.workers import Gone, Reply, Workers
@@ -35,6 +38,16 @@ LEAST_OBJECT_STORE = 64 * 2**20
 _LOCAL_OBJECT_STORE = 512 * 2**20
 
 _CONNECT_TIMEOUT_S = 5.0
+
+_REMEDY = (
+    "Add nodes, end other runs on the cluster, use fewer --workers, or lower "
+    "cluster.cpus_per_worker."
+)
+
+_UNKNOWN = "a node of the cluster"
+
+_UNPLACED_S = 20.0
+"""Time after which the log tells that a worker started again waits for a node."""
 
 
 class _Actor:
@@ -62,6 +75,11 @@ class _Actor:
                 return
         self._worker.renew(renewals)
 
+    def node(self) -> tuple[str, str]:
+        """Return the number and the address of the node that runs the actor."""
+        ray: Any = importlib.import_module("ray")
+        return ray.get_runtime_context().get_node_id(), ray.util.get_node_ip_address()
+
     def _made(self) -> RolloutWorker:
         if self._worker is None:
             worker = RolloutWorker(self._setup)
@@ -69,6 +87,29 @@ class _Actor:
                 self._worker = worker
                 worker.renew(self._early)
         return self._worker
+
+
+@dataclass
+class _Started:
+    """An actor, as the head knows it.
+
+    Attributes:
+        actor: Handle of the actor.
+        node: Reference to the result of `_Actor.node`, which arrives when the actor is placed.
+        is_first: Whether it is the first actor of its worker.
+        since_s: Time when it was started.
+        placed: Number of its node, and the words for it in messages, once it is placed.
+        pending: References to the results of its calls, the oldest first.
+        has_told: Whether the log tells that it waits for a node.
+    """
+
+    actor: Any
+    node: Any
+    is_first: bool
+    since_s: float = field(default_factory=time.monotonic)
+    placed: tuple[str, str] | None = None
+    pending: deque[Any] = field(default_factory=deque)
+    has_told: bool = False
 
 
 class RayWorkers(Workers):
@@ -94,8 +135,9 @@ class RayWorkers(Workers):
             ) from error
         self._ray = ray
         self._settings = settings
-        self._actors: dict[int, Any] = {}
-        self._pending: dict[int, deque[Any]] = {}
+        self._started: dict[int, _Started] = {}
+        self._lost_nodes: set[str] = set()
+        """Nodes whose workers could not be reached. Ray notices 15 s later by default."""
         self._connects = not ray.is_initialized()
         if self._connects:
             self._connect()
@@ -105,8 +147,9 @@ class RayWorkers(Workers):
             self.close()
             raise
         renew = ray.method(concurrency_group="mail")(_Actor.renew)
+        node = ray.method(concurrency_group="mail")(_Actor.node)
         in_groups = ray.remote(concurrency_groups={"mail": 1})
-        self._class = in_groups(type("RolloutActor", (_Actor,), {"renew": renew}))
+        self._class = in_groups(type("RolloutActor", (_Actor,), {"renew": renew, "node": node}))
 
     def _connect(self) -> None:
         address, ray = self._settings.address, self._ray
@@ -117,11 +160,16 @@ class RayWorkers(Workers):
                 "num_cpus": self._n_cpus,
                 "include_dashboard": False,
                 "object_store_memory": _LOCAL_OBJECT_STORE,
+                # By default, Ray gives its workers less CPU time than all other programs.
+                "_system_config": {"worker_niceness": 0},
             }
             if sys.platform == "linux":  # Ray would replace 127.0.0.1 with a network address
                 arguments["_node_ip_address"] = "127.0.0.2"
         try:
-            ray.init(log_to_driver=False, logging_level="ERROR", **arguments)
+            if address == LOCAL:
+                self._init(arguments)
+            else:
+                self._init_in_time(arguments)
         except (ConnectionError, ValueError, TimeoutError) as error:
             raise _no_cluster(address, error) from error
         except RuntimeError as error:
@@ -133,16 +181,55 @@ class RayWorkers(Workers):
                 f"all nodes. Ray reports: {error}"
             ) from error
 
+    def _init(self, arguments: Mapping[str, Any]) -> None:
+        """Call `ray.init`, and restore the handler of SIGTERM, which saves the run."""
+        ray, is_main = self._ray, threading.current_thread() is threading.main_thread()
+        before = signal.getsignal(signal.SIGTERM)
+        try:
+            ray.init(log_to_driver=False, logging_level="ERROR", **arguments)
+        finally:
+            if is_main:
+                signal.signal(signal.SIGTERM, before)
+        _mute(ray)
+
+    def _init_in_time(self, arguments: Mapping[str, Any]) -> None:
+        """Connect to a running cluster within `start_timeout_s`.
+
+        Ray itself would wait without end for a process that listens and does not answer. A cluster
+        that is started here would end with the thread.
+        """
+        outcome: list[Exception | None] = []
+
+        def connect() -> None:
+            try:
+                self._init(arguments)
+            except Exception as error:
+                outcome.append(error)
+            else:
+                outcome.append(None)
+
+        logging.getLogger("ray").setLevel(logging.ERROR)  # `ray.init` does so later
+        thread = threading.Thread(target=connect, name="connect to Ray", daemon=True)
+        thread.start()
+        within_s = self._settings.start_timeout_s
+        thread.join(within_s)
+        if not outcome:
+            raise TimeoutError(f"it did not answer within {within_s} s (cluster.start_timeout_s)")
+        if (error := outcome[0]) is not None:
+            raise error
+
     def _require_listener(self) -> None:
         """Raise early if no process listens at the address. Ray would try for a minute."""
         address = self._settings.address or ""
+        if address == "auto":
+            address = _last_address()
         host, _, port = address.rpartition(":")
         if not (host and port.isdecimal()) or "://" in address:
             return
         try:
             socket.create_connection((host.strip("[]"), int(port)), _CONNECT_TIMEOUT_S).close()
         except (OSError, OverflowError) as error:
-            raise _no_cluster(address, error) from error
+            raise _no_cluster(self._settings.address, error, at=address) from error
 
     @property
     def _n_cpus(self) -> float:
@@ -159,31 +246,34 @@ class RayWorkers(Workers):
         while True:
             total, free = ray.cluster_resources(), ray.available_resources()
             missing = [
-                f"{n:g} {what}s, of which it has {total.get(what, 0.0):g} and "
-                f"{free.get(what, 0.0):g} are free"
+                f"{n:g} {what}{'s' * (n != 1)} (free in the cluster: {free.get(what, 0.0):g} of "
+                f"{total.get(what, 0.0):g})"
                 for what, n in wanted.items()
                 if n > free.get(what, 0.0)
             ]
             if not missing:
                 break
-            needs = f"{settings.workers} workers need {' and '.join(missing)}"
+            n_workers = settings.workers
+            who = "1 worker needs" if n_workers == 1 else f"{n_workers} workers need"
+            needs = f"{who} {' and '.join(missing)}"
             if time.monotonic() > deadline_s:
                 raise UnityTrainerException(
                     f"cluster {settings.address!r}: {needs}. Waited {settings.start_timeout_s} s. "
-                    "Add nodes, end other runs on the cluster, use fewer --workers, or lower "
-                    "cluster.cpus_per_worker."
+                    f"{_REMEDY}"
                 )
             if not has_told:
                 has_told = True
                 logger.info(f"Waiting for the cluster: {needs}.")
             time.sleep(0.5)
-        store = total.get("object_store_memory", 0.0)
-        if store < LEAST_OBJECT_STORE:
-            raise UnityTrainerException(
-                f"the object store of cluster {settings.address!r} has {store / 2**20:.0f} MiB; "
-                f"expected at least {LEAST_OBJECT_STORE // 2**20} MiB. Start its nodes with "
-                "--object-store-memory."
-            )
+        for node in ray.nodes():
+            store = node["Resources"].get("object_store_memory", 0.0)
+            if node["Alive"] and store < LEAST_OBJECT_STORE:
+                raise UnityTrainerException(
+                    f"the object store of node {node['NodeManagerAddress']} of cluster "
+                    f"{settings.address!r} has {store / 2**20:.0f} MiB; expected at least "
+                    f"{LEAST_OBJECT_STORE // 2**20} MiB. Start the node with "
+                    f"--object-store-memory {LEAST_OBJECT_STORE} or more."
+                )
 
     def start(self, setup: Setup) -> None:
         """Start an actor; see `Workers.start`."""
@@ -193,56 +283,159 @@ class RayWorkers(Workers):
             num_gpus=settings.gpus_per_worker,
             max_restarts=0,  # the fleet restarts workers, within their budget
             max_task_retries=0,
-            scheduling_strategy="SPREAD",
+            scheduling_strategy=self._strategy(),
         ).remote(setup)
-        self._actors[setup.worker] = actor
-        self._pending[setup.worker] = deque()
+        is_first = setup.life == setup.worker
+        self._started[setup.worker] = _Started(actor, actor.node.remote(), is_first)
+
+    def _strategy(self) -> object:
+        """Return the scheduling strategy of an actor, which prefers nodes that can be reached."""
+        if not self._lost_nodes:
+            return "SPREAD"
+        strategies: Any = importlib.import_module("ray.util.scheduling_strategies")
+        others = strategies.NotIn(*sorted(self._lost_nodes))
+        return strategies.NodeLabelSchedulingStrategy({}, soft={"ray.io/node-id": others})
 
     def call(self, worker: int, method: str, *arguments: Any) -> None:
         """Call a method of a worker; see `Workers.call`."""
-        result = self._actors[worker].call.remote(method, arguments)
-        self._pending[worker].append(result)
+        started = self._started[worker]
+        started.pending.append(started.actor.call.remote(method, arguments))
 
     def renew(self, workers: Mapping[int, object], renewals: Mapping[str, Renewal]) -> None:
         """Send new policies to workers; see `Workers.renew`."""
         message = self._ray.put(dict(renewals))
         for worker in workers:
-            self._actors[worker].renew.remote(message)
+            self._started[worker].actor.renew.remote(message)
 
     def wait(self, timeout_s: float | None = None) -> list[Reply]:
-        """Wait for replies; see `Workers.wait`."""
-        worker_of = {refs[0]: worker for worker, refs in self._pending.items() if refs}
-        ready, _ = self._ray.wait(list(worker_of), num_returns=1, timeout=timeout_s)
-        if ready:
-            ready, _ = self._ray.wait(list(worker_of), num_returns=len(worker_of), timeout=0)
-        replies = []
-        for ref in ready:
-            worker = worker_of[ref]
-            self._pending[worker].popleft()
-            try:
-                replies.append(Reply(worker, pickle.loads(self._ray.get(ref))))
-            except self._ray.exceptions.RayActorError as error:
-                self._actors.pop(worker)
-                self._pending.pop(worker)
-                first_line = str(error).strip().splitlines()[0]
-                replies.append(Reply(worker, Gone(f"ended in the cluster: {first_line}")))
-        return replies
+        """Wait for replies; see `Workers.wait`.
+
+        Raises:
+            UnityTrainerException: No node has room for a worker within `start_timeout_s`.
+        """
+        until_s = float("inf") if timeout_s is None else time.monotonic() + timeout_s
+        while True:
+            results = {each.pending[0]: who for who, each in self._started.items() if each.pending}
+            nodes = {each.node: each for each in self._started.values() if each.placed is None}
+            refs = [*results, *nodes]
+            due_s = min([until_s, *map(self._due_s, nodes.values())])
+            left_s = None if due_s == float("inf") else max(0.0, due_s - time.monotonic())
+            ready, _ = self._ray.wait(refs, num_returns=1, timeout=left_s)
+            if ready:
+                ready, _ = self._ray.wait(refs, num_returns=len(refs), timeout=0)
+            for ref in ready:
+                if ref in nodes:
+                    nodes[ref].placed = self._node_of(ref)
+            replies = [self._reply(results[ref], ref) for ref in ready if ref in results]
+            if replies or time.monotonic() >= until_s:
+                return replies
+            for worker, each in self._started.items():
+                if each.placed is None and time.monotonic() >= self._due_s(each):
+                    self._tell_unplaced(worker, each)
+
+    def _node_of(self, ref: Any) -> tuple[str, str]:
+        try:
+            node: tuple[str, str] = self._ray.get(ref)
+        except self._ray.exceptions.RayActorError:  # its next result tells why
+            return "", _UNKNOWN
+        return node[0], f"node {node[1]}"
+
+    def _reply(self, worker: int, ref: Any) -> Reply:
+        started = self._started[worker]
+        started.pending.popleft()
+        errors = self._ray.exceptions
+        try:
+            value = pickle.loads(self._ray.get(ref))
+            if isinstance(value, Failure):
+                value = value._replace(node=(started.placed or ("", ""))[1])
+            return Reply(worker, value)
+        except errors.RayActorError as error:
+            del self._started[worker]
+            with suppress(Exception):  # it may continue on a node that cannot be reached
+                self._ray.kill(started.actor)
+            number, address = started.placed or ("", _UNKNOWN)
+            if not isinstance(error, errors.ActorUnavailableError):
+                return Reply(worker, Gone(f"on {address} has ended{_reason(error)}"))
+            if number:
+                self._lost_nodes.add(number)
+            return Reply(worker, Gone(f"cannot be reached, because {address} has failed"))
+
+    def _due_s(self, started: _Started) -> float:
+        """Return when to look why an actor has no node yet."""
+        if started.is_first or not started.has_told:
+            wait_s = self._settings.start_timeout_s if started.is_first else _UNPLACED_S
+            return started.since_s + wait_s
+        return float("inf")
+
+    def _tell_unplaced(self, worker: int, started: _Started) -> None:
+        """Log that a worker waits for a node, or raise if it is part of the run's beginning."""
+        settings, total = self._settings, self._ray.cluster_resources()
+        free = self._ray.available_resources()
+        wanted = {"CPU": settings.cpus_per_worker, "GPU": settings.gpus_per_worker}
+        needs = " and ".join(
+            f"{n:g} {what}{'s' * (n != 1)} on one node (free in the cluster: "
+            f"{free.get(what, 0.0):g} of {total.get(what, 0.0):g})"
+            for what, n in wanted.items()
+            if n
+        )
+        if started.is_first:
+            raise UnityTrainerException(
+                f"cluster {settings.address!r}: no node had room for worker {worker} within "
+                f"{settings.start_timeout_s} s. It needs {needs}. {_REMEDY}"
+            )
+        started.has_told = True
+        logger.warning(f"Worker {worker} waits for a node, and needs {needs}.")
 
     def close(self) -> None:
         """End all actors, and leave the cluster; see `Workers.close`."""
-        actors, self._actors = list(self._actors.values()), {}
-        self._pending = {}
-        for actor in actors:
+        started, self._started = list(self._started.values()), {}
+        for each in started:
             with suppress(Exception):  # it has ended already
-                self._ray.kill(actor)
+                self._ray.kill(each.actor)
         if self._connects:
             self._connects = False
             self._ray.shutdown()
 
 
-def _no_cluster(address: str | None, error: Exception) -> TrainerConfigError:
+def _mute(ray: Any) -> None:
+    """Log messages of the cluster's nodes only when debugging; the fleet reports what has failed.
+
+    `log_to_driver=False` does not cover them, and Ray has no other option.
+    """
+
+    def log(data: Mapping[str, Any], ignore_prefix: bool) -> None:
+        for line in data["lines"]:
+            logger.debug(f"Ray: {line}")
+
+    ray._private.worker.print_to_stdstream = log
+
+
+def _reason(error: Exception) -> str:
+    """Return why an actor could not be created, from a message of Ray; empty for other ends."""
+    lines = str(error).strip().splitlines()
+    if "creation task" not in lines[0]:
+        return ""
+    if "No module named 'mlagents" in lines[-1]:
+        return ": mlagents-next is not installed there. Install the same version on all nodes"
+    return f": {lines[-1]}"
+
+
+def _last_address() -> str:
+    """Return the address that `auto` stands for: that of RAY_ADDRESS, or of the last cluster."""
+    services: Any = importlib.import_module("ray._private.services")
+    with suppress(ConnectionError):
+        if address := services.canonicalize_bootstrap_address("auto"):
+            return str(address)
+    raise _no_cluster("auto", ConnectionError("no cluster was started on this machine"))
+
+
+def _no_cluster(
+    address: str | None, error: Exception, *, at: str | None = None
+) -> TrainerConfigError:
+    named = f"{address!r} ({at})" if at not in (None, address) else repr(address)
+    reason = str(error).strip().rstrip(".")
     return TrainerConfigError(
-        f"cluster.address (--cluster) is {address!r}, but no Ray cluster answers there: {error} "
+        f"cluster.address (--cluster) is {named}, but no Ray cluster answers there: {reason}. "
         "Start one with `ray start --head`, and join other machines with `ray start --address "
         "HEAD:6379`; or use --cluster local for one on this machine. If Ray's log above names a "
         "token, set RAY_AUTH_MODE=token for all nodes and for this command, and give them the same "

@@ -63,7 +63,8 @@ class RemoteFleet(Fleet):
     """Agents that act in rollout workers.
 
     If the process of a worker ends, it is restarted, within the same limits as a player. Steps that
-    it had not handed over are lost, and are collected again.
+    it had not handed over are lost, and are collected again. Until its new process answers, the
+    other workers collect its share.
 
     Args:
         options: Options of the run, with its seed.
@@ -98,6 +99,8 @@ class RemoteFleet(Fleet):
         self._entropies: list[tuple[Policy, float]] = []
         self._reports: list[PlayerReport] = []
         self._n_dropped = 0
+        self._early: list[_Arrival] = []
+        """Results that arrived while segments were fetched."""
         self._has_started = False
         self._enter: Callable[[BehaviorName], object]
         self._waiting: Callable[[], AbstractContextManager[object]] = nullcontext
@@ -150,7 +153,6 @@ class RemoteFleet(Fleet):
             worker.must_reset = True
         if self._has_started:
             return
-        self._has_started = True
         began_s = time.perf_counter()
         for worker in self._all:
             self._start(worker)
@@ -158,6 +160,7 @@ class RemoteFleet(Fleet):
             self._order(worker, None)
         while any(worker.orders for worker in self._all):
             self._process(self._receive())
+        self._has_started = True
         n = len(self._all)
         seconds = time.perf_counter() - began_s
         logger.info(f"{n} rollout worker{'s' * (n > 1)} began after {seconds:.1f} s.")
@@ -168,16 +171,18 @@ class RemoteFleet(Fleet):
         for behavior in self._behaviors.values():  # segments that the last update did not need
             for worker in self._all:
                 behavior.experience.settle(worker.number)
-        targets = self._targets()
-        for worker in self._all:
-            while len(worker.orders) < (2 if self._is_async else 1):
-                self._order(worker, targets)
         with hierarchical_timer("collect"):
+            while not self._present:
+                self._process(self._receive())
+            targets = self._targets()
+            for worker in self._present:
+                while len(worker.orders) < (2 if self._is_async else 1):
+                    self._order(worker, targets)
             if self._is_async:
                 self._process(self._receive())
-            while not self._is_async and any(worker.orders for worker in self._all):
+            while not self._is_async and any(worker.orders for worker in self._present):
                 arrived = []
-                while any(worker.orders for worker in self._all):
+                while any(worker.orders for worker in self._present):
                     arrived += self._receive()
                 self._process(arrived)  # which may order the rest of a collection
         self._report_dropped()
@@ -204,6 +209,11 @@ class RemoteFleet(Fleet):
             sums = {DROPPED: [(float(n_new), StatsAggregationMethod.SUM)]}
             self._reports.append(PlayerReport(0, sums))
 
+    @property
+    def _present(self) -> list[WorkerHandle]:
+        """Workers whose processes have answered since they were started."""
+        return [worker for worker in self._all if not worker.is_new]
+
     # Orders.
 
     def _targets(self) -> dict[str, Target]:
@@ -211,8 +221,9 @@ class RemoteFleet(Fleet):
         return {name: self._target(behavior) for name, behavior in self._behaviors.items()}
 
     def _target(self, behavior: _Behavior) -> Target:
-        trainer, n_workers = behavior.trainer, len(self._all)
-        watches = self._watches_episodes and n_workers == 1  # so that it ends as in this process
+        trainer, n_workers = behavior.trainer, len(self._present)
+        # So that it ends as in this process.
+        watches = self._watches_episodes and len(self._all) == 1
         finished, opposed = trainer.steps_until_due, None
         if limits := self._teams.limits(trainer.name):
             finished = min(finished, limits.n_learned)
@@ -222,7 +233,7 @@ class RemoteFleet(Fleet):
 
     def _learning_target(self, behavior: _Behavior) -> Target:
         """Return the target of the next collections that the learner of a behavior needs."""
-        trainer, n_workers = behavior.trainer, len(self._all)
+        trainer, n_workers = behavior.trainer, len(self._present)
         if not trainer.is_learning:
             return Target(ships="discard")
         wants = trainer.needs.n_expected
@@ -276,13 +287,13 @@ class RemoteFleet(Fleet):
                     self._teams.post(name, continues=is_first),
                 )
             )
-            renewal = behavior.experience.version, behavior.pickled
-            self._workers.renew({worker.number: None}, {name: renewal})
-            worker.posts.add(name)
-        versions = {name: self._behaviors[name].experience.version for name in worker.posts}
+            self._send_policy(name, [worker])
+        for name, version in worker.posts.items():  # those that changed while it was started
+            if version != self._behaviors[name].experience.version:
+                self._send_policy(name, [worker])
         order = order._replace(
             posts=tuple(posts),
-            versions=versions,
+            versions=dict(worker.posts),
             parameters=worker.parameters,
             reset=worker.must_reset,
             opposition=self._teams.opposition(worker),
@@ -292,7 +303,7 @@ class RemoteFleet(Fleet):
         self._workers.call(worker.number, "collect", order)
 
     def _renew(self) -> None:
-        """Send policies that have changed to all workers that use them."""
+        """Send policies that have changed to the present workers that use them."""
         for name, behavior in self._behaviors.items():
             snapshot = behavior.trainer.policy.snapshot
             if snapshot is behavior.sent:
@@ -300,9 +311,15 @@ class RemoteFleet(Fleet):
             behavior.sent = snapshot
             behavior.pickled = pickle.dumps(snapshot, protocol=pickle.HIGHEST_PROTOCOL)
             behavior.experience.version += 1
-            renewals = {name: (behavior.experience.version, behavior.pickled)}
-            at = {worker.number: None for worker in self._all if name in worker.posts}
-            self._workers.renew(at, renewals)
+            self._send_policy(name, [worker for worker in self._present if name in worker.posts])
+
+    def _send_policy(self, name: str, workers: list[WorkerHandle]) -> None:
+        behavior = self._behaviors[name]
+        version = behavior.experience.version
+        at = {worker.number: None for worker in workers}
+        self._workers.renew(at, {name: (version, behavior.pickled)})
+        for worker in workers:
+            worker.posts[name] = version
 
     def _fetch(self, name: str) -> None:
         """Take the segments of a behavior from all workers, in the order of their numbers."""
@@ -317,11 +334,14 @@ class RemoteFleet(Fleet):
         with self._waiting(), hierarchical_timer("fetch"):
             while waiting:
                 for number, value in self._workers.wait():
-                    waiting.discard(number)
+                    worker = self._all[number]
                     if isinstance(value, Gone):
-                        self._replace(self._all[number], value)
-                    else:
-                        arrived[number] = self._all[number].result(value)
+                        self._replace(worker, value)
+                    elif number in waiting:
+                        arrived[number] = worker.result(value)
+                    else:  # a process that was started again
+                        self._early.append(self._arrival(worker, value))
+                    waiting.discard(number)
         for worker in self._all:
             experience.settle(worker.number)
             if (cut := arrived.get(worker.number)) is not None:
@@ -331,26 +351,33 @@ class RemoteFleet(Fleet):
 
     def _receive(self) -> list[_Arrival]:
         """Wait for replies; return the results of collections, and replace workers that ended."""
+        if self._early:
+            arrived, self._early = self._early, []
+            return arrived
         with self._waiting():
             replies = self._workers.wait()
         arrived = []
         for number, value in replies:
             worker = self._all[number]
             if isinstance(value, Gone):
-                for order in self._replace(worker, value):
-                    self._send(worker, order)
+                self._replace(worker, value)
             else:
-                order = worker.orders.pop(0)
-                arrived.append(_Arrival(worker, worker.life, order, worker.result(value)))
+                arrived.append(self._arrival(worker, value))
         return arrived
+
+    def _arrival(self, worker: WorkerHandle, value: object) -> _Arrival:
+        return _Arrival(worker, worker.life, worker.orders.pop(0), worker.result(value))
 
     def _process(self, arrived: list[_Arrival]) -> None:
         """Process results in the order of the workers; continue those that a new behavior ended."""
         for worker, life, order, harvest in sorted(arrived, key=lambda each: each.worker.number):
             self._take_in(worker, harvest)
-            if worker.life != life:  # it has ended meanwhile
+            if worker.life == life:
+                worker.has_answered()
+            else:  # it has ended meanwhile
                 self._lose(worker)
-            if order.targets is not None and self._has_entered(harvest.specs):
+            has_entered = self._has_started and self._has_entered(harvest.specs)
+            if has_entered and order.targets is not None and worker.life == life:
                 self._send(worker, Order({**self._targets(), **order.targets}))
 
     def _take_in(self, worker: WorkerHandle, harvest: Harvest) -> None:
@@ -366,7 +393,6 @@ class RemoteFleet(Fleet):
             self._entropies += [(policy, entropy) for entropy in gathered.entropies]
             if worker.life == 0:
                 policy.rng.bit_generator.state = dict(gathered.random_state)
-        worker.has_answered()
         for name, spec in harvest.specs.items():
             known = self._specs.setdefault(name, spec)
             if spec != known:
@@ -392,18 +418,18 @@ class RemoteFleet(Fleet):
     def _start(self, worker: WorkerHandle) -> None:
         self._workers.start(self._setup._replace(worker=worker.number, life=worker.life))
 
-    def _replace(self, worker: WorkerHandle, gone: Gone) -> list[Order]:
-        """Restart a worker whose process has ended; return its unanswered orders.
+    def _replace(self, worker: WorkerHandle, gone: Gone) -> None:
+        """Start a worker again whose process has ended. The next collections make up for its loss.
 
         Raises:
             UnityTrainerException: The first process ended before it had answered, or the limit on
                 restarts is reached.
         """
-        orders = worker.begin_again(gone, life=self._n_lives, parameters=self._parameters)
+        worker.begin_again(gone, life=self._n_lives, parameters=self._parameters)
         self._n_lives += 1
         self._lose(worker)
         self._start(worker)
-        return orders
+        self._order(worker, None)
 
 
 def _share(n_steps: int, n_workers: int) -> int:
