@@ -1,10 +1,15 @@
 """Comparisons of runs, and accidents of rollout workers."""
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+import pytest
 import torch
 
 from mlagents.trainers.fleet.processes import ProcessWorkers
+from mlagents.trainers.fleet.ray_actors import RayWorkers
 from mlagents.trainers.fleet.remote import RemoteFleet
 from mlagents.trainers.fleet.workers import Gone
 
@@ -59,3 +64,45 @@ class KillsAWorkerThatHasAnswered(RemoteFleet):
             assert number == 1 and isinstance(gone, Gone)
             assert not self._replace(self._all[1], gone), "it has answered all orders"
         super()._process(arrived)
+
+
+@contextmanager
+def ray_cluster() -> Iterator[Any]:
+    """Start a cluster on loopback addresses: a head that does not act, and two nodes of one CPU."""
+    if sys.platform != "linux":
+        pytest.skip("each node needs a loopback address of its own")
+    from ray.cluster_utils import Cluster
+
+    addresses = ("127.0.0.2", "127.0.0.3", "127.0.0.4")
+    cluster = Cluster()
+    try:
+        for address in addresses:
+            n_cpus = 0 if address == addresses[0] else 1
+            cluster.add_node(
+                num_cpus=n_cpus,
+                node_ip_address=address,
+                include_dashboard=False,
+                env_vars={"RAY_worker_niceness": "0"},
+            )
+        yield cluster
+    finally:
+        cluster.shutdown()
+
+
+class KillsANode(RemoteFleet):
+    """Kills the node of a worker before the third collection."""
+
+    nodes: Any = ()
+    n_collections = 0
+
+    def advance(self) -> Any:
+        self.n_collections += 1
+        if self.n_collections == 3:
+            assert isinstance(self._workers, RayWorkers)
+            placed = self._workers._started[1].placed
+            assert placed is not None
+            (node,) = (each for each in self.nodes if placed[1] == f"node {each.node_ip_address}")
+            raylet = node.all_processes["raylet"][0].process
+            raylet.kill()
+            raylet.wait()
+        return super().advance()

@@ -1,12 +1,15 @@
 """Rollout workers against agents that act in the process that learns."""
 
 import os
+import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -15,17 +18,25 @@ import torch
 from pydantic import ValidationError
 
 from actors import behavior
-from fleets import KillsAWorker, KillsAWorkerThatHasAnswered, assert_equal
+from fleets import (
+    KillsANode,
+    KillsAWorker,
+    KillsAWorkerThatHasAnswered,
+    assert_equal,
+    ray_cluster,
+)
 from mlagents.trainers.acting.collector import Activity
 from mlagents.trainers.data.segments import Segments
 from mlagents.trainers.exception import TrainerConfigError, UnityTrainerException
 from mlagents.trainers.fleet.experience import RemoteExperience
-from mlagents.trainers.fleet.messages import Gathered, Setup
+from mlagents.trainers.fleet.handle import WorkerHandle
+from mlagents.trainers.fleet.messages import Failure, Gathered, Setup
 from mlagents.trainers.fleet.places import numbered
 from mlagents.trainers.fleet.ray_actors import RayWorkers
 from mlagents.trainers.fleet.worker import RolloutWorker
 from mlagents.trainers.learn import run_training
 from mlagents.trainers.settings.run_options import ClusterSettings, RunOptions
+from mlagents_envs.exception import UnityEnvironmentException
 from steps import make_segments
 
 PPO = {
@@ -256,6 +267,90 @@ def test_an_address_where_no_process_listens_is_refused() -> None:
         port = server.getsockname()[1]
     with pytest.raises(TrainerConfigError, match="no Ray cluster answers there"):
         RayWorkers(ClusterSettings(workers=1, address=f"127.0.0.1:{port}"))
+
+
+def test_auto_without_a_cluster_is_refused_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("ray")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+    monkeypatch.setenv("RAY_ADDRESS", address)  # as `ray start` of a cluster that has ended
+    with pytest.raises(TrainerConfigError, match=r"is 'auto' \(.*\), but no Ray cluster answers"):
+        RayWorkers(ClusterSettings(workers=1, address="auto"))
+
+
+class SilentRay(ModuleType):
+    """Ray that connects to a process that does not answer."""
+
+    def __init__(self) -> None:
+        super().__init__("ray")
+        self.ends = threading.Event()
+
+    def is_initialized(self) -> bool:
+        return False
+
+    def init(self, **_: object) -> None:
+        self.ends.wait()
+
+
+def test_a_process_that_does_not_answer_is_waited_for_until_a_deadline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ray = SilentRay()
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    settings = ClusterSettings(workers=1, address="ray://a:1", start_timeout_s=1)
+    with pytest.raises(TrainerConfigError, match=r"did not answer within 1 s"):
+        RayWorkers(settings)
+    ray.ends.set()
+
+
+def test_an_error_of_a_worker_names_it_and_its_node() -> None:
+    worker = WorkerHandle(3, RunOptions().env_settings)
+    failure = Failure(UnityEnvironmentException("no executable"), "trace", "node 10.0.0.7")
+    with pytest.raises(UnityEnvironmentException, match=r"^worker 3 on node 10\.0\.0\.7: no exec"):
+        worker.result(failure)
+
+
+@pytest.mark.slow
+def test_a_run_keeps_its_handler_of_signals_in_a_cluster() -> None:
+    pytest.importorskip("ray")
+    before = signal.getsignal(signal.SIGTERM)
+    workers = RayWorkers(ClusterSettings(workers=1, address="local"))
+    try:
+        assert signal.getsignal(signal.SIGTERM) is before
+    finally:
+        workers.close()
+
+
+@pytest.mark.slow
+def test_a_worker_that_fits_no_node_is_waited_for_until_a_deadline() -> None:
+    pytest.importorskip("ray")
+    settings = ClusterSettings(workers=1, address="local", start_timeout_s=60)
+    workers = RayWorkers(settings)
+    try:
+        workers._settings = settings.model_copy(update={"cpus_per_worker": 2, "start_timeout_s": 1})
+        workers.start(Setup(options("run", 1), 0, 0, "logs", (), "0.1"))
+        workers.call(0, "take", "any")
+        with pytest.raises(UnityTrainerException, match=r"worker 0 within 1 s. It needs 2 CPUs on"):
+            workers.wait()
+    finally:
+        workers.close()
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_without_a_node(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("ray")
+    with ray_cluster() as cluster:
+        KillsANode.nodes = cluster.worker_nodes
+        monkeypatch.setattr("mlagents.trainers.fleet.remote.RemoteFleet", KillsANode)
+        state = trained("run", 2, cluster={"address": cluster.address})
+    assert state["global_step"] >= PPO["max_steps"]
+    log = capsys.readouterr().out
+    assert log.count("has failed; restart 1 of 10.") == 1
+    assert "Raylet is terminated" not in log
 
 
 @pytest.mark.slow
