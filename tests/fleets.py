@@ -98,6 +98,8 @@ class KillsANode(RemoteFleet):
     def advance(self) -> Any:
         self.n_collections += 1
         if self.n_collections == 3:
+            import ray
+
             assert isinstance(self._workers, RayWorkers)
             placed = self._workers._started[1].placed
             assert placed is not None
@@ -105,4 +107,7 @@ class KillsANode(RemoteFleet):
             raylet = node.all_processes["raylet"][0].process
             raylet.kill()
             raylet.wait()
+            with pytest.raises(ray.exceptions.RayActorError):
+                while True:  # its process acts until it misses the raylet
+                    ray.get(self._workers._started[1].actor.node.remote())
         return super().advance()
