@@ -255,6 +255,14 @@ def test_a_worker_of_another_version_is_refused() -> None:
         RolloutWorker(setup)
 
 
+def test_a_newer_policy_is_not_replaced_by_an_older_one() -> None:
+    worker = RolloutWorker.__new__(RolloutWorker)  # `__init__` takes over the process's log
+    worker._mail, worker._has_mail = {}, threading.Condition()
+    worker.renew({"Guess": (2, b"newer")})
+    worker.renew({"Guess": (1, b"older"), "Other": (1, b"first")})
+    assert worker._mail == {"Guess": (2, b"newer"), "Other": (1, b"first")}
+
+
 def test_without_ray_a_cluster_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(TrainerConfigError, match=r"needs Ray.*mlagents-next\[cluster\]"):

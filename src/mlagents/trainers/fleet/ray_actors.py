@@ -108,7 +108,7 @@ class _Started:
         is_first: Whether it is the first actor of its worker.
         since_s: Time when it was started.
         placed: Number of its node, and the words for it in messages, once it is placed.
-        pending: References to the results of its calls, the oldest first.
+        pending: References to the results of its calls, oldest first.
         has_told: Whether the log tells that it waits for a node.
         mail: Policies for its next call.
     """
@@ -441,8 +441,8 @@ def _reason(error: Exception) -> str:
     if "creation task" not in lines[0]:
         return ""
     if "No module named 'mlagents" in lines[-1]:
-        return ": mlagents-next is not installed there. Install the same version on all nodes"
-    return f": {lines[-1]}"
+        return " (mlagents-next is not installed there)"
+    return f" ({lines[-1]})"
 
 
 def _last_address() -> str:

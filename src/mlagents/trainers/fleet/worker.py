@@ -136,7 +136,10 @@ class RolloutWorker:
     def renew(self, renewals: Mapping[str, Renewal]) -> None:
         """Act with newer policies from the next collection on."""
         with self._has_mail:
-            self._mail.update(renewals)
+            for name, (version, pickled) in renewals.items():
+                # An older policy of a call may arrive after one that was sent later, by itself.
+                if name not in self._mail or version > self._mail[name][0]:
+                    self._mail[name] = version, pickled
             self._has_mail.notify_all()
 
     def stop(self) -> None:
