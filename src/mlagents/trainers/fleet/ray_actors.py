@@ -432,7 +432,8 @@ def _mute(ray: Any) -> None:
         for line in data["lines"]:
             logger.debug(f"Ray: {line}")
 
-    ray._private.worker.print_to_stdstream = log
+    with suppress(AttributeError):  # a later version of Ray
+        ray._private.worker.print_to_stdstream = log
 
 
 def _reason(error: Exception) -> str:
