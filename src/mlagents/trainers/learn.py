@@ -251,7 +251,7 @@ def _train(
     try:
         controller = Controller(options, fleet, folder, interrupt=interrupt, **of_controller)
         if live is not None:
-            live.show_choices(controller.probabilities)
+            live.show_choices(controller.policy_of)
         controller.run()
     finally:
         fleet.close()

@@ -66,27 +66,6 @@ class Evaluator:
         self._seed = seed
         self._waiting = waiting
         self._manager: EnvManager | None = None
-        self._due_at: dict[str, int] = {}
-
-    def begin(self, name: str, step: int) -> None:
-        """Schedule the first evaluation of a behavior, given its step count at the beginning."""
-        self._due_at[name] = (step // self.settings.every + 1) * self.settings.every
-
-    @property
-    def due_at(self) -> dict[str, int]:
-        """Step of the next evaluation of each behavior. Other learners copy the first one's."""
-        return self._due_at
-
-    @due_at.setter
-    def due_at(self, steps: Mapping[str, int]) -> None:
-        self._due_at = dict(steps)
-
-    def is_due(self, trainers: Mapping[str, Trainer]) -> bool:
-        """Return whether an evaluation of any behavior that learns is due."""
-        return any(
-            trainer.step >= self._due_at[name] and trainer.was_learning
-            for name, trainer in trainers.items()
-        )
 
     def evaluate(
         self, trainers: Mapping[str, Trainer], parameters: Mapping[str, Sampler]
@@ -102,12 +81,6 @@ class Evaluator:
         Returns:
             Score of each behavior with finished episodes, by name.
         """
-        every = self.settings.every
-        for name, trainer in trainers.items():
-            if trainer.step >= self._due_at[name]:
-                self.begin(name, trainer.step)
-            elif self._due_at[name] - trainer.step < every / 2:
-                self._due_at[name] += every  # this evaluation replaces one that is due soon
         try:
             with hierarchical_timer("evaluate"):
                 episodes = self._play(trainers, parameters)

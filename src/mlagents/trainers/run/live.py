@@ -2,13 +2,19 @@
 
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 
+import numpy as np
+
+from mlagents.trainers.acting.policy import ActingPolicy
+from mlagents.trainers.acting.rollout import Policy
 from mlagents.trainers.players.env_manager import EnvManager
 from mlagents.trainers.players.watched import WatchedPlayers
 from mlagents.trainers.reporting.stats import StatsSummary, StatsWriter
 from mlagents.viewing.page import Page
 from mlagents.viewing.stage import TRAINING_SHARE, Probabilities, Stage, Steps
 from mlagents.viewing.statistics_panel import StatisticsPanel
+from mlagents_envs.base_env import BehaviorName
 from mlagents_envs.closing import Closing
 from mlagents_envs.logging_util import get_logger
 
@@ -43,14 +49,14 @@ class LiveView(Closing):
         self._players = WatchedPlayers(players, self._stage)
         return self._players
 
-    def show_choices(self, probabilities_of: Callable[[Steps], Probabilities]) -> None:
+    def show_choices(self, policy_of: Callable[[BehaviorName], Policy]) -> None:
         """Show the probabilities of discrete choices.
 
         Args:
-            probabilities_of: Function that returns the probabilities for the steps of a player.
+            policy_of: Function that returns the learning policy of a behavior.
         """
         if self._players is not None:
-            self._players.probabilities_of = probabilities_of
+            self._players.probabilities_of = partial(_probabilities, policy_of)
 
     def close(self) -> None:
         """Close the page. Calling it again does nothing."""
@@ -66,3 +72,15 @@ class _Writer(StatsWriter):
     def write_stats(self, category: str, values: Mapping[str, StatsSummary], step: int) -> None:
         shown = {name: value.aggregated_value for name, value in values.items()}
         self._panel.add(category, shown, step)
+
+
+def _probabilities(policy_of: Callable[[BehaviorName], Policy], steps: Steps) -> Probabilities:
+    """Return one array (N, choices) per branch, for each behavior with discrete actions."""
+    found = {}
+    for behavior, (decisions, _) in steps.items():
+        policy = policy_of(behavior)
+        if decisions.action_mask and isinstance(policy, ActingPolicy) and len(decisions):
+            masks = np.concatenate(decisions.action_mask, axis=1)
+            if probabilities := policy.probabilities(decisions.obs, masks):
+                found[behavior] = probabilities
+    return found
