@@ -1,7 +1,7 @@
 """Mapping of agents, which appear and disappear, to the fixed rows of a vector environment.
 
-`Slots` stores the report of a vector step, one row per slot. A `Scene` is one environment with its
-range of slots: it writes the reports of its agents and sets their actions.
+`Slots` stores the report of a vector step, one row per slot. A `SlottedEnv` is one environment with
+its range of slots: it writes the reports of its agents and sets their actions.
 """
 
 import selectors
@@ -31,8 +31,8 @@ Rows = slice | NDArray[np.intp]
 NO_AGENT = -1
 
 _LOOK_AGAIN_S = 1.0
-"""Longest wait for an answer of any scene, in seconds. After that, only the first of the scenes is
-waited for, with the deadline of its environment."""
+"""Longest wait for an answer of any environment, in seconds. After that, only the first environment
+is waited for, with its own deadline."""
 
 
 class Slots:
@@ -132,7 +132,7 @@ def _joined(batches: Sequence[NDArray[Any]]) -> NDArray[Any]:
     return batches[0] if len(batches) == 1 else np.concatenate(batches)
 
 
-class Scene:
+class SlottedEnv:
     """Environment with its range of slots.
 
     Args:
@@ -260,22 +260,22 @@ def _spread(part: NDArray[Any], rows: NDArray[np.intp], n_agents: int) -> NDArra
     return spread
 
 
-def answered(scenes: Sequence[Scene]) -> list[Scene]:
-    """Return at least one scene to receive from: local scenes first, then those that answered.
+def answered(envs: Sequence[SlottedEnv]) -> list[SlottedEnv]:
+    """Return at least one environment to receive from: local ones first, then those that answered.
 
     Args:
-        scenes: Scenes to which a step was sent.
+        envs: Environments to which a step was sent.
     """
-    by_descriptor: dict[int, Scene] = {}
-    for scene in scenes:
-        descriptor = scene.source.env.fileno()
+    by_descriptor: dict[int, SlottedEnv] = {}
+    for slotted in envs:
+        descriptor = slotted.source.env.fileno()
         if descriptor is None:
-            return [scene]
-        by_descriptor[descriptor] = scene
-    if len(scenes) > 1:
+            return [slotted]
+        by_descriptor[descriptor] = slotted
+    if len(envs) > 1:
         with selectors.DefaultSelector() as selector:
             for descriptor in by_descriptor:
                 selector.register(descriptor, selectors.EVENT_READ)
             if ready := selector.select(_LOOK_AGAIN_S):
                 return [by_descriptor[key.fd] for key, _ in ready]
-    return [scenes[0]]
+    return [envs[0]]

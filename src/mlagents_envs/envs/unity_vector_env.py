@@ -18,7 +18,7 @@ from mlagents_envs.base_env import (
     FloatArray,
 )
 from mlagents_envs.envs.rendering import RENDER_METADATA, check_render_mode, picture
-from mlagents_envs.envs.slots import NO_AGENT, Scene, Slots, answered
+from mlagents_envs.envs.slots import NO_AGENT, Slots, SlottedEnv, answered
 from mlagents_envs.envs.source import MAX_SILENT_STEPS, EnvMaker, EnvSource, no_options
 from mlagents_envs.envs.spaces import ActionLayout, ObservationLayout, UnityGymException
 
@@ -125,7 +125,7 @@ class UnityVectorEnv(gymnasium.vector.VectorEnv[Any, Any, NDArray[Any]]):
             self._actions = ActionLayout(
                 self.behavior_spec.action_spec, flatten_branched=flatten_branched
             )
-            self._scenes = self._scenes_of(agents_per_env)
+            self._envs = self._slotted(agents_per_env)
         except BaseException:
             for source in self._sources:
                 source.close_if_made()
@@ -133,7 +133,7 @@ class UnityVectorEnv(gymnasium.vector.VectorEnv[Any, Any, NDArray[Any]]):
         self._image = next(
             (i for i, part in enumerate(self._layout.part_spaces) if len(part.shape) == 3), None
         )
-        n_slots = sum(scene.size for scene in self._scenes)
+        n_slots = sum(slotted.size for slotted in self._envs)
         self._slots = Slots(self._layout, self._actions, n_slots)
 
         # With NEXT_STEP: slots whose episode ended in the last step. The next episode begins in
@@ -168,11 +168,11 @@ class UnityVectorEnv(gymnasium.vector.VectorEnv[Any, Any, NDArray[Any]]):
         super().reset(seed=seed)
         self._slots.reset()
         self._resetting[:] = False
-        for number, scene in enumerate(self._scenes):
-            scene.forget()
-            scene.source.reset(None if seed is None else seed + number)
-            while not scene.collect(self._slots):
-                scene.source.env.step()
+        for number, slotted in enumerate(self._envs):
+            slotted.forget()
+            slotted.source.reset(None if seed is None else seed + number)
+            while not slotted.collect(self._slots):
+                slotted.source.env.step()
         return self._observations(), self._info()
 
     def step(self, actions: Any) -> tuple[Any, FloatArray, BoolArray, BoolArray, dict[str, Any]]:
@@ -203,22 +203,22 @@ class UnityVectorEnv(gymnasium.vector.VectorEnv[Any, Any, NDArray[Any]]):
             decoded = ActionTuple(
                 np.where(is_used, decoded.continuous, 0), np.where(is_used, decoded.discrete, 0)
             )
-        for scene in self._scenes:
-            scene.act(decoded)
-            scene.source.env.step_send()
+        for slotted in self._envs:
+            slotted.act(decoded)
+            slotted.source.env.step_send()
 
     def step_wait(self) -> tuple[Any, FloatArray, BoolArray, BoolArray, dict[str, Any]]:
         """Finish the step that `step_async` started; answers are processed in order of arrival."""
         slots = self._slots
         slots.begin_step()
-        waiting = list(self._scenes)
+        waiting = list(self._envs)
         while waiting:
-            for scene in answered(waiting):
-                scene.source.env.step_receive()
-                if scene.collect(slots):
-                    waiting.remove(scene)
+            for slotted in answered(waiting):
+                slotted.source.env.step_receive()
+                if slotted.collect(slots):
+                    waiting.remove(slotted)
                 else:
-                    scene.source.env.step_send()
+                    slotted.source.env.step_send()
         is_put_off = self.metadata["autoreset_mode"] is AutoresetMode.NEXT_STEP
         return (
             self._put_off_resets() if is_put_off else self._observations(),
@@ -240,8 +240,8 @@ class UnityVectorEnv(gymnasium.vector.VectorEnv[Any, Any, NDArray[Any]]):
             return None
         images = None if self._image is None else self._slots.obs[self._image]
         return tuple(
-            picture(scene.source.env, None if images is None else images[scene.first])
-            for scene in self._scenes
+            picture(slotted.source.env, None if images is None else images[slotted.first])
+            for slotted in self._envs
         )
 
     def close_extras(self) -> None:
@@ -267,12 +267,14 @@ class UnityVectorEnv(gymnasium.vector.VectorEnv[Any, Any, NDArray[Any]]):
                 )
         return name, specs[name]
 
-    def _scenes_of(self, agents_per_env: int | None) -> list[Scene]:
+    def _slotted(self, agents_per_env: int | None) -> list[SlottedEnv]:
         """Return the environments with their ranges of slots."""
         asking = [self._first_asking(source.env) for source in self._sources]
         sizes = [agents_per_env or n_agents for n_agents in asking]
         return [
-            Scene(source, self.behavior_name, first=first, size=size, warns=agents_per_env is None)
+            SlottedEnv(
+                source, self.behavior_name, first=first, size=size, warns=agents_per_env is None
+            )
             for source, first, size in zip(
                 self._sources, itertools.accumulate(sizes, initial=0), sizes, strict=False
             )
