@@ -59,6 +59,8 @@ Agents = slice | NDArray[np.intp]
 
 ALL = slice(None)
 
+_MOST_FREE_STEPS = 1_000
+"""Steps that a world with requests of its own runs at once."""
 _MAX_UNREAD_VALUES = 10_000
 """Values kept of each statistic. A trainer reads them every few steps."""
 
@@ -109,6 +111,9 @@ class World(LocalEnv):
     `observe`, `command` and `masks` then get agents of one behavior at a time."""
     agents_per_area: ClassVar[int] = 1
     decision_period_steps: ClassVar[int] = 1
+    stops_at_requests: ClassVar[bool] = False
+    """Whether `run` also stops after a step in which an agent requests a decision. A world with
+    `requests` of its own runs several steps at once only if it does."""
     max_steps: ClassVar[int | None] = None
     """Steps after which an episode is interrupted."""
     default_parameters: ClassVar[Mapping[str, float]] = {}
@@ -199,8 +204,9 @@ class World(LocalEnv):
     def run(self, most_steps: int) -> int:
         """Run several steps of `act` and `physics`, and count them in `step_count`.
 
-        Stop after a step in which an episode ended. `World` calls this only if no agent requests a
-        decision before the end of these steps or reaches the time limit in them.
+        Stop after a step in which an episode ended. `World` calls this only if no agent reaches the
+        time limit in these steps, and none requests a decision before their end. If
+        `stops_at_requests` is set, stop after a step in which an agent requests one.
 
         Args:
             most_steps: Largest number of steps.
@@ -501,10 +507,13 @@ class World(LocalEnv):
 
     def _free_steps(self) -> int:
         """Return the largest number of steps that `run` may run now."""
-        if type(self).requests is not World.requests:
+        if type(self).requests is World.requests:
+            period = self.decision_period_steps
+            n_steps = period - self.step_count % period
+        elif self.stops_at_requests:
+            n_steps = _MOST_FREE_STEPS
+        else:
             return 0  # any step may be one in which an agent asks
-        period = self.decision_period_steps
-        n_steps = period - self.step_count % period
         if self._next_clock is not None:
             n_steps = min(n_steps, self._next_clock - self.step_count - 1)
         return n_steps

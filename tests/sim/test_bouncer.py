@@ -7,7 +7,7 @@ from mlagents_envs.base_env import ActionTuple, DecisionSteps
 from mlagents_envs.exception import UnityEnvironmentException
 from mlagents_envs.testing import check_env
 from mlagents_sim.examples.bouncer import Bouncer, X, Y, Z
-from worlds import play
+from worlds import at_random, play
 
 NAME = Bouncer.behavior_name
 
@@ -113,9 +113,9 @@ def test_the_target_is_as_large_as_its_parameter_says():
         env = landed(parameters={"target_scale": scale})
         env.target[:] = env.place
         env.target[:, X] += half + 0.5 - 0.01
-        assert env._catches().all()
+        assert env._events(env.place, env._cooldown)[0].all()
         env.target[:] += [0.02, 0.0, 0.0]
-        assert not env._catches().any()
+        assert not env._events(env.place, env._cooldown)[0].any()
 
 
 def test_leaving_the_arena_costs_and_ends():
@@ -171,3 +171,33 @@ def test_one_that_aims_scores():
         return ActionTuple(continuous=way.astype(np.float32))
 
     assert play(env, policy, episodes=36).returns.mean() > 15.0
+
+
+@pytest.mark.parametrize("num_areas", [1, 2])
+def test_several_steps_at_once_are_the_same_as_single_steps(num_areas: int):
+    at_once, singly = (Bouncer(seed=5, num_areas=num_areas) for _ in range(2))
+    watched = []
+    singly.step_watcher = lambda: watched.append(singly.step_count)
+    policies = [at_random(env) for env in (at_once, singly)]
+    n_ended = n_flown = 0
+    for env in (at_once, singly):
+        env.reset()
+    for _ in range(1000):
+        before = at_once.step_count
+        for env, policy in zip((at_once, singly), policies, strict=True):
+            decisions, _ = env.get_steps(NAME)
+            if len(decisions):
+                env.set_actions(NAME, policy(decisions))
+            env.step()
+        one, other = at_once.get_steps(NAME), singly.get_steps(NAME)
+        for steps, expected in zip(one, other, strict=True):
+            np.testing.assert_array_equal(steps.agent_id, expected.agent_id)
+            np.testing.assert_array_equal(steps.reward, expected.reward)
+            np.testing.assert_array_equal(steps.obs[0], expected.obs[0])
+        for name in ("place", "velocity", "target", "touchdowns_left", "_cooldown"):
+            np.testing.assert_array_equal(getattr(at_once, name), getattr(singly, name))
+        assert at_once.step_count == singly.step_count
+        n_flown += at_once.step_count - before > 1
+        n_ended += len(one[1])
+    assert n_ended > 20 and n_flown > 200
+    assert watched == list(range(1, singly.step_count + 1))

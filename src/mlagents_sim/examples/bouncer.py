@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mlagents_envs.base_env import (
     ActionSpec,
@@ -17,7 +18,7 @@ from mlagents_envs.scene import Scene
 from mlagents_sim import floor_plan
 from mlagents_sim.floor_plan import FloorPlan
 from mlagents_sim.frame_stack import FrameStack, stacked
-from mlagents_sim.planar import STEP_S
+from mlagents_sim.planar import STEP_S, Array
 from mlagents_sim.world import Agents, World
 
 X, Y, Z = range(3)
@@ -35,6 +36,8 @@ TOUCHDOWNS = 20
 START_M, START_Y_M = 5.0, 2.0
 TARGET_LOW, TARGET_HIGH = (-5.0, 2.0, -5.0), (5.0, 7.0, 5.0)
 STACKED = 3
+STEPS_AHEAD = 144
+"""Steps computed at once, times the number of agents: the more there are, the sooner one lands."""
 FRAME = ObservationSpec.vector(6, "VectorSensor_size6")
 
 
@@ -72,6 +75,7 @@ class Bouncer(World):
     behavior_name = "Bouncer?team=0"
     behavior_spec = BehaviorSpec([stacked(FRAME, STACKED)], ActionSpec.create_continuous(3))
     agents_per_area = 18
+    stops_at_requests = True
     default_parameters: ClassVar[Mapping[str, float]] = {"target_scale": 1.0, "gravity": 19.62}
     parameter_ranges: ClassVar[Mapping[str, tuple[float, float]]] = {
         "target_scale": (0.33, 1.67),
@@ -125,27 +129,37 @@ class Bouncer(World):
         """Do nothing: agents act when they are told to, and fly until they touch down."""
 
     def physics(self) -> None:
-        """Let agents fly; judge what they catch, leave and touch."""
-        self._asks[:] = False
+        """Let agents fly for a step; judge what they catch, leave and touch."""
         self.velocity[:, Y] -= self._gravity * STEP_S
         self.place += self.velocity * STEP_S
-
-        catching = np.flatnonzero(self._catches())
-        if catching.size:
-            self.reward[catching] += 1.0
-            self._move_targets(catching)
-
-        is_out = (np.abs(self.place[:, [X, Z]]) > WIDEST_M).any(axis=1)
-        is_out |= self.place[:, Y] < LOWEST_M
         self._cooldown -= 1
-        is_down = (self.place[:, Y] - FEEL_M <= GROUND_TOP_M) & (self._cooldown <= 0) & ~is_out
-        self.velocity[is_down] = 0.0
-        self._cooldown[is_down] = COOLDOWN_STEPS
-        self.touchdowns_left -= is_down
-        is_over = self.touchdowns_left == 0
-        self._asks[:] = is_down & ~is_over
-        self.reward[is_out] -= 1.0
-        self.end(np.flatnonzero(is_out | is_over))
+        self._judge(*self._events(self.place, self._cooldown))
+
+    def run(self, most_steps: int) -> int:
+        """Let agents fly up to a step in which one catches, leaves or touches anything.
+
+        Sums over time are taken step by step, so the results are those of single steps.
+        """
+        n_steps = min(most_steps, STEPS_AHEAD // self.n_agents)  # T
+        if n_steps < 2:
+            return 0
+        rise = np.empty((1 + n_steps, self.n_agents))
+        rise[0], rise[1:] = self.velocity[:, Y], self._gravity * STEP_S
+        rise = np.subtract.accumulate(rise)[1:]  # (T, N) speeds upward
+        place = np.empty((1 + n_steps, self.n_agents, 3))
+        place[0], place[1:] = self.place, self.velocity
+        place[1:, :, Y] = rise
+        place[1:] *= STEP_S
+        place = np.add.accumulate(place)[1:]  # (T, N, 3)
+        cooldown = self._cooldown - np.arange(1, n_steps + 1)[:, None]
+        events = self._events(place, cooldown)
+        happens = np.logical_or.reduce(events).any(axis=1)
+        last = int(happens.argmax()) if happens.any() else n_steps - 1
+        self.step_count += last + 1
+        self.velocity[:, Y], self.place[:] = rise[last], place[last]
+        self._cooldown[:] = cooldown[last]
+        self._judge(*events[:, last])
+        return last + 1
 
     def scene(self) -> Scene:
         """Return all arenas: a blue agent and its green target above the ground of each."""
@@ -168,12 +182,44 @@ class Bouncer(World):
 
     # Private helpers.
 
-    def _catches(self) -> BoolArray:
-        """Return (N,) bool: which agents touch their target."""
-        apart = np.abs(self.place - self.target)
-        is_near = apart < AGENT_HALF_M + self.target_half[:, None]
-        touches: BoolArray = np.logical_and.reduce(is_near, axis=1)
-        return touches
+    def _events(self, place: Array, cooldown: NDArray[np.int64]) -> BoolArray:
+        """Return what happens to agents in their next step, or in several.
+
+        Args:
+            place: (..., N, 3) positions after the step.
+            cooldown: (..., N) steps until they may decide.
+
+        Returns:
+            (3, ..., N) which agents touch their targets, leave the arena, and touch down.
+        """
+        apart = np.abs(place - self.target)
+        reach = AGENT_HALF_M + self.target_half
+        catches = (apart[..., X] < reach) & (apart[..., Y] < reach) & (apart[..., Z] < reach)
+        height = place[..., Y]
+        is_out = (np.abs(place[..., X]) > WIDEST_M) | (np.abs(place[..., Z]) > WIDEST_M)
+        is_out |= height < LOWEST_M
+        is_down = (height - FEEL_M <= GROUND_TOP_M) & (cooldown <= 0) & ~is_out
+        return np.array([catches, is_out, is_down])
+
+    def _judge(self, catches: BoolArray, is_out: BoolArray, is_down: BoolArray) -> None:
+        """Reward the catches of a step; end episodes, and stop agents that touched down.
+
+        Args:
+            catches: (N,) which agents touch their targets.
+            is_out: (N,) which agents left the arena.
+            is_down: (N,) which agents touched down.
+        """
+        catching = np.flatnonzero(catches)
+        if catching.size:
+            self.reward[catching] += 1.0
+            self._move_targets(catching)
+        self.velocity[is_down] = 0.0
+        self._cooldown[is_down] = COOLDOWN_STEPS
+        self.touchdowns_left -= is_down
+        is_over = self.touchdowns_left == 0
+        self._asks[:] = is_down & ~is_over
+        self.reward[is_out] -= 1.0
+        self.end(np.flatnonzero(is_out | is_over))
 
     def _move_targets(self, agents: Agents) -> None:
         n = len(self.agent_id[agents])
