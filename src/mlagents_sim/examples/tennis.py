@@ -160,6 +160,8 @@ class _Courts(World):
             normal = (edge * beyond + np.array([edge[Y], -edge[X]]) * away) / length
             gap = np.where(is_in, np.abs(across) - RACKET_THICK_M, distance) - BALL_RADIUS_M
             touched[side] = gap < TOUCH_M
+            if not touched[side].any():
+                continue
             push = self._push(normal, gap, velocity - self.velocity[:, side]) * touched[side]
             velocity += share * push * normal
             self.velocity[:, side] -= (1.0 - share) * push * normal
@@ -172,7 +174,8 @@ class _Courts(World):
             (6, net / to_net, to_net - BALL_RADIUS_M),
         ):
             touched[thing] = gap < TOUCH_M
-            velocity += self._push(way, gap, velocity) * touched[thing] * way
+            if touched[thing].any():
+                velocity += self._push(way, gap, velocity) * touched[thing] * way
         touched[2], touched[3] = touched[2] & (x < 0.0), touched[2] & (x >= 0.0)
         return touched
 
@@ -301,6 +304,8 @@ class Tennis(_Courts):
         self._run[at], self._jumps[at], self.tilt[at] = run, jump > 0.5, TILT_RAD * tilt
 
     def _judge(self, begins: NDArray[np.bool_], before: Array) -> None:
+        if not begins.any():
+            return
         n = begins.shape[1]
         winner = np.full(n, NEITHER)
         hit, floor = self.last_hit, self.last_floor
