@@ -284,6 +284,8 @@ class World(LocalEnv):
             groups: (n,) numbers of the groups, all different.
             reward: Reward of all these groups, or (n,) rewards.
         """
+        if len(groups) == 0:
+            return
         by_group = np.zeros(int(self.group.max()) + 1, np.float32)
         by_group[groups] = reward
         self.group_reward += by_group[self.group] * self.is_present

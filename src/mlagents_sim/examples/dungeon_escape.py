@@ -272,17 +272,36 @@ class DungeonEscape(World):
         is_present = self.is_present.reshape(-1, MEMBERS).T
         self._take_keys(is_present)
         self._slay()
-        member = np.arange(MEMBERS)[:, None]
-        has_key = member == self.carrier
-        escaped = (bodies.touching[self._at_door] & has_key).any(axis=0)
+        at_door = bodies.touching[self._at_door]
         in_portal, has_fled = self._in_portal(is_present)
+        if at_door.any() or in_portal.any() or has_fled.any():
+            self._judge(is_present, at_door, in_portal, has_fled)
+
+    def _judge(
+        self,
+        is_present: NDArray[np.bool_],
+        at_door: NDArray[np.bool_],
+        in_portal: NDArray[np.bool_],
+        has_fled: NDArray[np.bool_],
+    ) -> None:
+        """Let agents open doors and leave through portals; end episodes that are won or lost.
+
+        Args:
+            is_present: (M, areas) which agents are present.
+            at_door: (M, areas) which agents touch the door.
+            in_portal: (M, areas) which agents are in the portal.
+            has_fled: (areas,) which dragons are in the portal.
+        """
+        has_key = np.arange(MEMBERS)[:, None] == self.carrier
+        escaped = (at_door & has_key).any(axis=0)
         is_lost = (in_portal & has_key).any(axis=0)
         is_lost |= in_portal.any(axis=0) & ~(is_present & ~in_portal).any(axis=0)
         is_lost |= has_fled
         self.reward_group(1 + escaped.nonzero()[0], 1.0)
         is_over = escaped | is_lost
         member, area = (in_portal & ~is_over).nonzero()
-        self._remove(member, area)
+        if member.size:
+            self._remove(member, area)
         self.end_group(1 + is_over.nonzero()[0])
 
     def _take_keys(self, is_present: NDArray[np.bool_]) -> None:
