@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from mlagents_envs.base_env import ActionTuple
 from mlagents_sim.articulated.bodies import STEP_S as CREATURES_STEP_S
 from mlagents_sim.catalog import CATALOG
+from mlagents_sim.contact import STEP_S
 from mlagents_sim.creatures import CreatureWorld
 from mlagents_sim.examples import (
     dungeon_escape,
@@ -35,7 +36,6 @@ from mlagents_sim.examples.food_collector import FoodCollector
 from mlagents_sim.examples.food_floors import WALLS_M
 from mlagents_sim.examples.grid_world import GridWorld
 from mlagents_sim.examples.reacher import Reacher
-from mlagents_sim.planar import STEP_S
 from mlagents_sim.world import World
 
 Array = NDArray[np.float64]

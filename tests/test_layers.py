@@ -62,8 +62,9 @@ LAYERS = {
     ],
     "gym_unity": ["envs"],
     "mlagents_sim": [
-        "native_planar parameters channels client recorder articulated",
-        "planar world",
+        "native_planar parameters channels client recorder articulated plane",
+        "contact world",
+        "planar",
         "circles floor_plan raster turning",
         "frame_stack pushers rays rolling sensors standing",
         "box_grid motion ray_view",

@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlagents_envs.base_env import FloatArray
-from mlagents_native.library import NativeError, Part
+from mlagents_native.library import Part
 from mlagents_sim import native_planar
-from mlagents_sim.native_planar import Pool, address
-from mlagents_sim.planar import Array, Indices, X, Z, along, gap_to_point, in_frame
+from mlagents_sim.native_planar import Pool, address, require_same
+from mlagents_sim.plane import Array, Indices, X, Z, along, gap_to_point, in_frame
 from mlagents_sim.sensors import GridSensor, Marks
 from mlagents_sim.turning import Box, TurningBoxes
 
@@ -171,11 +171,7 @@ def _check(functions: CDLL) -> None:
     )
     expected = grid.observe(slice(None))
     grid.functions = functions
-    if not np.array_equal(grid.observe(slice(None)), expected):
-        raise NativeError(
-            "grids do not show boxes as NumPy shows them. Please report this with the name of your "
-            "processor and compiler."
-        )
+    require_same(grid.observe(slice(None)), expected, what="grids of boxes")
 
 
 BOX_GRID = Part("box_grid", version=1, declare=_declare, check=_check, otherwise="NumPy")

@@ -21,24 +21,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mlagents_native.library import NativeError, Part
+from mlagents_native.library import Part
 from mlagents_sim import native_planar
-from mlagents_sim.native_planar import FixedArrays
-from mlagents_sim.planar import (
-    CONTACT_OFFSET_M,
-    FRICTION,
-    STEP_S,
-    Array,
-    Indices,
-    X,
-    Z,
-    along,
-    dot,
-    in_frame,
-    kept,
-    least_speeds,
-    number,
-)
+from mlagents_sim.contact import CONTACT_OFFSET_M, FRICTION, STEP_S, kept, least_speeds
+from mlagents_sim.native_planar import FixedArrays, require_equal, require_memory
+from mlagents_sim.plane import Array, Indices, X, Z, along, dot, in_frame, number
 
 ABOUT_X, ABOUT_Z, ABOUT_Y = range(3)
 UP = 5
@@ -213,8 +200,7 @@ class Circles(FixedArrays):
     def move(self) -> None:
         """Move all discs by a step."""
         if self.functions is not None:
-            if self.functions.circles_move(self.shared):
-                raise MemoryError("not enough memory for the contacts of the native library")
+            require_memory(self.functions.circles_move(self.shared))
             return
         self.velocity *= self._kept
         self.spin *= self._kept
@@ -515,12 +501,8 @@ def _check(functions: CDLL) -> None:
     for _ in range(5):
         native.move()
         reference.move()
-    for name in ("position", "velocity", "spin", "touching", "normal"):
-        if not np.array_equal(getattr(native, name), getattr(reference, name)):
-            raise NativeError(
-                f"it computes another {name} of discs than NumPy does. Please report this with the "
-                "name of your processor and compiler."
-            )
+    names = ("position", "velocity", "spin", "touching", "normal")
+    require_equal(native, reference, names, of="discs")
 
 
 CIRCLES = Part("circles", version=1, declare=_declare, check=_check, otherwise="NumPy")

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mlagents_envs.scene import Scene, Shape, Solids, turned
-from mlagents_sim.planar import Array, X, Z
+from mlagents_sim.plane import Array, X, Z
 from mlagents_sim.world import World
 
 Colour = tuple[int, int, int]

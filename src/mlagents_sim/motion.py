@@ -20,7 +20,8 @@ from numpy.typing import ArrayLike
 
 from mlagents_sim import native_planar
 from mlagents_sim.native_planar import FixedArrays
-from mlagents_sim.planar import Array, Bodies, Indices, along, dot, turn
+from mlagents_sim.planar import Bodies
+from mlagents_sim.plane import Array, Indices, along, dot, turn
 from mlagents_sim.standing import Standing
 
 AGENT = 0

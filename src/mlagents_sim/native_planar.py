@@ -13,6 +13,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from mlagents_native.library import NativeError
+
 
 class Doubles(c_void_p):
     """Address of an array of doubles."""
@@ -122,6 +124,46 @@ def indices(agents: slice | NDArray[np.intp], n_agents: int) -> NDArray[np.int64
             return None
         agents = np.arange(n_agents)[agents]
     return np.ascontiguousarray(agents, np.int64)
+
+
+def require_equal(native: object, reference: object, names: Sequence[str], *, of: str) -> None:
+    """Raise unless the library and NumPy computed the same arrays, to the last bit.
+
+    Args:
+        native: Object whose arrays the library computed.
+        reference: The same object, computed by NumPy.
+        names: Names of the attributes to compare.
+        of: What the attributes describe, for the message.
+
+    Raises:
+        NativeError: An array differs.
+    """
+    for name in names:
+        require_same(getattr(native, name), getattr(reference, name), what=f"the {name} of {of}")
+
+
+def require_same(found: NDArray[Any], expected: NDArray[Any], *, what: str) -> None:
+    """Raise unless the library computed the same array as NumPy, to the last bit.
+
+    Raises:
+        NativeError: The array differs.
+    """
+    if not np.array_equal(found, expected):
+        raise NativeError(
+            f"it computes {what} differently than NumPy. Please report this with the name of your "
+            "processor and compiler."
+        )
+
+
+def require_memory(result: int) -> int:
+    """Return the result of a function; raise if it is below 0 for lack of memory.
+
+    Raises:
+        MemoryError: The library could not allocate its work space.
+    """
+    if result < 0:
+        raise MemoryError("the native library has not enough memory for contacts or rays")
+    return result
 
 
 def _address(array: NDArray[Any], dtype: np.dtype[Any], name: str) -> int:

@@ -1,9 +1,6 @@
 """Boxes that move and collide on a floor, in many areas at once.
 
-The plane is seen from above. An array of vectors starts with an axis of two, x to the right and z
-ahead, and ends with an axis of N areas, so that one operation serves all of them. A body's heading
-is the unit vector that it faces, (sin yaw, cos yaw). Its right is
-(cos yaw, -sin yaw).
+Vectors and headings are those of `plane`.
 
     bodies = Bodies(n_areas, [Body(half=(0.5, 0.5), mass=10.0)], low=..., high=...)
     bodies.velocity[:, 0] += pushes
@@ -21,76 +18,32 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from mlagents_native.library import NativeError, Part
+from mlagents_native.library import Part
 from mlagents_sim import native_planar
-from mlagents_sim.native_planar import FixedArrays
+from mlagents_sim.contact import (
+    CONTACT_OFFSET_M,
+    FRICTION,
+    STEP_S,
+    kept,
+    least_speeds,
+)
+from mlagents_sim.native_planar import FixedArrays, require_equal
+from mlagents_sim.plane import Array, Indices, Mask, X, Z, dot
 
-Array = NDArray[np.float64]
-Mask = NDArray[np.bool_]
-Indices = NDArray[np.intp]
-
-X, Z = 0, 1
 LOW, HIGH = 0, 1
 
-STEP_S = 0.02
-FRICTION = 0.6
-"""Default friction of a surface. The friction between two surfaces is the mean of both."""
 ANCHORS = 2.0
 """Friction anchors of a box that stands on a face; see `Bodies`."""
 
-CONTACT_OFFSET_M = 0.02
-"""Gap between two surfaces at which they begin to touch."""
-CORRECTION = 0.8
-"""Fraction of a gap or an overlap that one step closes."""
-MAX_PUSH_OUT_M_S = 10.0
-"""Largest speed out of an overlap."""
 ITERATIONS = 3
-"""Passes over all contacts in a step, because solving one contact may violate
-another."""
-
-
-def number(value: ArrayLike) -> Array:
-    """Return a number as a 0-d array, which NumPy processes faster than a Python number."""
-    return np.array(value, np.float64)
-
+"""Passes over all contacts in a step, because solving one contact may violate another."""
 
 _TINY = 1e-30
 """Smallest divisor, which keeps quotients finite."""
 _LANDED_M = 1e-7
 """Gap to the floor, plus the fall in a step, below which a body counts as at rest on the floor."""
-
-
-def turn(heading: Array, sine: Array, cosine: Array) -> None:
-    """Turn (2, ..., N) headings, in place, to the right by an angle."""
-    x, z = heading[X], heading[Z]
-    turned_x = x * cosine + z * sine
-    np.subtract(z * cosine, x * sine, out=z)
-    x[:] = turned_x
-
-
-def along(heading: Array, forward: ArrayLike, right: ArrayLike) -> Array:
-    """Return (2, ..., N) vectors with these components forward and to the right of a heading."""
-    x, z = heading[X], heading[Z]
-    return np.array([x * forward + z * right, z * forward - x * right])
-
-
-def in_frame(heading: Array, vector: Array) -> Array:
-    """Return (2, ..., N) components of vectors to the right of a heading, and forward."""
-    x, z, v_x, v_z = heading[X], heading[Z], vector[X], vector[Z]
-    return np.array([v_x * z - v_z * x, v_x * x + v_z * z])
-
-
-def dot(one: Array, other: Array) -> Array:
-    """Return the scalar products of (2, ...) vectors."""
-    product: Array = one[X] * other[X] + one[Z] * other[Z]
-    return product
-
-
-def kept(drag: ArrayLike) -> Array:
-    """Return the fraction of a velocity that remains after a step with this drag per second."""
-    return np.maximum(1.0 - np.multiply(drag, STEP_S), 0.0)
 
 
 class Body(NamedTuple):
@@ -441,29 +394,12 @@ class _Contact(NamedTuple):
         return _Contact(pair, areas[chosen], normal[:, chosen], least[:, chosen])
 
 
-def least_speeds(gap: Array) -> Array:
-    """Return (2, ...) least separation speeds of surfaces: in this step, and after it."""
-    in_step = np.minimum(gap * (-CORRECTION / STEP_S), MAX_PUSH_OUT_M_S)
-    speeds: Array = np.array([in_step, np.minimum(in_step, 0.0)])
-    return speeds
-
-
-def gap_to_point(position: Array, heading: Array, half: Array, point: Array) -> Array:
-    """Return distances from boxes to points, 0 inside. All arguments are (2, ...), broadcast."""
-    beyond = np.maximum(np.abs(in_frame(heading, point - position)) - half, 0.0)
-    gap: Array = np.sqrt(dot(beyond, beyond))
-    return gap
-
-
-def way_to_point(position: Array, heading: Array, half: Array, point: Array) -> Array:
-    """Return vectors from the nearest points of boxes to points. All are (2, ...), broadcast."""
-    seen = in_frame(heading, point - position)
-    right, ahead = seen - np.minimum(np.maximum(seen, -half), half)
-    return along(heading, ahead, right)
-
-
 def _check(functions: CDLL) -> None:
-    """Compare some steps of boxes that push each other in a corner with the reference."""
+    """Compare some steps of boxes that push each other in a corner with the reference.
+
+    Raises:
+        NativeError: A result differs.
+    """
     boxes = [Body((0.5, 0.7), mass=10.0, drag=0.5), Body((1.0, 1.0), mass=5.0)]
     native, reference = (
         Bodies(3, boxes, low=(-2.0, -2.0), high=(9.0, 9.0), pairs=[(0, 1)], is_native=False)
@@ -479,38 +415,8 @@ def _check(functions: CDLL) -> None:
         reference.move()
         native.shared.is_falling = native.is_falling
         functions.planar_move_bodies(native.shared)
-    for name in ("position", "velocity", "pressed", "touching", "touching_walls"):
-        found, expected = getattr(native, name), getattr(reference, name)
-        if not np.array_equal(found, expected):
-            raise NativeError(
-                f"it computes {name} of boxes as {found.tolist()}, not as {expected.tolist()}."
-            )
+    names = ("position", "velocity", "pressed", "touching", "touching_walls")
+    require_equal(native, reference, names, of="boxes")
 
 
 PLANAR = Part("planar", version=2, declare=native_planar.declare, check=_check, otherwise="NumPy")
-
-
-def gap_between_boxes(
-    position: Array,
-    heading: Array,
-    half: Array,
-    other: Array,
-    other_heading: Array,
-    other_half: Array,
-) -> Array:
-    """Return the widest gaps between pairs of boxes along their faces; below 0 if they overlap.
-
-    All arguments are (2, ...) and broadcast: centres, unit vectors and half lengths of one box,
-    then those of the other.
-    """
-    apart = other - position
-    turned = np.abs(in_frame(heading, other_heading))
-    gaps = []
-    for seen, mine, theirs in (
-        (in_frame(heading, apart), half, other_half),
-        (in_frame(other_heading, apart), other_half, half),
-    ):
-        gaps.append(np.abs(seen[X]) - mine[X] - turned[Z] * theirs[X] - turned[X] * theirs[Z])
-        gaps.append(np.abs(seen[Z]) - mine[Z] - turned[X] * theirs[X] - turned[Z] * theirs[Z])
-    widest: Array = np.maximum.reduce(np.broadcast_arrays(*gaps))
-    return widest

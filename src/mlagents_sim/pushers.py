@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mlagents_sim import native_planar
-from mlagents_sim.native_planar import FixedArrays
-from mlagents_sim.planar import Array, Indices, Mask, X, Z, along, turn
+from mlagents_sim.native_planar import FixedArrays, require_memory
+from mlagents_sim.plane import Array, Indices, Mask, X, Z, along, turn
 from mlagents_sim.turning import TurningBoxes
 
 
@@ -105,10 +105,7 @@ class Pushers(FixedArrays):
             The number of steps.
         """
         if (functions := self.boxes.functions) is not None:
-            n_steps: int = functions.turning_run(self.shared, most_steps)
-            if n_steps < 0:
-                raise MemoryError("not enough memory for the contacts of the native library")
-            return n_steps
+            return require_memory(functions.turning_run(self.shared, most_steps))
         for step in range(most_steps):
             self.steer()
             self.move()

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from mlagents_envs.base_env import FloatArray
 from mlagents_sim import native_planar
 from mlagents_sim.native_planar import address
-from mlagents_sim.planar import Array, Bodies, Indices, X
+from mlagents_sim.planar import Bodies
+from mlagents_sim.plane import Array, Indices, X
 from mlagents_sim.rays import Rays, radius_at_edge
 from mlagents_sim.sensors import RaySensor
 

@@ -12,7 +12,7 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mlagents_sim.planar import Array, Indices, X, Z, along, dot, in_frame
+from mlagents_sim.plane import Array, Indices, X, Z, along, dot, in_frame
 
 _TINY = 1e-30
 """Keeps a quotient finite where the divisor may be 0."""

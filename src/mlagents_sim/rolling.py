@@ -16,19 +16,17 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mlagents_native.library import NativeError, Part
-from mlagents_sim.native_planar import Doubles, FixedArrays, Integers, Shared
-from mlagents_sim.planar import (
-    CONTACT_OFFSET_M,
-    CORRECTION,
-    FRICTION,
-    MAX_PUSH_OUT_M_S,
-    STEP_S,
-    Array,
-    Indices,
-    Mask,
-    number,
+from mlagents_native.library import Part
+from mlagents_sim.contact import CONTACT_OFFSET_M, CORRECTION, FRICTION, MAX_PUSH_OUT_M_S, STEP_S
+from mlagents_sim.native_planar import (
+    Doubles,
+    FixedArrays,
+    Integers,
+    Shared,
+    require_equal,
+    require_memory,
 )
+from mlagents_sim.plane import Array, Indices, Mask, number
 
 X, Y, Z, W = range(4)
 POSITION, VELOCITY, SPIN = range(3)
@@ -189,8 +187,7 @@ class BallsOnCubes(FixedArrays):
     def move(self) -> None:
         """Move the balls by a step: they fly, or press, rub and roll on their cubes."""
         if self._functions is not None:
-            if self._functions.rolling_move(byref(self._shared)):
-                raise MemoryError("not enough memory for the contacts of the native library")
+            require_memory(self._functions.rolling_move(byref(self._shared)))
             return
         position, velocity, spin = self.ball
         velocity[Y] -= self._fall
@@ -374,13 +371,7 @@ def _check(functions: CDLL) -> None:
             bodies.move()
         both.append(bodies)
     ours, reference = both
-    if not (
-        np.array_equal(ours.ball, reference.ball) and np.array_equal(ours.cube, reference.cube)
-    ):
-        raise NativeError(
-            "it moves balls on cubes differently than NumPy. Please report this with the name of "
-            "your processor and compiler."
-        )
+    require_equal(ours, reference, ("ball", "cube"), of="balls on cubes")
 
 
 ROLLING = Part("rolling", version=1, declare=_declare, check=_check, otherwise="NumPy")

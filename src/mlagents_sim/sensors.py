@@ -11,7 +11,7 @@ from mlagents_envs.base_env import (
     FloatArray,
     ObservationSpec,
 )
-from mlagents_sim.planar import Array, Indices, Mask, X, Z
+from mlagents_sim.plane import Array, Indices, Mask, X, Z
 
 
 class RaySensor:

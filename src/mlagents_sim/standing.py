@@ -20,19 +20,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mlagents_sim import native_planar
+from mlagents_sim.contact import FRICTION, STEP_S
 from mlagents_sim.native_planar import FixedArrays
-from mlagents_sim.planar import (
-    ANCHORS,
-    FRICTION,
-    STEP_S,
-    Array,
-    Bodies,
-    Indices,
-    Mask,
-    X,
-    along,
-    dot,
-)
+from mlagents_sim.planar import ANCHORS, Bodies
+from mlagents_sim.plane import Array, Indices, Mask, X, along, dot
 
 AGENT = 0
 """Index of the body that stands."""

@@ -18,24 +18,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mlagents_native.library import NativeError, Part
+from mlagents_native.library import Part
 from mlagents_sim import native_planar
-from mlagents_sim.native_planar import FixedArrays
-from mlagents_sim.planar import (
-    CONTACT_OFFSET_M,
-    FRICTION,
-    STEP_S,
-    Array,
-    Indices,
-    X,
-    Z,
-    dot,
-    in_frame,
-    kept,
-    least_speeds,
-    number,
-    turn,
-)
+from mlagents_sim.contact import CONTACT_OFFSET_M, FRICTION, STEP_S, kept, least_speeds
+from mlagents_sim.native_planar import FixedArrays, require_equal, require_memory
+from mlagents_sim.plane import Array, Indices, X, Z, dot, in_frame, number, turn
 
 SPIN = 2
 
@@ -72,7 +59,7 @@ class TurningBoxes(FixedArrays):
     """The boxes of N areas, which slide and turn on the floor, push each other and stop at walls.
 
     Contact is that of Unity's physics engine. Two faces that meet have two points of contact, which
-    part at the speeds of `planar.least_speeds` at least. All contacts of a step are settled one
+    part at the speeds of `contact.least_speeds` at least. All contacts of a step are settled one
     after the other, several times, and each remembers what it has pushed so far. Nothing bounces.
 
     Friction acts at two anchors of each contact. Those of the floor are at opposite corners of a
@@ -174,8 +161,7 @@ class TurningBoxes(FixedArrays):
     def move(self) -> None:
         """Move all boxes by a step."""
         if self.functions is not None:
-            if self.functions.turning_move(self.shared):
-                raise MemoryError("not enough memory for the contacts of the native library")
+            require_memory(self.functions.turning_move(self.shared))
             return
         n_boxes, n = self.spin.shape
         moving = np.zeros((3, n_boxes + 1, n))
@@ -480,12 +466,8 @@ def _check(functions: CDLL) -> None:
     for _ in range(5):
         native.move()
         reference.move()
-    for name in ("position", "velocity", "heading", "spin"):
-        if not np.array_equal(getattr(native, name), getattr(reference, name)):
-            raise NativeError(
-                f"it computes another {name} of boxes that turn than NumPy does. Please report "
-                "this with the name of your processor and compiler."
-            )
+    names = ("position", "velocity", "heading", "spin")
+    require_equal(native, reference, names, of="boxes that turn")
 
 
 TURNING = Part("turning", version=1, declare=_declare, check=_check, otherwise="NumPy")

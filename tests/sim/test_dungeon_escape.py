@@ -15,7 +15,7 @@ from mlagents_sim.examples.dungeon_escape import (
     PORTAL,
     DungeonEscape,
 )
-from mlagents_sim.planar import X, Z
+from mlagents_sim.plane import X, Z
 from seeds import NIGHTLY
 from shared_data import ROOT, require
 

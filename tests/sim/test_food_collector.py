@@ -17,7 +17,7 @@ from mlagents_sim.examples.food_collector import (
 )
 from mlagents_sim.examples.food_floors import FALL_STEPS
 from mlagents_sim.examples.ray_food_collector import RayFoodCollector
-from mlagents_sim.planar import X, Z
+from mlagents_sim.plane import X, Z
 from shared_data import ROOT, require
 from worlds import Policy, at_random, play, set_discrete
 

@@ -9,7 +9,7 @@ from mlagents_envs.base_env import ActionTuple, DecisionSteps
 from mlagents_envs.demonstration_file import ActionPlacement, read_demonstration
 from mlagents_envs.testing import check_env
 from mlagents_sim.examples.hallway import AGENT, O_GOAL, SYMBOL, X_GOAL, Hallway
-from mlagents_sim.planar import X, Z, in_frame
+from mlagents_sim.plane import X, Z, in_frame
 from shared_data import ROOT, require
 from worlds import Policy, at_random, play, set_discrete
 

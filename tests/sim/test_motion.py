@@ -7,7 +7,8 @@ import pytest
 
 from mlagents_sim.examples.push_block import PushBlock
 from mlagents_sim.motion import Motion, Ring, Watched
-from mlagents_sim.planar import ANCHORS, HIGH, PLANAR, Bodies, Body, X, Z
+from mlagents_sim.planar import ANCHORS, HIGH, PLANAR, Bodies, Body
+from mlagents_sim.plane import X, Z
 
 FORMS = [
     False,

@@ -157,8 +157,8 @@ def test_a_library_that_computes_something_else_steps_aside():
     [
         (turning, "position of boxes that turn"),
         (circles, "position of discs"),
-        (box_grid, "grids do not show"),
-        (field_view, "players do not see"),
+        (box_grid, "grids of boxes differently"),
+        (field_view, "rays of players differently"),
     ],
 )
 def test_a_library_that_moves_or_shows_otherwise_steps_aside(module: ModuleType, what: str):

@@ -7,20 +7,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from mlagents_sim.planar import (
-    ANCHORS,
-    CONTACT_OFFSET_M,
-    HIGH,
-    LOW,
-    Bodies,
-    Body,
-    X,
-    Z,
-    along,
-    in_frame,
-    kept,
-    turn,
-)
+from mlagents_sim.contact import CONTACT_OFFSET_M, kept
+from mlagents_sim.planar import ANCHORS, HIGH, LOW, Bodies, Body
+from mlagents_sim.plane import X, Z, along, in_frame, turn
 from mlagents_sim.rays import Rays, radius_at_edge
 from shared_data import ROOT, require
 

@@ -6,7 +6,7 @@ import pytest
 from mlagents_envs.demonstration_file import ActionPlacement, read_demonstration
 from mlagents_envs.testing import check_env
 from mlagents_sim.examples.push_block import AGENT, BLOCK, PushBlock
-from mlagents_sim.planar import X, Z
+from mlagents_sim.plane import X, Z
 from shared_data import ROOT, require
 from worlds import at_random, of_unity, play, set_discrete
 

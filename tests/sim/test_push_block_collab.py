@@ -7,7 +7,7 @@ from mlagents_envs.base_env import ActionTuple
 from mlagents_envs.exception import UnityEnvironmentException
 from mlagents_envs.testing import check_env
 from mlagents_sim.examples.push_block_collab import AGENTS, BLOCKS, SIZES_M, PushBlockCollab
-from mlagents_sim.planar import X, Z
+from mlagents_sim.plane import X, Z
 from mlagents_sim.turning import Box, TurningBoxes
 from seeds import NIGHTLY
 from shared_data import ROOT, require

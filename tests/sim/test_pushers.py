@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mlagents_sim.planar import X, Z
+from mlagents_sim.plane import X, Z
 from mlagents_sim.pushers import Pushers
 from mlagents_sim.turning import Box, TurningBoxes
 

@@ -19,7 +19,8 @@ from mlagents_sim.examples.pyramids_scene import (
     SWITCH,
     WALLS,
 )
-from mlagents_sim.planar import PLANAR, X, Z
+from mlagents_sim.planar import PLANAR
+from mlagents_sim.plane import X, Z
 from shared_data import ROOT, require
 from worlds import set_discrete
 

@@ -7,7 +7,7 @@ from mlagents_envs.scene import HasScene, Scene, Shape, Solids, turned
 from mlagents_sim.catalog import CATALOG
 from mlagents_sim.examples.ball_3d import Ball3D
 from mlagents_sim.examples.push_block import PushBlock
-from mlagents_sim.planar import X, Z
+from mlagents_sim.plane import X, Z
 
 WORLDS = list(CATALOG)
 

@@ -10,7 +10,7 @@ from mlagents_envs.testing import check_env
 from mlagents_sim.circles import ABOUT_X
 from mlagents_sim.examples.soccer_field import BALL_RADIUS_M, KICK_M_S, Field
 from mlagents_sim.examples.soccer_twos import SoccerTwos
-from mlagents_sim.planar import X, Z
+from mlagents_sim.plane import X, Z
 from seeds import NIGHTLY
 from shared_data import ROOT, require
 

@@ -6,7 +6,7 @@ import pytest
 from mlagents_envs.base_env import ActionTuple, DecisionSteps, DimensionProperty
 from mlagents_envs.testing import check_env
 from mlagents_sim.examples.sorter import AGENT, TILE_AT_M, TILES_AT, Sorter
-from mlagents_sim.planar import in_frame
+from mlagents_sim.plane import in_frame
 from worlds import Policy, at_random, play, set_discrete
 
 NAME = Sorter.behavior_name

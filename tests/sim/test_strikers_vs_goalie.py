@@ -7,7 +7,7 @@ from mlagents_envs.base_env import ActionTuple
 from mlagents_envs.testing import check_env
 from mlagents_sim.examples.soccer_field import BALL_RADIUS_M
 from mlagents_sim.examples.strikers_vs_goalie import StrikersVsGoalie
-from mlagents_sim.planar import X
+from mlagents_sim.plane import X
 from seeds import NIGHTLY
 
 STRIKER, GOALIE = StrikersVsGoalie.specs_by_name

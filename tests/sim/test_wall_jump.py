@@ -9,7 +9,7 @@ from mlagents_envs.base_env import ActionTuple, DecisionSteps
 from mlagents_envs.testing import check_env
 from mlagents_sim.examples.wall_jump import BigWallJump, SmallWallJump, WallJump
 from mlagents_sim.examples.wall_jump_scene import AGENT, BLOCK, GOAL_AT
-from mlagents_sim.planar import X, Z, in_frame
+from mlagents_sim.plane import X, Z, in_frame
 from worlds import Policy, at_random, play, set_discrete
 
 WALK, JUMP = (1, 0, 0, 0), (0, 0, 0, 1)

@@ -1,4 +1,4 @@
-// Constants of contacts, as in `mlagents_sim/planar.py`.
+// Constants of contacts, as in `mlagents_sim/contact.py`.
 
 #pragma once
 

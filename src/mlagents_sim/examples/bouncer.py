@@ -16,9 +16,10 @@ from mlagents_envs.base_env import (
 )
 from mlagents_envs.scene import Scene
 from mlagents_sim import floor_plan
+from mlagents_sim.contact import STEP_S
 from mlagents_sim.floor_plan import FloorPlan
 from mlagents_sim.frame_stack import FrameStack, stacked
-from mlagents_sim.planar import STEP_S, Array
+from mlagents_sim.plane import Array
 from mlagents_sim.world import Agents, World
 
 X, Y, Z = range(3)

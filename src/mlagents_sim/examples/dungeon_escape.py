@@ -16,6 +16,7 @@ from mlagents_envs.base_env import (
 )
 from mlagents_envs.scene import Scene
 from mlagents_sim import floor_plan
+from mlagents_sim.contact import FRICTION, STEP_S
 from mlagents_sim.examples.push_block import (
     AGENT_DRAG,
     AGENT_HALF_M,
@@ -29,19 +30,8 @@ from mlagents_sim.examples.push_block import (
 )
 from mlagents_sim.floor_plan import FloorPlan
 from mlagents_sim.frame_stack import FrameStack, stacked
-from mlagents_sim.planar import (
-    FRICTION,
-    STEP_S,
-    Bodies,
-    Body,
-    Indices,
-    X,
-    Z,
-    along,
-    gap_between_boxes,
-    in_frame,
-    turn,
-)
+from mlagents_sim.planar import Bodies, Body
+from mlagents_sim.plane import Indices, X, Z, along, gap_between_boxes, in_frame, turn
 from mlagents_sim.ray_view import Box, RayView, Room
 from mlagents_sim.rays import radius_at_edge
 from mlagents_sim.sensors import RaySensor

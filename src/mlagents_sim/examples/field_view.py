@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlagents_envs.base_env import FloatArray
-from mlagents_native.library import NativeError, Part
+from mlagents_native.library import Part
 from mlagents_sim import native_planar
 from mlagents_sim.examples.soccer_field import (
     BACK_M,
@@ -22,8 +22,8 @@ from mlagents_sim.examples.soccer_field import (
     corner_walls,
     goal_walls,
 )
-from mlagents_sim.native_planar import address
-from mlagents_sim.planar import Array, Indices, X
+from mlagents_sim.native_planar import address, require_memory, require_same
+from mlagents_sim.plane import Array, Indices, X
 from mlagents_sim.rays import Rays
 from mlagents_sim.sensors import RaySensor
 
@@ -106,8 +106,7 @@ class FieldView:
             n = self._n_agents if which is None else len(which)
             size = self._directions.shape[1] * (self._sensor.n_tags + 2)
             seen = np.empty((n, size), np.float32)
-            if self.functions.field_see(self.shared, address(which), n, address(seen)):
-                raise MemoryError("not enough memory for the rays of the native library")
+            require_memory(self.functions.field_see(self.shared, address(which), n, address(seen)))
             return seen
         n_players = self._field.ball
         field, member = np.divmod(np.arange(self._n_agents)[agents], n_players)
@@ -174,11 +173,7 @@ def _check(functions: CDLL) -> None:
     view = FieldView(field, sensor, sensor.directions, tags, is_native=False)
     expected = view.observe(slice(None))
     view.functions = functions
-    if not np.array_equal(view.observe(slice(None)), expected):
-        raise NativeError(
-            "players do not see what they see with NumPy. Please report this with the name of your "
-            "processor and compiler."
-        )
+    require_same(view.observe(slice(None)), expected, what="the rays of players")
 
 
 FIELD_VIEW = Part("field_view", version=1, declare=_declare, check=_check, otherwise="NumPy")

@@ -17,7 +17,7 @@ from mlagents_sim.examples.food_floors import (
     Floors,
 )
 from mlagents_sim.native_planar import Pool, address, indices
-from mlagents_sim.planar import Indices, X, dot, gap_to_point, in_frame
+from mlagents_sim.plane import Indices, X, dot, gap_to_point, in_frame
 from mlagents_sim.rays import radius_at_edge
 from mlagents_sim.sensors import GridSensor, Marks
 from mlagents_sim.world import Agents, World

@@ -13,17 +13,8 @@ from mlagents_envs.scene import Scene
 from mlagents_sim import floor_plan, native_planar
 from mlagents_sim.floor_plan import FloorPlan
 from mlagents_sim.native_planar import FixedArrays
-from mlagents_sim.planar import (
-    Array,
-    Bodies,
-    Body,
-    Indices,
-    Mask,
-    X,
-    dot,
-    in_frame,
-    way_to_point,
-)
+from mlagents_sim.planar import Bodies, Body
+from mlagents_sim.plane import Array, Indices, Mask, X, dot, in_frame, way_to_point
 from mlagents_sim.rays import Rays, enter_boxes, radius_at_edge
 from mlagents_sim.world import World
 

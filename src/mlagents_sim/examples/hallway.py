@@ -17,13 +17,9 @@ from mlagents_sim import floor_plan
 from mlagents_sim.floor_plan import FloorPlan
 from mlagents_sim.frame_stack import FrameStack, stacked
 from mlagents_sim.motion import Motion, Watched
-from mlagents_sim.planar import (
-    Bodies,
-    Body,
-    X,
-    Z,
-)
+from mlagents_sim.planar import Bodies, Body
 from mlagents_sim.planar_world import PlanarWorld
+from mlagents_sim.plane import X, Z
 from mlagents_sim.ray_view import Box, RayView, Room
 from mlagents_sim.rays import radius_at_edge
 from mlagents_sim.sensors import RaySensor

@@ -13,20 +13,13 @@ from mlagents_envs.base_env import (
 )
 from mlagents_envs.scene import Control, Scene
 from mlagents_sim import floor_plan
+from mlagents_sim.contact import FRICTION, kept
 from mlagents_sim.floor_plan import FloorPlan
 from mlagents_sim.frame_stack import FrameStack, stacked
 from mlagents_sim.motion import Motion, Watched
-from mlagents_sim.planar import (
-    ANCHORS,
-    FRICTION,
-    LOW,
-    Bodies,
-    Body,
-    X,
-    Z,
-    kept,
-)
+from mlagents_sim.planar import ANCHORS, LOW, Bodies, Body
 from mlagents_sim.planar_world import PlanarWorld
+from mlagents_sim.plane import X, Z
 from mlagents_sim.ray_view import Box, RayView, Room
 from mlagents_sim.sensors import RaySensor
 from mlagents_sim.world import ALL, Agents

@@ -31,14 +31,8 @@ from mlagents_sim.examples.push_block import (
     TURN_SINE,
 )
 from mlagents_sim.floor_plan import FloorPlan
-from mlagents_sim.planar import (
-    Indices,
-    X,
-    Z,
-    gap_between_boxes,
-    in_frame,
-)
 from mlagents_sim.planar_world import PlanarWorld
+from mlagents_sim.plane import Indices, X, Z, gap_between_boxes, in_frame
 from mlagents_sim.pushers import Pushers
 from mlagents_sim.sensors import GridSensor
 from mlagents_sim.turning import Box, TurningBoxes

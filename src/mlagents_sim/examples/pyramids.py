@@ -14,8 +14,8 @@ from mlagents_envs.base_env import (
 )
 from mlagents_sim.examples.pyramids_scene import AGENT, AT_GOLD, AT_SWITCH, SENSORS, Scene
 from mlagents_sim.motion import Motion
-from mlagents_sim.planar import X, Z, in_frame
 from mlagents_sim.planar_world import PlanarWorld
+from mlagents_sim.plane import X, Z, in_frame
 from mlagents_sim.world import Agents
 
 # By action: nothing, forward, back, turn right, turn left.

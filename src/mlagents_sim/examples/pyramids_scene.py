@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 
 from mlagents_envs import scene
 from mlagents_sim import floor_plan
+from mlagents_sim.contact import STEP_S
 from mlagents_sim.floor_plan import FloorPlan
 from mlagents_sim.motion import Motion, Watched
-from mlagents_sim.planar import STEP_S, Array, Bodies, Body, Indices, X, dot
+from mlagents_sim.planar import Bodies, Body
+from mlagents_sim.plane import Array, Indices, X, dot
 from mlagents_sim.ray_view import Box, Flight, RayView
 from mlagents_sim.sensors import RaySensor
 from mlagents_sim.world import World

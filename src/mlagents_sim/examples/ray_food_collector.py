@@ -20,7 +20,7 @@ from mlagents_sim.examples.food_collector import (
     FoodCollector,
 )
 from mlagents_sim.examples.food_floors import AGENT_HALF_M, FOOD_RADIUS_M, GOOD, WALLS_M
-from mlagents_sim.planar import in_frame
+from mlagents_sim.plane import in_frame
 from mlagents_sim.ray_view import Box, Discs, RayView, Room
 from mlagents_sim.sensors import RaySensor
 from mlagents_sim.world import Agents

@@ -12,9 +12,10 @@ from numpy.typing import ArrayLike, NDArray
 from mlagents_envs.scene import Control, Scene, Shape
 from mlagents_sim import floor_plan, native_planar
 from mlagents_sim.circles import Circles, Disc, Wall
+from mlagents_sim.contact import STEP_S
 from mlagents_sim.floor_plan import FloorPlan
-from mlagents_sim.native_planar import FixedArrays
-from mlagents_sim.planar import STEP_S, Array, Indices, X, Z, along, turn
+from mlagents_sim.native_planar import FixedArrays, require_memory
+from mlagents_sim.plane import Array, Indices, X, Z, along, turn
 from mlagents_sim.world import World
 
 PLAYER_RADIUS_M, BALL_RADIUS_M = 0.5, 0.6242
@@ -229,10 +230,7 @@ class Field(FixedArrays):
         """
         self.touches.fill(0)
         if (functions := self.discs.functions) is not None:
-            n_steps: int = functions.field_run(self.shared, most_steps)
-            if n_steps < 0:
-                raise MemoryError("not enough memory for the contacts of the native library")
-            return n_steps
+            return require_memory(functions.field_run(self.shared, most_steps))
         for step in range(most_steps):
             self.steer()
             self._move()
@@ -244,8 +242,7 @@ class Field(FixedArrays):
         """Move all by a step; count touches of the ball, and prepare the kicks."""
         discs = self.discs
         if discs.functions is not None:
-            if discs.functions.field_move(self.shared):
-                raise MemoryError("not enough memory for the contacts of the native library")
+            require_memory(discs.functions.field_move(self.shared))
             return
         discs.velocity[:, self.ball] += self.kick
         discs.move()

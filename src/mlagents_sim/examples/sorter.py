@@ -19,8 +19,9 @@ from mlagents_sim import floor_plan
 from mlagents_sim.floor_plan import FloorPlan
 from mlagents_sim.frame_stack import FrameStack, stacked
 from mlagents_sim.motion import Motion, Ring, Watched
-from mlagents_sim.planar import Bodies, Body, Z, in_frame
+from mlagents_sim.planar import Bodies, Body
 from mlagents_sim.planar_world import PlanarWorld
+from mlagents_sim.plane import Z, in_frame
 from mlagents_sim.world import Agents
 
 AGENT, WALL, TILE = range(3)

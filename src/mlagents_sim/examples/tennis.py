@@ -15,8 +15,9 @@ from mlagents_envs.base_env import (
 )
 from mlagents_envs.scene import Control, Scene, Shape, Solids
 from mlagents_sim import floor_plan
+from mlagents_sim.contact import STEP_S
 from mlagents_sim.frame_stack import FrameStack, stacked
-from mlagents_sim.planar import STEP_S, Array, Indices
+from mlagents_sim.plane import Array, Indices
 from mlagents_sim.world import Agents, World
 
 X, Y = 0, 1

@@ -17,7 +17,7 @@ from mlagents_sim.examples.food_collector import (
 )
 from mlagents_sim.examples.food_floors import FOOD_RADIUS_M, GOOD, WALLS_M
 from mlagents_sim.native_planar import Pool
-from mlagents_sim.planar import Array, X, Z, in_frame
+from mlagents_sim.plane import Array, X, Z, in_frame
 from mlagents_sim.raster import Camera, Pixels, Runs, box_faces, paint, polygon, sphere
 from mlagents_sim.world import Agents
 

@@ -22,8 +22,8 @@ from mlagents_sim.examples.wall_jump_scene import (
 )
 from mlagents_sim.frame_stack import FrameStack, stacked
 from mlagents_sim.motion import Motion
-from mlagents_sim.planar import Array, X, Z
 from mlagents_sim.planar_world import PlanarWorld
+from mlagents_sim.plane import Array, X, Z
 from mlagents_sim.world import Agents
 
 # By action of each branch: ahead (nothing, forward, back), turn (nothing, left, right) and aside

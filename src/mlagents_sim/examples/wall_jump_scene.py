@@ -7,7 +7,8 @@ from mlagents_envs.scene import Scene
 from mlagents_sim import floor_plan
 from mlagents_sim.floor_plan import FloorPlan
 from mlagents_sim.motion import Motion, Watched
-from mlagents_sim.planar import Array, Bodies, Body, Indices
+from mlagents_sim.planar import Bodies, Body
+from mlagents_sim.plane import Array, Indices
 from mlagents_sim.ray_view import Box, Flight, RayView
 from mlagents_sim.sensors import RaySensor
 from mlagents_sim.standing import Gait, Standing, Support
