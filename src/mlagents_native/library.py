@@ -7,6 +7,7 @@ declares its functions and checks them:
 
     functions = PART.load()         # a ctypes library, or None: compute without
     PART.announce(logger)           # logs once which of the two happened
+    with announced(logger): ...     # the same for each part that is used meanwhile
 
 A part steps aside, and `reason` says why, if the library is missing, switched off, broken, built
 for another processor or from other sources, or computes something else than the reference.
@@ -15,10 +16,12 @@ for another processor or from other sources, or computes something else than the
 import ctypes
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from ctypes import CDLL
 from functools import cache
 from pathlib import Path
+from typing import ClassVar
 
 VARIABLE = "MLAGENTS_NATIVE"
 """Environment variable that chooses the instruction set: `auto`, `off`, or one of these sets."""
@@ -131,6 +134,9 @@ class Part:
         open_library: Function that returns the library, or the reason why there is none.
     """
 
+    listener: ClassVar[logging.Logger | None] = None
+    """Logger that is told of each part that is used; None without one."""
+
     def __init__(
         self,
         name: str,
@@ -153,6 +159,8 @@ class Part:
     def load(self) -> CDLL | None:
         """Return the library if this part of it can be used, otherwise None."""
         result = self._opened()
+        if Part.listener is not None:
+            self.announce(Part.listener)
         return result.functions if isinstance(result, Library) else None
 
     @property
@@ -215,3 +223,17 @@ class Part:
             )
         self._check(library.functions)
         return library
+
+
+@contextmanager
+def announced(logger: logging.Logger) -> Iterator[None]:
+    """Announce every part that is used within a `with` block, once in this process.
+
+    Args:
+        logger: Logger of the program.
+    """
+    before, Part.listener = Part.listener, logger
+    try:
+        yield
+    finally:
+        Part.listener = before

@@ -16,8 +16,8 @@ with ends_quietly():
     from mlagents_envs.exception import UnityEnvironmentException, UnityException
     from mlagents_envs.factories import GYMNASIUM, arguments_for, call_factory, find_factory
     from mlagents_envs.logging_util import get_logger, printable, reader_may_leave
+    from mlagents_native.library import announced
     from mlagents_sim.catalog import CATALOG
-    from mlagents_sim.planar import PLANAR
     from mlagents_sim.player import EnvironmentFactory, serve_several
 
 logger = get_logger(__name__)
@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for worker, port in enumerate(options.mlagents_port or [DEFAULT_PORT], options.worker_id)
     }
     try:
-        with _output_to(options.log_file):
+        with _output_to(options.log_file), announced(logger):
             return _play(
                 makers,
                 functools.partial(_try, options.world, factory, parameters),
@@ -75,8 +75,6 @@ def _try(world: str, factory: EnvironmentFactory, parameters: Mapping[str, float
     offered: dict[str, Any] = {"worker_id": 0, "parameters": parameters, "seed": 0, "num_areas": 1}
     if world in CATALOG or world.startswith(GYMNASIUM):
         call_factory(factory, **offered).close()
-        if PLANAR.load() is None:
-            PLANAR.announce(logger)
     else:
         arguments_for(factory, **offered)
 

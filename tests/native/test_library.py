@@ -16,6 +16,7 @@ from mlagents_native.library import (
     Library,
     NativeError,
     Part,
+    announced,
     open_library,
     the_library,
 )
@@ -159,6 +160,19 @@ def test_a_part_without_the_library_says_why_once(caplog):
     assert line == (
         "sums: computed by NumPy, without the native library: it was not built. Build it."
     )
+
+
+def test_parts_that_are_used_meanwhile_are_announced_once(caplog):
+    before, used, unused = (part(Library(FakeFunctions(), "avx2")) for _ in range(3))
+    with caplog.at_level(logging.INFO):
+        before.load()
+        with announced(logging.getLogger("a program")):
+            used.load()
+            used.load()
+            assert unused.reason is None
+        unused.load()
+    assert [record.name for record in caplog.records] == ["a program"]
+    assert caplog.messages[0].startswith("sums: computed by the native library")
 
 
 def test_a_part_from_other_sources_steps_aside():

@@ -1,6 +1,7 @@
 """A world served on the wire: the same steps as in this process, and a clean end of every kind."""
 
 import contextlib
+import os
 import signal
 import socket
 import subprocess
@@ -29,6 +30,7 @@ from mlagents_envs.side_channel.engine_configuration_channel import EngineConfig
 from mlagents_envs.side_channel.environment_parameters_channel import EnvironmentParametersChannel
 from mlagents_sim.__main__ import main
 from mlagents_sim.catalog import CATALOG
+from mlagents_sim.circles import CIRCLES
 from mlagents_sim.player import EnvironmentFactory, serve, serve_several
 from seeds import NIGHTLY
 
@@ -138,7 +140,9 @@ def test_the_program_plays_in_a_process_of_its_own_and_logs_where_told(tmp_path:
         log_folder=str(tmp_path),
     ) as env:
         play_alike(CATALOG["3DBall"].make(seed=4), env, steps=20)
-    assert (tmp_path / "Player-0.log").read_text() == "[INFO] The trainer ended the session.\n"
+    native, end = (tmp_path / "Player-0.log").read_text().splitlines()
+    assert native.startswith("[INFO] rolling: computed by ")
+    assert end == "[INFO] The trainer ended the session."
 
 
 @pytest.mark.parametrize("keep_8_bit_images", [False, True])
@@ -426,6 +430,21 @@ def test_the_command_without_a_trainer_fails_in_one_line(capsys):
     assert main(arguments) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("mlagents-sim: no trainer listened within 0 s.")
+
+
+@pytest.mark.parametrize("choice", ["off", "auto"])
+def test_the_command_tells_what_computes_each_part_of_the_world(choice: str):
+    command = [PROGRAM, "SoccerTwos", "--mlagents-port", str(free_port()), "--timeout", "0"]
+    environ = {**os.environ, "MLAGENTS_NATIVE": choice}
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=20)
+    said = [line for line in done.stdout.splitlines() if "computed by" in line]
+    assert [line.removeprefix("[INFO] ").partition(":")[0] for line in said] == [
+        *("circles", "field_view", "planar")
+    ]
+    if choice == "off" or CIRCLES.reason is not None:
+        assert all("computed by NumPy, without the native library" in line for line in said)
+    else:
+        assert all("computed by the native library" in line for line in said)
 
 
 def test_the_command_finds_a_module_in_the_working_folder(tmp_path: Path):
