@@ -64,7 +64,7 @@ LAYERS = {
     "mlagents_sim": [
         "native_planar parameters channels client recorder articulated plane",
         "contact world",
-        "planar",
+        "planar box_faces walls",
         "circles floor_plan raster turning",
         "frame_stack pushers rays rolling sensors standing",
         "box_grid motion ray_view",

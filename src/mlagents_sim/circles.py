@@ -23,9 +23,10 @@ from numpy.typing import ArrayLike
 
 from mlagents_native.library import Part
 from mlagents_sim import native_planar
-from mlagents_sim.contact import CONTACT_OFFSET_M, FRICTION, STEP_S, kept, least_speeds
+from mlagents_sim.contact import CONTACT_OFFSET_M, FRICTION, STEP_S, kept, least_speeds, rounds
 from mlagents_sim.native_planar import FixedArrays, require_equal, require_memory
-from mlagents_sim.plane import Array, Indices, X, Z, along, dot, in_frame, number
+from mlagents_sim.plane import Array, Indices, X, Z, dot, length, number
+from mlagents_sim.walls import Wall, Walls
 
 ABOUT_X, ABOUT_Z, ABOUT_Y = range(3)
 UP = 5
@@ -63,20 +64,6 @@ class Disc(NamedTuple):
     rolls: bool = False
     bounce: float = 0.0
     height: float | None = None
-
-
-class Wall(NamedTuple):
-    """A box that never moves, seen from above.
-
-    Attributes:
-        centre: Its middle, (x, z).
-        half: Its half lengths to the right and ahead.
-        yaw: Angle that it is turned to the right by, in rad.
-    """
-
-    centre: tuple[float, float]
-    half: tuple[float, float]
-    yaw: float = 0.0
 
 
 class Circles(FixedArrays):
@@ -154,7 +141,7 @@ class Circles(FixedArrays):
         self.set_gravity(ALL, gravity)
         self._floor_friction = number(floor_friction)
         self._friction = number(friction)
-        self._walls = _Walls.of(walls, clear)
+        self._walls = Walls.of(walls, clear)
         self._reach = (self._radius[self.pairs].sum(axis=0) + CONTACT_OFFSET_M)[:, None]
         self._column = np.arange(n_areas)
 
@@ -217,7 +204,7 @@ class Circles(FixedArrays):
         place = self.position[..., areas]
         self._slide(moving)
         among = met[:, :-1]
-        ways = among[:2] / (_length(among) + _TINY)
+        ways = among[:2] / (length(among) + _TINY)
         taken = np.zeros_like(among[:3])
         for iteration in range(ITERATIONS):
             rubs = iteration >= ITERATIONS - RUBBING
@@ -232,7 +219,7 @@ class Circles(FixedArrays):
 
     def _slide(self, moving: Array) -> None:
         """Move discs that meet nothing but the floor; (6, C, N) velocities are changed in place."""
-        ways = moving[:2] / (_length(moving) + _TINY)
+        ways = moving[:2] / (length(moving) + _TINY)
         taken = np.zeros_like(moving[:3])
         self._press(moving, ways, taken, self._rise, rubs=True)
         self.position += moving[:2] * STEP_S
@@ -279,7 +266,7 @@ class Circles(FixedArrays):
         first, second = self.pairs
         position = self.position
         apart = position[:, second] - position[:, first]
-        distance = _length(apart)
+        distance = length(apart)
         self.touching = distance < self._reach
         pair, area = self.touching.nonzero()
         found = []
@@ -312,14 +299,8 @@ class Circles(FixedArrays):
         self, area: Indices, a: Indices, b: Indices, normal: Array, wanted: Array, gap: Array
     ) -> "list[_Contacts]":
         """Split contacts of (n,) places among areas into rounds."""
-        count = np.bincount(area)
-        order = np.argsort(area, kind="stable")
-        starts = np.cumsum(count) - count
-        rank = np.empty(len(area), np.intp)
-        rank[order] = np.arange(len(area)) - starts[area[order]]
-        rounds = []
-        for k in range(int(count.max())):
-            (chosen,) = (rank == k).nonzero()
+        contacts = []
+        for chosen in rounds(area):
             bodies = np.array([a[chosen], b[chosen]])
             lightness, radius = self._lightness[bodies], self._radius[bodies]
             # The point where surfaces that overlap touch is inside a ball.
@@ -327,7 +308,7 @@ class Circles(FixedArrays):
             both = lightness.sum(axis=0)
             spins = self._rolls[bodies] * lightness * arm / np.maximum(radius, 1e-9) ** 2 / both
             turning = (spins * arm).sum(axis=0)
-            rounds.append(
+            contacts.append(
                 _Contacts(
                     area[chosen],
                     bodies[0],
@@ -341,7 +322,7 @@ class Circles(FixedArrays):
                     np.zeros((3, len(chosen))),
                 )
             )
-        return rounds
+        return contacts
 
     def _settle(self, contact: "_Contacts", moving: Array, wanted: Array, rubs: bool) -> None:
         """Push discs apart and apply their friction.
@@ -386,12 +367,6 @@ class Circles(FixedArrays):
         moving[:, b, area] = other
 
 
-def _length(vector: Array) -> Array:
-    """Return the lengths of vectors; `vector` is (2, ...), or more rows that do not count."""
-    length: Array = np.sqrt(dot(vector, vector))
-    return length
-
-
 class _Contacts(NamedTuple):
     """Contacts of n pairs, at most one of each area.
 
@@ -418,56 +393,6 @@ class _Contacts(NamedTuple):
     spins: Array
     part: Array
     taken: Array
-
-
-class _Walls(NamedTuple):
-    """Walls: (2, W, 1) centres, half lengths and headings.
-
-    The middle of the area, with (2, 1, 1) half lengths `clear`, has no walls.
-    """
-
-    centre: Array
-    half: Array
-    heading: Array
-    clear: Array
-
-    @classmethod
-    def of(cls, walls: Sequence[Wall], clear: tuple[float, float]) -> "_Walls":
-        """Make the arrays."""
-        yaw = np.array([wall.yaw for wall in walls])
-        return cls(
-            np.array([wall.centre for wall in walls]).reshape(-1, 2).T[..., None].copy(),
-            np.array([wall.half for wall in walls]).reshape(-1, 2).T[..., None].copy(),
-            np.array([np.sin(yaw), np.cos(yaw)])[..., None],
-            np.reshape(clear, (2, 1, 1)),
-        )
-
-    def near(self, position: Array, radius: Array) -> tuple[Indices, Indices, Array, Array] | None:
-        """Return discs that touch walls: n discs, areas, normals into the walls, and gaps."""
-        reach = radius[:, None] + CONTACT_OFFSET_M
-        is_outside = np.abs(position) + reach > self.clear
-        disc, area = (is_outside[X] | is_outside[Z]).nonzero()
-        if disc.size == 0:
-            return None
-        seen = in_frame(self.heading, position[:, disc, area][:, None] - self.centre)
-        beyond = np.abs(seen) - self.half  # (2, W, n)
-        wall, at = ((beyond[X] < reach[disc, 0]) & (beyond[Z] < reach[disc, 0])).nonzero()
-        seen, beyond = seen[:, wall, at], beyond[:, wall, at]
-        disc, area = disc[at], area[at]
-        outside = np.maximum(beyond, 0.0)
-        distance = _length(outside)
-        is_inside = distance == 0.0
-        # From the nearest point of the wall, or out of the nearest face.
-        face = np.where(beyond[X] > beyond[Z], [[1.0], [0.0]], [[0.0], [1.0]])
-        out = np.copysign(np.where(is_inside, face, outside), seen)
-        gap = np.where(is_inside, beyond.max(axis=0), distance) - radius[disc]
-        (touching,) = (gap < _TOUCH).nonzero()
-        if touching.size == 0:
-            return None
-        out, wall = out[:, touching], wall[touching]
-        out /= _length(out)
-        into = -along(self.heading[:, wall, 0], out[Z], out[X])
-        return disc[touching], area[touching], into, gap[touching]
 
 
 def _declare(functions: CDLL) -> None:

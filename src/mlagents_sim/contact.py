@@ -6,7 +6,7 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mlagents_sim.plane import Array
+from mlagents_sim.plane import Array, Indices
 
 STEP_S = 0.02
 """Simulated seconds of a step."""
@@ -30,3 +30,20 @@ def least_speeds(gap: Array) -> Array:
     in_step = np.minimum(gap * (-CORRECTION / STEP_S), MAX_PUSH_OUT_M_S)
     speeds: Array = np.array([in_step, np.minimum(in_step, 0.0)])
     return speeds
+
+
+def rounds(area: Indices) -> list[Indices]:
+    """Split n contacts into rounds, each with at most one contact of an area.
+
+    Args:
+        area: (n,) areas of the contacts; n is at least 1.
+
+    Returns:
+        Indices of the contacts of each round. A contact is in a later round than contacts of its
+        area before it.
+    """
+    count = np.bincount(area)
+    order = np.argsort(area, kind="stable")
+    rank = np.empty(len(area), np.intp)
+    rank[order] = np.arange(len(area)) - (np.cumsum(count) - count)[area[order]]
+    return [(rank == k).nonzero()[0] for k in range(int(count.max()))]

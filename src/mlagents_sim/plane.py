@@ -46,6 +46,12 @@ def dot(one: Array, other: Array) -> Array:
     return product
 
 
+def length(vector: Array) -> Array:
+    """Return the lengths of vectors; `vector` is (2, ...), or more rows that do not count."""
+    root: Array = np.sqrt(dot(vector, vector))
+    return root
+
+
 def gap_to_point(position: Array, heading: Array, half: Array, point: Array) -> Array:
     """Return distances from boxes to points, 0 inside. All arguments are (2, ...), broadcast."""
     beyond = np.maximum(np.abs(in_frame(heading, point - position)) - half, 0.0)

@@ -20,9 +20,10 @@ from numpy.typing import ArrayLike
 
 from mlagents_native.library import Part
 from mlagents_sim import native_planar
-from mlagents_sim.contact import CONTACT_OFFSET_M, FRICTION, STEP_S, kept, least_speeds
+from mlagents_sim.box_faces import corners_of, faces_that_meet
+from mlagents_sim.contact import CONTACT_OFFSET_M, FRICTION, STEP_S, kept, least_speeds, rounds
 from mlagents_sim.native_planar import FixedArrays, require_equal, require_memory
-from mlagents_sim.plane import Array, Indices, X, Z, dot, in_frame, number, turn
+from mlagents_sim.plane import Array, Indices, X, Z, dot, number, turn
 
 SPIN = 2
 
@@ -199,14 +200,9 @@ class TurningBoxes(FixedArrays):
         )
         if area.size == 0:
             return []
-        rank = np.empty(len(area), np.intp)
-        count = np.bincount(area, minlength=self.spin.shape[1])
-        order = np.argsort(area, kind="stable")
-        rank[order] = np.arange(len(area)) - (np.cumsum(count) - count)[area[order]]
-        rounds = []
-        for k in reversed(range(int(count.max()))):
-            (chosen,) = (rank == k).nonzero()
-            rounds.append(
+        contacts = []
+        for chosen in reversed(rounds(area)):
+            contacts.append(
                 _Contacts(
                     self,
                     area[chosen],
@@ -217,11 +213,11 @@ class TurningBoxes(FixedArrays):
                     gaps[:, chosen],
                 )
             )
-        return rounds
+        return contacts
 
     def _at_walls(self) -> "tuple[Indices, Indices, Indices, Array, Array, Array]":
         """Return the contacts with walls, as `_between`."""
-        corners = _corners(self.heading, self.half[..., None])  # (2, 4, B, N) from the centres
+        corners = corners_of(self.heading, self.half[..., None])  # (2, 4, B, N) from the centres
         outward = np.array([-corners[X], corners[X], -corners[Z], corners[Z]])  # (4 walls, 4, B, N)
         x, z = self.position
         place = np.array([-x, x, -z, z])
@@ -240,9 +236,6 @@ class TurningBoxes(FixedArrays):
     ) -> "tuple[Indices, Indices, Indices, Array, Array, Array]":
         """Return the contacts among n pairs of boxes.
 
-        A face of one box meets an edge of the other: of the four directions that faces look in, the
-        one with the widest gap or the least overlap.
-
         Returns:
             (n,) areas, first boxes and second boxes; (2, n) unit vectors from the first to the
             second; (2, 2, 2, n) places of two points of contact from either centre: of both boxes,
@@ -250,65 +243,12 @@ class TurningBoxes(FixedArrays):
         """
         apart = self.position[:, b, area] - self.position[:, a, area]
         heading = self.heading[:, [a, b], area]  # (2, 2 boxes, n)
-        half = self.half[:, [a, b]]
-        seen = in_frame(heading, apart[:, None] * np.array([[1.0], [-1.0]]))
-        turned = np.abs(in_frame(heading[:, 0], heading[:, 1]))
-        other = half[:, ::-1]
-        gaps = np.abs(seen) - half
-        gaps[X] -= turned[Z] * other[X] + turned[X] * other[Z]
-        gaps[Z] -= turned[X] * other[X] + turned[Z] * other[Z]
-        flat = gaps.reshape(4, -1)  # right of a, right of b, ahead of a, ahead of b
-        widest = flat.argmax(axis=0)
-        at = np.arange(len(area))
-        (touching,) = (flat[widest, at] < _TOUCH).nonzero()
-        widest, at = widest[touching], np.arange(len(touching))
-        a, b, area, apart = a[touching], b[touching], area[touching], apart[:, touching]
-        heading, half, seen = heading[..., touching], half[..., touching], seen[..., touching]
-        axis, of_b = widest // 2, widest % 2
-        facing = heading[:, of_b, at]
-        right = np.array([facing[Z], -facing[X]])
-        side = np.copysign(1.0, seen[axis, of_b, at])
-        out = np.where(axis == Z, facing, right) * side  # from the box of the face to the other
-        aside = np.array([-out[Z], out[X]])
-        depth, width = half[axis, of_b, at], half[1 - axis, of_b, at]
-        # The other box's corners, from the middle of the box with the face.
-        to_other = apart * np.where(of_b == 0, 1.0, -1.0)
-        corners = _corners(heading[:, 1 - of_b, at], half[:, 1 - of_b, at])  # (2, 4, n)
-        inward = corners[X] * out[X] + corners[Z] * out[Z]
-        edge = np.argsort(inward, axis=0, kind="stable")[:2]  # the corners nearest to the face
-        ends = corners[:, edge, at] + to_other[:, None]
-        along = ends[X] * aside[X] + ends[Z] * aside[Z]
-        away = ends[X] * out[X] + ends[Z] * out[Z]
-        # The part of the edge before the face.
-        span = along[1] - along[0]
-        span = np.where(np.abs(span) < 1e-9, 1e-9, span)
-        cut = np.clip(along, -width, width)
-        part = np.clip((cut - along[0]) / span, 0.0, 1.0)
-        away = away[0] + part * (away[1] - away[0])
-        along = along[0] + part * span
-        gap = away - depth
-        # Where both ends were cut to the same point there is one contact.
-        gap[1] = np.where(np.abs(along[1] - along[0]) < 1e-6, np.inf, gap[1])
-        point = out[:, None] * away + aside[:, None] * along  # from the box of the face
-        theirs = point - to_other[:, None]
-        arms = np.where(of_b == 0, np.array([point, theirs]), np.array([theirs, point]))
-        normal = out * np.where(of_b == 0, 1.0, -1.0)
-        return area, a, b, normal, arms, gap
+        touching, normal, arms, gap = faces_that_meet(apart, heading, self.half[:, [a, b]])
+        return area[touching], a[touching], b[touching], normal, arms, gap
 
 
 _OUTWARD = np.array([[-1.0, 1.0, 0.0, 0.0], [0.0, 0.0, -1.0, 1.0]])
 """(2, 4) directions of the walls."""
-_CORNERS = np.array([[-1.0, 1.0, 1.0, -1.0], [-1.0, -1.0, 1.0, 1.0]])
-
-
-def _corners(heading: Array, half: Array) -> Array:
-    """Return (2, 4, ...) corners of boxes from their centres."""
-    shape = (4, *[1] * (heading.ndim - 1))
-    right, ahead = (
-        sign.reshape(shape) * length for sign, length in zip(_CORNERS, half, strict=True)
-    )
-    x, z = heading[X], heading[Z]
-    return np.array([x * ahead + z * right, z * ahead - x * right])
 
 
 def _sine_and_cosine(angle: Array) -> tuple[Array, Array]:
@@ -342,7 +282,7 @@ class _Floor:
         """Make the friction of boxes that move with (3, B, N) velocities and spins."""
         speed = np.sqrt(dot(moving, moving))
         ways = np.where(speed > 1e-9, moving[:2] / (speed + _TINY), boxes.heading)
-        corners = _corners(boxes.heading, boxes.half[..., None])
+        corners = corners_of(boxes.heading, boxes.half[..., None])
         return cls(corners[:, 2], ways, boxes._floor, boxes._turns)
 
     def rub(self, moving: Array) -> None:

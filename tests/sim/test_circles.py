@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from mlagents_sim.circles import ABOUT_X, ABOUT_Y, Circles, Disc, Wall
+from mlagents_sim.circles import ABOUT_X, ABOUT_Y, Circles, Disc
 from mlagents_sim.plane import X, Z
+from mlagents_sim.walls import Wall
 from shared_data import ROOT, require
 
 pytestmark = pytest.mark.usefixtures("form")

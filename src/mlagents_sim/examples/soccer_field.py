@@ -11,11 +11,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from mlagents_envs.scene import Control, Scene, Shape
 from mlagents_sim import floor_plan, native_planar
-from mlagents_sim.circles import Circles, Disc, Wall
+from mlagents_sim.circles import Circles, Disc
 from mlagents_sim.contact import STEP_S
 from mlagents_sim.floor_plan import FloorPlan
 from mlagents_sim.native_planar import FixedArrays, require_memory
 from mlagents_sim.plane import Array, Indices, X, Z, along, turn
+from mlagents_sim.walls import Wall
 from mlagents_sim.world import World
 
 PLAYER_RADIUS_M, BALL_RADIUS_M = 0.5, 0.6242
