@@ -1,5 +1,6 @@
 """An environment of this process at the other end of the wire."""
 
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,6 +10,13 @@ from mlagents_envs.base_env import BaseEnv
 from mlagents_envs.environment import UnityEnvironment
 from mlagents_envs.rpc_communicator import RpcCommunicator
 from mlagents_sim.player import serve
+
+
+def free_port() -> int:
+    """Return a port on which nothing listens now."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
 
 
 @contextmanager

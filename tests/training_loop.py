@@ -1,11 +1,13 @@
 """Trains one behavior of one environment, without the command line around it."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from mlagents.trainers.acting.rollout import Rollout
+from mlagents.trainers.cli_args import parse_command_line
 from mlagents.trainers.learning.meter import N_RETURNS
 from mlagents.trainers.learning.trainer import Trainer
 from mlagents.trainers.learning.trainer_types import TRAINER_TYPES, TrainerType
@@ -13,6 +15,7 @@ from mlagents.trainers.players.env_manager import EnvManager
 from mlagents.trainers.players.in_process import SimpleEnvManager
 from mlagents.trainers.reporting.stats import StatsReporter
 from mlagents.trainers.settings.behavior import BehaviorSettings
+from mlagents.trainers.settings.load import load_run_options
 from mlagents.trainers.settings.run_options import TorchSettings
 from mlagents_envs.base_env import BaseEnv, BehaviorId
 
@@ -49,6 +52,18 @@ def train_while(condition: Callable[[], bool], trainer: Trainer, env: BaseEnv) -
         trainer.advance()
         for entropy in rollout.answer().values():
             trainer.stats.add_stat("Policy/Entropy", entropy)
+
+
+def roll(trainer: Trainer, env: BaseEnv, n_decisions: int) -> None:
+    """Reset `env`, then take this many decisions."""
+    left = iter(range(n_decisions))
+    train_while(lambda: next(left, None) is not None, trainer, env)
+
+
+def published(name: str, algorithm: str = "ppo") -> BehaviorSettings:
+    """Return the settings with which a world is trained, from the configurations of the package."""
+    file = Path(__file__).parents[1] / "config" / algorithm / f"{name}.yaml"
+    return load_run_options(parse_command_line([str(file)])).behavior_settings(name)
 
 
 def assert_reaches(

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import sysconfig
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 DISTRIBUTION = "mlagents-next"
@@ -75,6 +76,26 @@ def install_command(extra: str) -> str:
         return pip_install(f".[{extra}]")
     missing = [requirement for name, requirement in needed.items() if not _is_installed(name)]
     return pip_install(*(missing or needed.values()))
+
+
+@contextmanager
+def needed_extra(extra: str, *, by: str = "this") -> Iterator[None]:
+    """Raise an error with installation advice if imports in the `with` block fail.
+
+    Args:
+        extra: Extra of this distribution that installs the packages.
+        by: What needs them, for the message.
+
+    Raises:
+        ModuleNotFoundError: A package is missing. The message contains the command to install it.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            f"{by} needs the package {error.name}. Install it: {install_command(extra)}",
+            name=error.name,
+        ) from error
 
 
 def pip_install(*requirements: str) -> str:

@@ -1,21 +1,16 @@
 """SAC solves small tasks of every kind, and the worlds that it has published settings for."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from guess_environment import GuessEnvironment
-from mlagents.trainers.cli_args import parse_command_line
 from mlagents.trainers.settings.behavior import BehaviorSettings
-from mlagents.trainers.settings.load import load_run_options
 from mlagents_envs.base_env import ActionSpec
 from mlagents_envs.registry import default_registry
 from seeds import seeds
 from tasks import Task
-from training_loop import assert_reaches, make_trainer, train_while
-
-CONFIGURATIONS = Path(__file__).parents[2] / "config" / "sac"
+from training_loop import assert_reaches, make_trainer, published, train_while
 
 CONTINUOUS = ActionSpec.create_continuous(1)
 MASKED = ActionSpec.create_discrete((3,))
@@ -99,21 +94,16 @@ def test_remembers_what_it_saw(actions: ActionSpec, longest: int, seed: int) -> 
 # ------------------------------------------------------------------------------------------- worlds
 
 
-def published(name: str) -> BehaviorSettings:
-    file = CONFIGURATIONS / f"{name}.yaml"
-    return load_run_options(parse_command_line([str(file)])).behavior_settings(name)
-
-
 @pytest.mark.nightly  # a submission learns Basic and the pendulum
 def test_3dball_reaches_95() -> None:
     env = default_registry["3DBall"].make(seed=1)
-    assert_reaches(95.0, env, published("3DBall"), seed=1, max_steps=200_000)
+    assert_reaches(95.0, env, published("3DBall", "sac"), seed=1, max_steps=200_000)
 
 
 @seeds(1, 2, 3)
 def test_basic_reaches_its_optimum(seed: int) -> None:
     env = default_registry["Basic"].make(seed=seed)
-    assert_reaches(0.92, env, published("Basic"), seed=seed, max_steps=50_000)
+    assert_reaches(0.92, env, published("Basic", "sac"), seed=seed, max_steps=50_000)
 
 
 @seeds(1, 2, 3)

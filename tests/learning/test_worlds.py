@@ -7,24 +7,14 @@ import numpy as np
 import onnxruntime
 import pytest
 
-from mlagents.trainers.cli_args import parse_command_line
 from mlagents.trainers.export.export import export_onnx
-from mlagents.trainers.settings.behavior import BehaviorSettings
-from mlagents.trainers.settings.load import load_run_options
 from mlagents_envs.base_env import ActionTuple
 from mlagents_envs.environment import UnityEnvironment
 from mlagents_envs.registry import default_registry
 from seeds import seeds
-from training_loop import assert_reaches
-
-CONFIGURATIONS = Path(__file__).parents[2] / "config" / "ppo"
+from training_loop import assert_reaches, published
 
 pytestmark = pytest.mark.slow
-
-
-def published(name: str) -> BehaviorSettings:
-    file = CONFIGURATIONS / f"{name}.yaml"
-    return load_run_options(parse_command_line([str(file)])).behavior_settings(name)
 
 
 @pytest.mark.nightly

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -33,6 +32,7 @@ from mlagents_sim.catalog import CATALOG
 from mlagents_sim.circles import CIRCLES
 from mlagents_sim.player import EnvironmentFactory, serve, serve_several
 from seeds import NIGHTLY
+from served import free_port
 
 PROGRAM = str(Path(sys.executable).with_name("mlagents-sim"))
 
@@ -369,11 +369,6 @@ def test_a_trainer_of_another_protocol_is_refused():
         player.join(20)
     assert isinstance(player.error, UnityEnvironmentException)
     assert "versions differ" in str(player.error)
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
 
 
 def test_a_trainer_that_never_listens_is_waited_for_a_while(capsys):

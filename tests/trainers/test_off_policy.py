@@ -16,7 +16,7 @@ from mlagents.trainers.learning.trainer import Trainer
 from mlagents.trainers.settings.behavior import BehaviorSettings
 from mlagents_envs.base_env import ActionSpec
 from tasks import Task
-from training_loop import make_trainer, train_while
+from training_loop import make_trainer, roll
 
 MEMORY = {"memory": {"memory_size": 8, "sequence_length": 4}}
 
@@ -47,11 +47,6 @@ def settings(
         }
         | written
     )
-
-
-def roll(trainer: Trainer, env: GuessEnvironment, n_decisions: int) -> None:
-    left = iter(range(n_decisions))
-    train_while(lambda: next(left, None) is not None, trainer, env)
 
 
 class Spy:

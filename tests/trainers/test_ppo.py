@@ -14,6 +14,7 @@ from mlagents.trainers.algorithms.reward_signals import ExtrinsicReward
 from mlagents.trainers.data.segments import Segments, cut_into
 from mlagents.trainers.settings.behavior import BehaviorSettings
 from mlagents_envs.base_env import ActionSpec, BehaviorSpec, ObservationSpec
+from steps import weights
 
 SPEC = BehaviorSpec(
     [ObservationSpec.vector(3, "a"), ObservationSpec.vector(2, "b")],
@@ -66,10 +67,6 @@ def two_streams(monkeypatch: pytest.MonkeyPatch) -> list[ExtrinsicReward]:
 
 
 Array = NDArray[np.float64]
-
-
-def weights(module: torch.nn.Module) -> dict[str, Array]:
-    return {name: p.detach().double().numpy().copy() for name, p in module.named_parameters()}
 
 
 def swish_layer(w: dict[str, Array], prefix: str, obs: list[Array]) -> Array:

@@ -41,6 +41,7 @@ from mlagents_envs.http2_socket import wait
 from mlagents_sim.examples.ball_3d import Ball3D
 from mlagents_sim.player import serve
 from seeds import NIGHTLY
+from served import free_port
 from survival import children
 from training_loop import make_trainer
 from troubled_environment import BEHAVIOR, TroubledEnvironment
@@ -355,11 +356,6 @@ def test_parameters_reach_players_and_those_that_replace_them(
         reports = play(manager, returns(1))
         assert {state(r)[1] for r in reports} == {3.0}
         assert reports[-1].is_new
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from mlagents.trainers.exception import UnityTrainerException
 from mlagents.trainers.learning.trainer import Trainer
 from mlagents.trainers.settings.behavior import BehaviorSettings
 from mlagents_envs.base_env import ActionSpec, DecisionSteps, TerminalSteps
-from training_loop import make_trainer, train_while
+from training_loop import make_trainer, roll
 
 
 def settings(**written: Any) -> BehaviorSettings:
@@ -28,11 +28,6 @@ def settings(**written: Any) -> BehaviorSettings:
         "network_settings": {"hidden_units": 8, "num_layers": 1, "normalize": True},
     }
     return BehaviorSettings.model_validate(defaults | written)
-
-
-def roll(trainer: Trainer, env: GuessEnvironment, n_decisions: int) -> None:
-    left = iter(range(n_decisions))
-    train_while(lambda: next(left, None) is not None, trainer, env)
 
 
 def spy_on_updates(trainer: Trainer) -> list[tuple[Segments, torch.Tensor]]:

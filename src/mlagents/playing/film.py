@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from mlagents.playing.extras import needed_to_play
 from mlagents_envs.atomic_file import PendingFile, with_path
 from mlagents_envs.closing import Closing
+from mlagents_envs.programs import needed_extra
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -291,7 +291,7 @@ def open_film(path: Path, *, fps: float, size: tuple[int, int] | None = None) ->
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
         raise ValueError(f"{str(path)!r} is not a film: expected a name in {', '.join(SUFFIXES)}")
-    with needed_to_play():  # fail now, not at the first picture
+    with needed_extra("play"):  # fail now, not at the first picture
         import_module("PIL")
         if suffix == ".mp4":
             import_module("imageio_ffmpeg")

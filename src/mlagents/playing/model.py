@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mlagents.playing.extras import needed_to_play
 from mlagents_envs.base_env import FloatArray
 from mlagents_envs.exception import UnityPolicyException
 from mlagents_envs.logging_util import get_logger
-from mlagents_envs.programs import install_command
+from mlagents_envs.programs import install_command, needed_extra
 
 logger = get_logger(__name__)
 
@@ -38,7 +37,7 @@ def read_model(content: bytes, name: str) -> Any:
         UnityPolicyException: The file is not an ONNX model, or it has NaN in its weights.
         ModuleNotFoundError: onnx is not installed.
     """
-    with needed_to_play():
+    with needed_extra("play"):
         import onnx
     try:
         model = onnx.load_from_string(content)

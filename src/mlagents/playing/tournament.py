@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlagents.games import Side, paired
-from mlagents.playing.extras import needed_to_play
 from mlagents.playing.policy import Policy
 from mlagents.ratings import DRAW, Rating, rate_all
 from mlagents_envs.base_env import BaseEnv, BehaviorId, BehaviorName
 from mlagents_envs.exception import UnityEnvironmentException
+from mlagents_envs.programs import needed_extra
 
 MEAN_RATING = 1200.0
 """Mean rating of all contestants."""
@@ -191,7 +191,7 @@ _CELL, _MARGIN = 56, 12
 def _draw(
     path: Path, names: Sequence[str], scores: NDArray[np.float64], ratings: Sequence[Rating]
 ) -> None:
-    with needed_to_play():
+    with needed_extra("play"):
         from PIL import Image, ImageDraw, ImageFont
     order = sorted(range(len(names)), key=lambda i: -ratings[i].mean)
     labels = [

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from mlagents.viewing.agent_panel import AgentPanel
-from mlagents.viewing.extras import needed_to_view
 from mlagents.viewing.meshes import Layout, SceneMeshes
 from mlagents.viewing.stage import Moment, Stage
 from mlagents_envs.closing import Closing
 from mlagents_envs.exception import UnityEnvironmentException
 from mlagents_envs.logging_util import get_logger
+from mlagents_envs.programs import needed_extra
 from mlagents_envs.scene import Array, Scene
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class Page(Closing):
     """
 
     def __init__(self, stage: Stage, *, port: int, title: str) -> None:
-        with needed_to_view():
+        with needed_extra("view", by="--view"):
             import viser
         self._stage = stage
         self._server = _serve(port, title)

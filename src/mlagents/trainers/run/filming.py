@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
 
-from mlagents.playing.extras import needed_to_play
 from mlagents.trainers.exception import TrainerConfigError
 from mlagents.trainers.learning.trainer import Trainer
 from mlagents.trainers.settings.parameters import ConstantParameters, Sampler
@@ -20,6 +19,7 @@ from mlagents_envs.checked_env import unwrapped
 from mlagents_envs.exception import UnityException
 from mlagents_envs.factories import call_factory, find_build, find_factory
 from mlagents_envs.logging_util import get_logger
+from mlagents_envs.programs import needed_extra
 from mlagents_envs.scene import HasScene
 
 logger = get_logger(__name__)
@@ -167,7 +167,7 @@ def filmer_maker(options: RunOptions, folder: Path) -> Callable[[], Filmer] | No
             "environment with a method scene() or render()."
         )
     try:
-        with needed_to_play():
+        with needed_extra("play"):
             for package in ("PIL", "imageio_ffmpeg", "onnx"):
                 import_module(package)
         env = call_factory(find_factory(where), seed=options.env_settings.seed, num_areas=1)
