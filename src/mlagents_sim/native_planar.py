@@ -131,7 +131,7 @@ def require_equal(native: object, reference: object, names: Sequence[str], *, of
 
     Args:
         native: Object whose arrays the library computed.
-        reference: The same object, computed by NumPy.
+        reference: Equal object whose arrays NumPy computed.
         names: Names of the attributes to compare.
         of: What the attributes describe, for the message.
 
