@@ -16,6 +16,7 @@ for another processor or from other sources, or computes something else than the
 import ctypes
 import logging
 import os
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from ctypes import CDLL
@@ -134,6 +135,7 @@ class Part:
         open_library: Function that returns the library, or the reason why there is none.
     """
 
+    _opening: ClassVar = threading.RLock()  # a check may open other parts
     listener: ClassVar[logging.Logger | None] = None
     """Logger that is told of each part that is used; None without one."""
 
@@ -197,12 +199,13 @@ class Part:
             )
 
     def _opened(self) -> Library | NativeError:
-        if self._result is None:
-            try:
-                self._result = self._checked()
-            except NativeError as error:
-                self._result = error
-        return self._result
+        with Part._opening:
+            if self._result is None:
+                try:
+                    self._result = self._checked()
+                except NativeError as error:
+                    self._result = error
+            return self._result
 
     def _checked(self) -> Library:
         library = self._open_library()
