@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
+from pathlib import Path
 
 import torch
 
@@ -91,7 +92,7 @@ class Controller:
         self._league = League(
             seed=options.env_settings.seed,
             expected=[name for name, each in options.behaviors.items() if each.self_play],
-            results=[folder.path.parent],
+            results=[Path(options.checkpoint_settings.results_dir)],
         )
         self._fleet.open(
             enter=self._trainer_of,
