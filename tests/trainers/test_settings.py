@@ -135,6 +135,13 @@ SIGNAL_DEFAULTS = {"gamma": 0.99, "strength": 1.0, "network_settings": NETWORK_D
                 "opponent_ratio": 0.1,
                 "keep_results": 2000,
                 "initial_elo": 1200.0,
+                "league": {
+                    "exploiters": 0,
+                    "exploiter_ratio": 0.25,
+                    "restart_at": 0.7,
+                    "restart_steps": 100000,
+                    "restart_from": "initial",
+                },
             },
         ),
         (

@@ -1,6 +1,7 @@
 """`TeamSeat`: divides the agents of one team among policies, and collects the results of games."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -27,11 +28,14 @@ class Opponents(NamedTuple):
         roster: Snapshots, by number.
         policy: Policy that acts with the snapshots of the roster.
         script: Scripted opponent, if there is one.
+        exploiters: Seats of exploiters, by the numbers of their policies. The league changes this
+            mapping.
     """
 
     roster: Roster
     policy: ActingPolicy
     script: ScriptedPolicy | None
+    exploiters: Mapping[int, Seat] = MappingProxyType({})
 
 
 class Limits(NamedTuple):
@@ -94,6 +98,7 @@ class TeamSeat:
         roster_seat_of: Function that returns the seat of agents that act with snapshots. It gets a
             function from a player and ids of agents to the numbers of their snapshots.
         script: Seat of a scripted opponent, if there is one.
+        exploiters: Seats of exploiters; see `Opponents`.
         who_begins: Function from a player to the number of the policy for its new episodes; see
             `Lineup`.
 
@@ -106,6 +111,7 @@ class TeamSeat:
         learner: Seat,
         roster_seat_of: Callable[[Callable[[int, Sequence[AgentId]], list[int]]], Seat],
         script: Seat | None,
+        exploiters: Mapping[int, Seat] = MappingProxyType({}),
         *,
         who_begins: Callable[[int], int],
     ) -> None:
@@ -115,17 +121,19 @@ class TeamSeat:
             lambda player, agents: self._sides[player].policies_of(agents)
         )
         self._script = script
+        self._exploiters = exploiters
         self._who_begins = who_begins
         self._sides: dict[int, Side] = {}
 
     @staticmethod
     def of(learner: Seat, opponents: Opponents, who_begins: Callable[[int], int]) -> "TeamSeat":
         """Return the seats of a team whose agents act with these policies."""
-        roster, policy, script = opponents
+        roster, policy, script, exploiters = opponents
         return TeamSeat(
             learner,
             lambda numbers_of: Seat(policy, RosterMemories(roster.memory_size, numbers_of)),
             None if script is None else Seat(script, Memories()),
+            exploiters,
             who_begins=who_begins,
         )
 
@@ -135,8 +143,8 @@ class TeamSeat:
         """Divide the report of a player among the seats of its agents."""
         self.n_decisions += len(decisions)
         side = self._sides.setdefault(player, Side())
-        ended = [_kind(LEARNER if who is None else who) for who in side.end(terminals)]
-        acting = [_kind(who) for who in side.act(decisions, self._who_begins(player))]
+        ended = [self._kind(LEARNER if who is None else who) for who in side.end(terminals)]
+        acting = [self._kind(who) for who in side.act(decisions, self._who_begins(player))]
         kinds = {*acting, *ended}
         if len(kinds) < 2:
             (kind,) = kinds or {LEARNER}
@@ -177,12 +185,11 @@ class TeamSeat:
             return self._learner
         if kind == SCRIPT and self._script is not None:
             return self._script
-        return self._roster
+        return self._exploiters.get(kind, self._roster)
 
-
-def _kind(who: int) -> int:
-    """Return `LEARNER`, `SCRIPT` or, for all snapshots, `LATEST`: one number per seat."""
-    return who if who in (LEARNER, SCRIPT) else LATEST
+    def _kind(self, who: int) -> int:
+        """Return the same number for policies that share a seat: `LATEST` for all snapshots."""
+        return who if who in (LEARNER, SCRIPT) or who in self._exploiters else LATEST
 
 
 def _some(decisions: DecisionSteps, rows: NDArray[np.int64]) -> DecisionSteps:

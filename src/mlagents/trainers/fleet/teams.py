@@ -114,7 +114,7 @@ class RemoteTeams:
         lineup = self._lineup(name)
         if lineup is None:
             return None
-        _, policy, script = lineup.opponents
+        policy, script = lineup.opponents.policy, lineup.opponents.script
         state = policy.rng.bit_generator.state if continues else None
         return OpponentsPost(None if script is None else script.name, state)
 

@@ -8,27 +8,24 @@ records games.
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mlagents.games import GameResult, paired
-from mlagents.ratings import DRAW, Rating, Results, elo_change
-from mlagents.trainers.acting.policy import ActingPolicy
-from mlagents.trainers.acting.roster import LATEST, Roster
+from mlagents.ratings import Rating, Results, elo_change
+from mlagents.trainers.acting.roster import LATEST
 from mlagents.trainers.acting.script import ScriptedPolicy
 from mlagents.trainers.acting.teams import LEARNER, SCRIPT, Lineup, Opponents, Team
-from mlagents.trainers.data.snapshot import Snapshot
 from mlagents.trainers.exception import UnityTrainerException
+from mlagents.trainers.learning.exploiter import FIRST_ATTEMPT, Exploiter
+from mlagents.trainers.learning.league_member import Contestant, Kept, Member
 from mlagents.trainers.learning.matchmaking import PROBABILITIES
 from mlagents.trainers.learning.self_play import SelfPlay
 from mlagents.trainers.learning.team_watch import TeamWatch
 from mlagents.trainers.learning.trainer import Trainer
-from mlagents.trainers.networks.snapshots import weights_of, with_weights
 from mlagents.trainers.reporting.stats import ELO, StatsPropertyType
-from mlagents.trainers.settings.behavior import SelfPlaySettings
 from mlagents_envs.base_env import BehaviorId, BehaviorName
 from mlagents_envs.exception import UnityEnvironmentException
 from mlagents_envs.factories import find_factory
@@ -41,9 +38,7 @@ RATING_DEVIATION = "Self-play/Rating Deviation"
 WIN_RATE = "Self-play/Win Rate"
 WIN_RATE_OF_OLDEST = "Self-play/Win Rate vs Oldest"
 WIN_RATE_OF_SCRIPT = "Self-play/Win Rate vs Script"
-
-_N_GAMES_OF_WIN_RATE = 50
-"""Number of games over which the win rate against a snapshot is averaged."""
+WIN_RATE_OF_EXPLOITERS = "Self-play/Win Rate vs Exploiters"
 
 _N_DRAWS_OF_SUCCESSOR = 10
 """Number of drawn games against its predecessor that a new policy starts with. It differs little
@@ -51,83 +46,6 @@ from the predecessor: the draws stand for an expected difference of about 110 ra
 
 MakeTeam = Callable[[BehaviorId, Trainer, Lineup], Team]
 """Function that returns a new team of a behavior, whose agents act by a lineup."""
-
-Contestant = tuple[str, int]
-"""A rated policy: the name of its behavior, and the number of its snapshot. The current policy has
-the number of the next snapshot. A script has the number `SCRIPT`."""
-
-
-@dataclass
-class _Kept:
-    """A saved policy that opponents may act with.
-
-    Attributes:
-        number: Number of the snapshot; the first snapshot of a behavior has number 0.
-        step: Step count of the behavior when it was saved.
-        snapshot: The policy.
-        beaten: Mean score of the learning policies against it, in recent games.
-        n_games: Number of games in `beaten`, including an initial draw.
-    """
-
-    number: int
-    step: int
-    snapshot: Snapshot
-    beaten: float = DRAW
-    n_games: int = 1
-
-    def count(self, score: float) -> None:
-        """Add the score of a learning policy against this snapshot."""
-        self.n_games = min(self.n_games + 1, _N_GAMES_OF_WIN_RATE)
-        self.beaten += (score - self.beaten) / self.n_games
-
-
-class _Member:
-    """One behavior of the league.
-
-    Attributes:
-        trainer: Trainer of the behavior.
-        settings: Self-play settings of the behavior.
-        window: Snapshots to draw opponents from, oldest first.
-        number: Number of the next snapshot and thus of the current policy.
-        games: Opponents and scores of the current policy's games since the last snapshot.
-        scores: Scores of the learning policy's last games, for lessons.
-        roster: Policies of opponents.
-        roster_policy: Policy that decides for all opponents in the roster.
-        script: Scripted opponent, or None.
-    """
-
-    def __init__(
-        self,
-        trainer: Trainer,
-        settings: SelfPlaySettings,
-        script: ScriptedPolicy | None,
-        *,
-        rng: np.random.Generator,
-        n_scores: int,
-    ) -> None:
-        self.trainer = trainer
-        self.settings = settings
-        self.script = script
-        self.window: list[_Kept] = []
-        self.number = 0
-        self.games: deque[tuple[Contestant, float]] = deque()
-        self.scores: deque[float] = deque(maxlen=n_scores)
-        self.roster = Roster(lambda: trainer.policy.snapshot)
-        self.roster_policy = ActingPolicy(
-            self.roster,
-            trainer.spec.action_spec,
-            deterministic=trainer.settings.network_settings.deterministic,
-            rng=rng,
-        )
-
-    @property
-    def present(self) -> Contestant:
-        """The current policy as a contestant."""
-        return self.trainer.name, self.number
-
-    def contestant(self, who: int) -> Contestant:
-        """Return the contestant for a policy number of `TeamSeat`."""
-        return self.present if who in (LEARNER, LATEST) else (self.trainer.name, who)
 
 
 class League:
@@ -153,11 +71,13 @@ class League:
         self._self_play = SelfPlay()
         self._results: Results[Contestant] = Results()
         self._elo: dict[Contestant, float] = {}
-        self._members: dict[str, _Member] = {}
+        self._members: dict[str, Member] = {}
         self._seats: dict[BehaviorId, Team] = {}
         self._seat_of: dict[BehaviorName, Team | None] = {}
         self._opponents: dict[tuple[BehaviorId, int], int] = {}
         """Number of the opponent of new episodes, by behavior and player."""
+        self._learners: dict[int, Contestant | None] = {}
+        """Exploiter that learns from new episodes of a player; None if the current policy does."""
         self._version = 0
         """Number of games and snapshots so far. The saved league with the highest one is newest."""
         self._watch = TeamWatch(expected, clock)
@@ -171,11 +91,14 @@ class League:
         """Team that learns; None before a team has appeared."""
         return self._self_play.learning_team
 
-    def add(self, trainer: Trainer, *, n_scores: int = 1) -> None:
+    def add(
+        self, trainer: Trainer, exploiters: Sequence[Exploiter] = (), *, n_scores: int = 1
+    ) -> None:
         """Add a behavior, before its first team enters.
 
         Args:
             trainer: Trainer of the behavior; its settings have `self_play`.
+            exploiters: Exploiters of the behavior.
             n_scores: Number of recent game scores to keep for lessons.
 
         Raises:
@@ -191,7 +114,7 @@ class League:
                 raise UnityTrainerException(f"self_play.opponent: {error}") from error
             script = ScriptedPolicy(settings.opponent, function, trainer.spec.action_spec)
         (rng,) = self._rng.spawn(1)
-        member = _Member(trainer, settings, script, rng=rng, n_scores=n_scores)
+        member = Member(trainer, settings, script, exploiters, rng=rng, n_scores=n_scores)
         self._members[trainer.name] = member
         trainer.stats.add_property(StatsPropertyType.SELF_PLAY, True)
 
@@ -205,9 +128,12 @@ class League:
         self._self_play.enter(who, member.settings, step=member.trainer.step)
         if not member.window:
             self._save(who.name)
+        for exploiter in member.exploiters:
+            if not exploiter.number:
+                self._begin_attempt(member, exploiter)
         self._reconcile()
         lineup = Lineup(
-            Opponents(member.roster, member.roster_policy, member.script),
+            Opponents(member.roster, member.roster_policy, member.script, member.attempts),
             who_begins=lambda player: self._who_begins(who, player),
             learns=lambda: who.team == self.learning_team,
             limits=lambda: self._self_play.limits(who.name, step=member.trainer.step),
@@ -242,6 +168,9 @@ class League:
         """
         if not self._members:
             return False
+        for member in self._members.values():
+            if member.trainer.is_learning:
+                self._advance_exploiters(member)
         steps = {name: member.trainer.step for name, member in self._members.items()}
         learning = {name: member.trainer.is_learning for name, member in self._members.items()}
         has_skipped = self._watch_teams(steps, learning)
@@ -252,6 +181,8 @@ class League:
         swapped = set(self._members) if has_changed else set(due.swaps)
         for who, player in [key for key in self._opponents if key[0].name in swapped]:
             del self._opponents[who, player]
+        if swapped:
+            self._learners.clear()
         at_once = {n for n, member in self._members.items() if member.settings.swap_at == "step"}
         if has_changed:
             logger.info(f"Self-play: team {self.learning_team} learns now.")
@@ -265,18 +196,27 @@ class League:
         """Add the ratings of a behavior to its statistics, if it uses self-play."""
         if name not in self._members:
             return
-        rating = self.rating(name)
-        stats = self._members[name].trainer.stats
-        stats.set_stat(ELO, self._elo[self._members[name].present])
-        stats.set_stat(RATING, rating.mean)
-        stats.set_stat(RATING_DEVIATION, rating.deviation)
+        member = self._members[name]
+        stats = member.trainer.stats
+        ratings = self._ratings(name)
+        stats.set_stat(ELO, self._elo[member.present])
+        stats.set_stat(RATING, ratings[member.present].mean)
+        stats.set_stat(RATING_DEVIATION, ratings[member.present].deviation)
+        for k, exploiter in enumerate(member.exploiters, start=1):
+            tag = f"Self-play/Exploiter {k}"
+            stats.set_stat(f"{tag} Rating", ratings[name, exploiter.number].mean)
+            stats.set_stat(f"{tag} Win Rate", exploiter.win_rate)
+            stats.set_stat(f"{tag} Attempts", exploiter.n_attempts)
 
     def rating(self, name: str) -> Rating:
         """Return the Bradley-Terry rating of a current policy; snapshot 0 has `initial_elo`."""
-        member = self._members[name]
+        return self._ratings(name)[self._members[name].present]
+
+    def _ratings(self, name: str) -> dict[Contestant, Rating]:
+        """Return the ratings of all contestants, such that a behavior begins at `initial_elo`."""
         ratings = self._results.ratings()
-        mean, deviation = ratings[member.present]
-        return Rating(mean - ratings[name, 0].mean + member.settings.initial_elo, deviation)
+        initial = self._members[name].settings.initial_elo - ratings[name, 0].mean
+        return {one: Rating(mean + initial, sd) for one, (mean, sd) in ratings.items()}
 
     def elo(self, name: str) -> float | None:
         """Return the Elo rating of a current policy; None without self-play."""
@@ -305,20 +245,7 @@ class League:
                 "elo": [(contestant, elo) for contestant, elo in self._elo.items()],
                 "random_state": self._rng.bit_generator.state,
             },
-            "window": [
-                {
-                    "number": kept.number,
-                    "step": kept.step,
-                    "beaten": kept.beaten,
-                    "n_games": kept.n_games,
-                    "weights": weights_of(kept.snapshot),
-                }
-                for kept in member.window
-            ],
-            "number": member.number,
-            "games": list(member.games),
-            "scores": list(member.scores),
-            "random_state": member.roster_policy.rng.bit_generator.state,
+            **member.state(),
         }
 
     def load_state(self, name: str, state: Mapping[str, Any] | None) -> None:
@@ -334,22 +261,7 @@ class League:
         member = self._members.get(name)
         if member is None or state is None:
             return
-        like = member.trainer.policy.snapshot
-        for saved in state["window"]:
-            try:
-                snapshot = with_weights(like, saved["weights"])
-            except (ValueError, TypeError) as error:
-                raise UnityTrainerException(
-                    f"its self-play snapshot of step {saved['step']} does not fit the network: "
-                    f"{error}"
-                ) from error
-            kept = _Kept(saved["number"], saved["step"], snapshot, saved["beaten"])
-            kept.n_games = saved["n_games"]
-            member.window.append(kept)
-        member.number = state["number"]
-        member.games.extend((tuple(opponent), score) for opponent, score in state["games"])
-        member.scores.extend(state["scores"])
-        member.roster_policy.rng.bit_generator.state = state["random_state"]
+        member.load_state(state)
         self._update_roster(member)
         league = state["league"]
         if league["version"] >= self._version:
@@ -359,6 +271,12 @@ class League:
             self._elo = dict(league["elo"])
             self._rng.bit_generator.state = league["random_state"]
         self._reconcile()
+
+    def close(self) -> None:
+        """Stop the running updates of exploiters."""
+        for member in self._members.values():
+            for exploiter in member.exploiters:
+                exploiter.trainer.learner.close()
 
     def _reconcile(self) -> None:
         """Ensure that every current policy is a contestant.
@@ -378,6 +296,10 @@ class League:
                     else:
                         self._results.enter(contestant)
                 self._elo.setdefault(contestant, member.settings.initial_elo)
+            for number in (*(kept.number for kept in member.exploits), *member.attempts):
+                if (name, number) not in self._results:
+                    self._results.enter((name, number))
+                self._elo.setdefault((name, number), member.settings.initial_elo)
             if member.script is not None and (name, SCRIPT) not in self._results:
                 self._results.enter((name, SCRIPT))
                 self._elo[name, SCRIPT] = member.settings.initial_elo
@@ -386,7 +308,7 @@ class League:
         """Save the current policy of a behavior as a snapshot."""
         member = self._members[name]
         step = member.trainer.step
-        member.window.append(_Kept(member.number, step, member.trainer.policy.snapshot))
+        member.window.append(Kept(member.number, step, member.trainer.policy.snapshot))
         elo = self._elo.get(member.present, member.settings.initial_elo)
         member.number += 1
         member.games.clear()
@@ -399,22 +321,66 @@ class League:
         self._self_play.has_saved(name, step)
         self._version += 1
 
-    def _update_roster(self, member: _Member) -> None:
-        """Keep only snapshots in the window and snapshots that still act."""
-        name = member.trainer.name
+    def _update_roster(self, member: Member) -> None:
+        """Keep only the snapshots of the pool and snapshots that still act."""
+        member.update_roster(self._acting(member.trainer.name))
+
+    def _acting(self, name: str) -> set[int]:
+        """Return the numbers of a behavior's policies that act or are drawn to act."""
         acting = {number for (who, _), number in self._opponents.items() if who.name == name}
         for who, seat in self._seats.items():
             if who.name == name:
                 acting |= seat.present
-        snapshots = member.roster.snapshots
-        for number in snapshots.keys() - acting:
-            del snapshots[number]
-        snapshots.update((kept.number, kept.snapshot) for kept in member.window)
+        return acting
+
+    def _advance_exploiters(self, member: Member) -> None:
+        """Let the exploiters of a behavior learn; save and restart those whose attempt is over."""
+        for exploiter in member.exploiters:
+            was_over = exploiter.is_over
+            exploiter.advance()
+            if exploiter.is_over and not was_over:
+                self._learners.clear()  # no new game by this exploiter
+            elif exploiter.is_over and exploiter.number not in self._acting(member.trainer.name):
+                for number in member.keep_attempt(exploiter):
+                    self._results.settle((member.trainer.name, number))
+                self._begin_attempt(member, exploiter)
+                self._reconcile()
+                self._update_roster(member)
+
+    def _begin_attempt(self, member: Member, exploiter: Exploiter) -> None:
+        name = member.trainer.name
+        used = (number for of, number in self._results if of == name)
+        number = min(FIRST_ATTEMPT, min((*used, *member.attempts), default=0) - 1)
+        member.begin_attempt(exploiter, number, seed=int(self._rng.integers(2**31)))
+        self._version += 1
+
+    def _exploiter_that_learns(self, player: int) -> Contestant | None:
+        """Return the exploiter that learns from the new episodes of a player, if one does."""
+        if player not in self._learners:
+            self._learners[player] = self._draw_exploiter()
+        return self._learners[player]
+
+    def _draw_exploiter(self) -> Contestant | None:
+        team = self.learning_team
+        for name in [] if team is None else self._self_play.behaviors_of(team):
+            member = self._members[name]
+            ready = [each.number for each in member.exploiters if not each.is_over]
+            if not (ready and member.trainer.is_learning):
+                continue
+            if self._rng.random() < member.settings.league.exploiter_ratio:
+                return name, ready[self._rng.integers(len(ready))]
+        return None
 
     def _who_begins(self, who: BehaviorId, player: int) -> int:
         """Return the number of the policy for a team's new episodes in a player."""
+        exploiter = self._exploiter_that_learns(player)
         if who.team == self.learning_team:
-            return LEARNER
+            if exploiter is None:
+                return LEARNER
+            name, number = exploiter
+            return number if name == who.name else LATEST
+        if exploiter is not None:
+            return LATEST
         if (who, player) not in self._opponents:
             self._opponents[who, player] = self._draw(who.name)
         return self._opponents[who, player]
@@ -431,9 +397,9 @@ class League:
             )
             at_episodes = settings.swap_at == "episode"
             return LEARNER if is_learned and at_episodes and settings.learn_from_both else LATEST
-        rates = np.array([kept.beaten for kept in member.window])
+        rates = np.array([kept.beaten for kept in member.pool])
         chosen = self._rng.choice(len(rates), p=PROBABILITIES[settings.opponents](rates))
-        return member.window[chosen].number
+        return member.pool[chosen].number
 
     def _meet(self, one: BehaviorId, other: BehaviorId) -> bool:
         """Return whether two teams of behaviors play against each other.
@@ -459,7 +425,7 @@ class League:
                 continue
             if len(self._self_play.teams) > 2:
                 score = 0.5 * (1.0 + float(np.sign(result.score - counterpart.score)))
-            elif counterpart.who == LEARNER != result.who:
+            elif _rank(counterpart.who) > _rank(result.who):
                 score = 1.0 - counterpart.score  # the learner's reward decides the game
             else:
                 score = result.score
@@ -479,8 +445,12 @@ class League:
             self._count_for(member, opponent, counterpart, score)
         if counterpart == LEARNER:
             self._count_for(opponent, member, who, 1.0 - score)
+        if counterpart == LATEST and (exploiter := member.exploiter(who)):
+            exploiter.count(score)
+        if who == LATEST and (exploiter := opponent.exploiter(counterpart)):
+            exploiter.count(1.0 - score)
 
-    def _count_for(self, member: _Member, opponent: _Member, who: int, score: float) -> None:
+    def _count_for(self, member: Member, opponent: Member, who: int, score: float) -> None:
         """Count a game of a learning policy."""
         them = opponent.contestant(who)
         member.games.append((them, score))
@@ -494,7 +464,9 @@ class League:
             stats.add_stat(WIN_RATE_OF_SCRIPT, score)
         elif who == opponent.window[0].number:
             stats.add_stat(WIN_RATE_OF_OLDEST, score)
-        for kept in opponent.window:
+        elif who <= FIRST_ATTEMPT:
+            stats.add_stat(WIN_RATE_OF_EXPLOITERS, score)
+        for kept in opponent.pool:
             if kept.number == who:
                 kept.count(score)
 
@@ -510,3 +482,8 @@ class League:
             f"requested a decision for {idle_s:.0f} s. Team {self.learning_team} learns instead."
         )
         return True
+
+
+def _rank(who: int) -> int:
+    """Return a higher number for a policy whose reward rather decides the result of a game."""
+    return 2 if who == LEARNER else int(who <= FIRST_ATTEMPT)

@@ -1,6 +1,7 @@
 """`Trainer`: trains one behavior of a run."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -90,7 +91,7 @@ class Trainer:
         seed: int,
         inference: bool,
         torch_settings: TorchSettings,
-        on_summary: Callable[[int], None],
+        on_summary: Callable[[int], object],
         on_checkpoint: Callable[[], object],
         n_returns: int = N_RETURNS,
         shards: Shards = ALONE,
@@ -107,23 +108,24 @@ class Trainer:
             learns_in_groups=trainer_type.algorithm.learns_in_groups,
             n_returns=n_returns,
         )
-        algorithm = trainer_type.algorithm(
+        self._learner_type = trainer_type.learner
+        self._make_algorithm = partial(
+            trainer_type.algorithm,
             spec,
             settings,
             device=device,
-            seed=seed,
             inference=inference,
             compute=PLAIN if inference else Compute.of(torch_settings, device),
             shards=shards,
         )
-        self.learner = trainer_type.learner(name, algorithm, settings)
+        self.learner = self._make_learner(seed)
         self.has_learned = False
         self.ended_by: str | None = None
         self.was_learning = False
         self._inference = inference
         self._on_summary = on_summary
         self._on_checkpoint = on_checkpoint
-        snapshot = algorithm.snapshot()
+        snapshot = self.learner.algorithm.snapshot()
         self.policy = ActingPolicy(
             snapshot,
             spec.action_spec,
@@ -309,12 +311,29 @@ class Trainer:
         self.learner.load_weights(state)
         self.take_over()
 
+    def restart(self, seed: int) -> None:
+        """Start over at step 0 with new weights, a new optimizer and no experience.
+
+        Args:
+            seed: Seed of weights, samples and minibatches.
+        """
+        self.learner.close()
+        self.learner = self._make_learner(seed)
+        self.policy.snapshot = self.learner.algorithm.snapshot()
+        self.policy.rng = np.random.default_rng(seed)
+        self._experience.activity()
+        self._experience.take(at_least=1)
+        self.meter.step = 0
+
     def reseed(self) -> None:
         """Restart this learner's random numbers, so that they differ from the other learners'."""
         algorithm = self.learner.algorithm
         seed = algorithm.shards.seed(algorithm.seed, self.step)
         algorithm.reseed(seed)
         self.policy.rng = np.random.default_rng(seed)
+
+    def _make_learner(self, seed: int) -> Learner:
+        return self._learner_type(self.name, self._make_algorithm(seed=seed), self.settings)
 
     def _count(self, *, of_agents: bool) -> None:
         """Record new steps and episodes.

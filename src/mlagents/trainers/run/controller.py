@@ -102,10 +102,10 @@ class Controller:
         )
         self._progress = ProgressTable(lessons=self._curriculum.in_words, endless=self._inference)
         self._statistics = Statistics(self._curriculum, self._league, self._agreement)
+        self._loader = Loader(options, folder, store, self._league)
         self._factory = self._make_factory(
             options, trainer_types, writers=[*writers, self._progress], device=device
         )
-        self._loader = Loader(options, folder, store, self._league)
         self._saver = Saver(
             options, folder, store, self._curriculum, self._league, writes=self._is_first
         )
@@ -138,6 +138,7 @@ class Controller:
             agreement=self._agreement,
             curriculum=self._curriculum,
             league=self._league,
+            initialize=self._loader.initialize,
             collect=self._fleet.collect,
             on_summary=self._statistics.summarize,
             on_checkpoint=self._checkpoint,
@@ -179,6 +180,7 @@ class Controller:
         finally:
             for trainer in self.trainers.values():
                 trainer.learner.close()
+            self._league.close()
             if self._judge is not None:
                 self._judge.close()
             if self._filmer is not None:

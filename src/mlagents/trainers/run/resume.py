@@ -100,14 +100,20 @@ class Loader:
         logger.info(f"Resuming {name} at step {trainer.step}.")
         return True
 
-    def initialize(self, trainer: Trainer) -> None:
-        """Load the initial weights from `init_path` or `--initialize-from`, if given."""
+    def initialize(self, trainer: Trainer, *, behavior: str | None = None) -> None:
+        """Load the initial weights from `init_path` or `--initialize-from`, if given.
+
+        Args:
+            trainer: Trainer to load the weights into.
+            behavior: Name of the trainer's behavior; by default its own name.
+        """
+        behavior = behavior or trainer.name
         settings = self._options.checkpoint_settings
         path = initial_checkpoint(
             settings.initialize_from,
             trainer.settings.init_path,
             results_dir=Path(settings.results_dir),
-            behavior=trainer.name,
+            behavior=behavior,
         )
         if path is None:
             return
@@ -123,8 +129,8 @@ class Loader:
 
         asked_by = "--initialize-from"
         if trainer.settings.init_path is not None:
-            is_listed = trainer.name in self._options.behaviors
-            section = f"behaviors.{trainer.name}" if is_listed else "default_settings"
+            is_listed = behavior in self._options.behaviors
+            section = f"behaviors.{behavior}" if is_listed else "default_settings"
             asked_by = f"{section}.init_path"
         self._load(trainer, path, load, asked_by=asked_by, why_not=_why_not_in_part)
         logger.info(f"Initialized {trainer.name} from {path}.")

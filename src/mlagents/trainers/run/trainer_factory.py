@@ -1,12 +1,14 @@
 """`TrainerFactory`: creates the trainer of a behavior from the settings of the run."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import torch
 
 from mlagents.trainers.acting.collector import Experience
 from mlagents.trainers.algorithms.ppo import PPO
 from mlagents.trainers.exception import UnityTrainerException
+from mlagents.trainers.learning.exploiter import exploiters_of
 from mlagents.trainers.learning.league import League
 from mlagents.trainers.learning.trainer import Trainer
 from mlagents.trainers.learning.trainer_types import TrainerType, find_trainer_type
@@ -16,7 +18,6 @@ from mlagents.trainers.run.agreement import Agreement
 from mlagents.trainers.run.curriculum import Curriculum
 from mlagents.trainers.run.folder import RunFolder
 from mlagents.trainers.run.memory import require_memory
-from mlagents.trainers.settings.behavior import BehaviorSettings
 from mlagents.trainers.settings.run_options import RunOptions
 from mlagents_envs.base_env import BehaviorSpec
 from mlagents_envs.logging_util import get_logger
@@ -36,6 +37,8 @@ class TrainerFactory:
         agreement: Learners of the run.
         curriculum: Lessons of the run, which need the returns of episodes.
         league: Self-play, which behaviors with `self_play` join.
+        initialize: Function that loads the initial weights of a behavior into a trainer, if the
+            run begins with those of another run; see `Loader.initialize`.
         collect: Function that returns the experience of a trainer's agents.
         on_summary: Function called with a trainer and a step count when a summary is due.
         on_checkpoint: Function called with a trainer when a checkpoint is due.
@@ -52,6 +55,7 @@ class TrainerFactory:
         agreement: Agreement,
         curriculum: Curriculum,
         league: League,
+        initialize: Callable[..., None],
         collect: Callable[[Trainer], Experience],
         on_summary: Callable[[Trainer, int], None],
         on_checkpoint: Callable[[Trainer], None],
@@ -64,6 +68,7 @@ class TrainerFactory:
         self._agreement = agreement
         self._curriculum = curriculum
         self._league = league
+        self._initialize = initialize
         self._collect = collect
         self._on_summary = on_summary
         self._on_checkpoint = on_checkpoint
@@ -89,10 +94,23 @@ class TrainerFactory:
         self._agreement.require_shareable(name, settings, has_begun=has_begun)
         if not self._inference:
             require_memory(name, spec, settings)
+        make = partial(
+            Trainer,
+            trainer_type,
+            spec=spec,
+            settings=settings,
+            device=self._device,
+            seed=self._options.env_settings.seed,
+            inference=self._inference,
+            torch_settings=self._options.torch_settings,
+        )
         try:
-            trainer = self._make(trainer_type, name, spec, settings)
+            trainer = self._make(make, name)
             if settings.self_play and not self._inference:
-                self._league.add(trainer, n_scores=self._curriculum.n_returns(name))
+                initialize = partial(self._initialize, behavior=name)
+                exploiters = exploiters_of(name, settings.self_play.league, make, initialize)
+                n_scores = self._curriculum.n_returns(name)
+                self._league.add(trainer, exploiters, n_scores=n_scores)
         except UnityTrainerException as error:
             raise UnityTrainerException(f"behaviors.{name}: {error}") from error
         trainer.stats.add_property(
@@ -101,23 +119,10 @@ class TrainerFactory:
         logger.info(behavior_in_words(name, spec, settings))
         return trainer
 
-    def _make(
-        self,
-        trainer_type: TrainerType,
-        name: str,
-        spec: BehaviorSpec,
-        settings: BehaviorSettings,
-    ) -> Trainer:
-        trainer = Trainer(
-            trainer_type,
+    def _make(self, make: Callable[..., Trainer], name: str) -> Trainer:
+        trainer = make(
             name,
-            spec,
-            settings,
             stats=StatsReporter(name, self._writers),
-            device=self._device,
-            seed=self._options.env_settings.seed,
-            inference=self._inference,
-            torch_settings=self._options.torch_settings,
             on_summary=lambda step: self._on_summary(trainer, step),
             on_checkpoint=lambda: self._on_checkpoint(trainer),
             n_returns=self._curriculum.n_returns(name),

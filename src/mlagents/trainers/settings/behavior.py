@@ -137,6 +137,23 @@ class BehavioralCloningSettings(Settings):
     """Number of demonstrated steps in one gradient step; null for the trainer's `batch_size`."""
 
 
+class LeagueSettings(Settings):
+    """Exploiters of self-play, which learn only to beat the current policy."""
+
+    exploiters: Int = Field(0, ge=0, le=8)
+    """Number of exploiters. Each needs as much memory as the behavior's policy and its learning."""
+    exploiter_ratio: Float = Field(0.25, gt=0.0, lt=1.0)
+    """Probability that a game trains an exploiter, if there are any, instead of the policy."""
+    restart_at: Float = Field(0.7, gt=0.5, le=1.0)
+    """Score against the current policy, over 50 games, at which an exploiter restarts. A draw
+    counts as half a win."""
+    restart_steps: Int = Field(100000, ge=1)
+    """Number of its own steps after which an exploiter restarts at the latest."""
+    restart_from: Literal["initial", "latest"] = "initial"
+    """Weights with which an exploiter restarts: those of a new network, or of `init_path` if it is
+    set, or the latest weights of the policy."""
+
+
 class SelfPlaySettings(Settings):
     """Training against past versions of the policy."""
 
@@ -171,6 +188,8 @@ class SelfPlaySettings(Settings):
     """Number of most recent games that count in the rating of the current policy."""
     initial_elo: Float = Field(1200.0, allow_inf_nan=False)
     """Rating of the first snapshot."""
+    league: LeagueSettings = LeagueSettings()
+    """Exploiters, which learn to beat the current policy."""
 
     @field_validator("opponent")
     @classmethod
@@ -179,6 +198,16 @@ class SelfPlaySettings(Settings):
             says = f"must be module:function, such as my_bots:chase_ball, got {quoted(name)}"
             refuse([problem(says=says)])
         return name
+
+    @model_validator(mode="after")
+    def _exploiters_play_whole_episodes(self) -> Self:
+        if self.league.exploiters and self.swap_at == "step":
+            says = (
+                "must be 'episode' with league.exploiters, which learn from whole games against "
+                "one policy, got 'step'"
+            )
+            refuse([problem("swap_at", says=says)])
+        return self
 
 
 def _extrinsic_only() -> dict[str, RewardSignalSettings]:

@@ -398,6 +398,14 @@ class RunOptions(Settings):
                         f"{name!r} has {'memory' if kind == 'ppo' else f'trainer_type {kind}'}"
                     )
                     problems.append(problem("cluster", "max_staleness", says=says))
+        listed = {f"behaviors.{name}": each for name, each in self.behaviors.items()}
+        for path, each in {"default_settings": self.default_settings, **listed}.items():
+            if each is not None and each.self_play and each.self_play.league.exploiters:
+                says = (
+                    f"does not work with {path}.self_play.league.exploiters yet, got {n_workers}. "
+                    "Use more environments in one process (--num-envs)"
+                )
+                problems.append(problem(*where, says=says))
         if self.torch_settings.learners > 1:
             says = f"does not work with several learners (--learners) yet, got {n_workers}"
             problems.append(problem(*where, says=says))
