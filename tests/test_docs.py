@@ -54,14 +54,14 @@ def test_training_commands_are_understood(page: Path) -> None:
 
 def test_the_files_of_the_page_about_training_are_loaded() -> None:
     texts = re.findall(r"```yaml\n(.*?)```", text_of(ROOT / "docs" / "training.md"), re.DOTALL)
-    lessons, behaviors, game, against_script, cooperative, judged = (
+    lessons, behaviors, game, against_script, exploited, cooperative, judged = (
         check_run_options(yaml.safe_load(text), CommandLine(Path("page.yaml"), {}))
         for text in texts
     )
     assert list(lessons.environment_parameters or {}) == ["gravity", "scale"]
     assert behaviors.behaviors["Striker"].max_steps == 1_000_000
     assert behaviors.behaviors["Goalie"].network_settings.hidden_units == 128
-    assert all(each.behaviors["SoccerTwos"].self_play for each in (game, against_script))
+    assert all(each.behaviors["SoccerTwos"].self_play for each in (game, against_script, exploited))
     assert cooperative.behaviors["PushBlockCollab"].trainer_type == "poca"
     assert judged.evaluation is not None and judged.evaluation.patience == 5
 
