@@ -1,4 +1,4 @@
-"""Small games of two teams: rock, paper, scissors, and pong on a line."""
+"""Small games of two teams: rock, paper, scissors, an ambush, and pong on a line."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -121,6 +121,39 @@ class RockPaperScissors(Duel):
         ahead = (one.discrete[:, 0] - other.discrete[:, 0]) % 3  # 1: paper over rock, and so on
         reward = np.array([0.0, 1.0, -1.0], np.float32)[ahead]
         return reward, np.ones(self.n, np.bool_)
+
+
+class Ambush(Duel):
+    """Three steps of waiting, ambushing or guarding: actions 0, 1 and 2.
+
+    A side that ambushes in all three steps wins, but loses if the other side guards in the last
+    step. A side that guards then, although the other one has never ambushed, loses. All other games
+    are drawn. Each side sees the step and how often both have ambushed.
+    """
+
+    def __init__(self, **arguments: Any) -> None:
+        spec = BehaviorSpec([ObservationSpec.vector(3, "field")], ActionSpec.create_discrete((3,)))
+        super().__init__(spec, **arguments)
+        self.step_number = np.zeros(self.n, np.int64)
+        self.n_ambushes = np.zeros((2, self.n), np.int64)
+
+    def begin(self, areas: NDArray[np.int64]) -> None:
+        self.step_number[areas] = 0
+        self.n_ambushes[:, areas] = 0
+
+    def observe(self, side: int) -> FloatArray:
+        columns = self.step_number, self.n_ambushes[side], self.n_ambushes[1 - side]
+        return np.stack(columns, axis=1).astype(np.float32)
+
+    def play(self, one: ActionTuple, other: ActionTuple) -> tuple[FloatArray, NDArray[np.bool_]]:
+        actions = np.stack([one.discrete[:, 0], other.discrete[:, 0]])
+        self.step_number += 1
+        self.n_ambushes += actions == 1
+        over = self.step_number == 3
+        guards = (actions == 2) & over
+        wins = (self.n_ambushes == 3) * np.where(guards[::-1], -1.0, 1.0)
+        wins -= guards & (self.n_ambushes[::-1] == 0)
+        return (wins[0] - wins[1]).astype(np.float32), over
 
 
 class LinePong(Duel):
