@@ -62,6 +62,42 @@ class OriginalNetwork:
         encoding, _ = self._body(obs, memory)
         return {s: self._linear(f"value_heads.value_heads.{s}", encoding, 1)[:, 0] for s in signals}
 
+    def value_of_group(
+        self,
+        members: Sequence[tuple[Sequence[NDArray[Any]], NDArray[np.float32] | None]],
+        *,
+        largest: int,
+        signals: Sequence[str],
+    ) -> dict[str, Tensor]:
+        """Return the estimate of MA-POCA's critic for each reward signal, by its description.
+
+        Args:
+            members: Observations (B, ...) of each member, and its action (B, A + sum of branches)
+                with discrete choices as one-hot numbers; None for a member without action.
+            largest: Number of members of the largest group.
+            signals: Names of the reward signals.
+        """
+        width, n_layers = self.settings.hidden_units, self.settings.num_layers
+        entities = []
+        for obs, action in members:
+            encoding, _ = self._encoding(obs)
+            name, inputs = "network_body.obs_encoder", encoding
+            if action is not None:
+                name = "network_body.obs_action_encoder"
+                inputs = torch.cat([encoding, torch.from_numpy(action)], dim=1)
+            layer = f"{name}.self_ent_encoder.seq_layers.0"
+            entities.append(silu(self._linear(layer, inputs, width)))
+        x = torch.stack(entities, dim=1)
+        there = torch.ones(x.shape[:2], dtype=torch.bool)
+        hidden = self._attended("network_body.self_attn", x, there)
+        for i in range(n_layers):
+            name = f"network_body.linear_encoder.seq_layers.{2 * i}"
+            hidden = silu(self._linear(name, hidden, width))
+        self.state["network_body._current_max_agents"] = torch.tensor(largest)
+        size = torch.full((len(hidden), 1), 2.0 * len(members) / largest - 1.0)
+        hidden = torch.cat([hidden, size], dim=1)
+        return {s: self._linear(f"value_heads.value_heads.{s}", hidden, 1)[:, 0] for s in signals}
+
     def saved(self) -> dict[str, Tensor]:
         """Return the weights with all that is saved beside them: constants, and copies."""
         own = "network_body.observation_encoder.processors."
@@ -73,7 +109,8 @@ class OriginalNetwork:
         constants = {"version_number": torch.tensor([3.0]), "memory_size_vector": torch.zeros(1)}
         return constants | self.state | copies
 
-    def _body(self, obs, memory) -> tuple[Tensor, Tensor]:
+    def _encoding(self, obs) -> tuple[Tensor, list[Tensor]]:
+        """Return the encodings of all observations in a row, and those of the goals."""
         tensors = [torch.from_numpy(batch) for batch in obs]
         encodings, goals, entities = [], [], []
         for i, (tensor, observation) in enumerate(
@@ -89,7 +126,10 @@ class OriginalNetwork:
                 goals.append(encodings[-1])
         if entities:
             encodings.append(self._attention(entities, encodings))
-        hidden = torch.cat(encodings, dim=1)
+        return torch.cat(encodings, dim=1), goals
+
+    def _body(self, obs, memory) -> tuple[Tensor, Tensor]:
+        hidden, goals = self._encoding(obs)
         width, n_layers = self.settings.hidden_units, self.settings.num_layers
         name = "network_body._body_endoder"
         if goals and self.settings.goal_conditioning_type == "hyper":
@@ -141,7 +181,7 @@ class OriginalNetwork:
         return image
 
     def _attention(self, entities: list[tuple[str, Tensor]], others: list[Tensor]) -> Tensor:
-        name, size, n_heads = "network_body.observation_encoder", 128, 4
+        name, size = "network_body.observation_encoder", 128
         embedded, is_there = [], []
         for processor, tensor in entities:
             inputs = tensor
@@ -154,14 +194,19 @@ class OriginalNetwork:
             embedded.append(silu(self._linear(layer, inputs, size)))
             is_there.append(tensor.square().sum(2) >= 0.01)
         x, there = torch.cat(embedded, dim=1), torch.cat(is_there, dim=1)
+        return self._attended(f"{name}.rsa", x, there)
+
+    def _attended(self, name: str, x: Tensor, there: Tensor) -> Tensor:
+        """Return the mean over present entities, after residual attention with 4 heads."""
+        size, n_heads = x.shape[2], 4
         x = layer_norm(x, (size,))
         heads = []
-        queries, keys, values = (self._linear(f"{name}.rsa.fc_{c}", x, size) for c in "qkv")
+        queries, keys, values = (self._linear(f"{name}.fc_{c}", x, size) for c in "qkv")
         for part in torch.arange(size).chunk(n_heads):
             scores = queries[..., part] @ keys[..., part].transpose(1, 2) / size**0.5
             chances = scores.masked_fill(~there[:, None], -1e6).softmax(2)
             heads.append(chances @ values[..., part])
-        x = layer_norm(self._linear(f"{name}.rsa.fc_out", torch.cat(heads, 2), size) + x, (size,))
+        x = layer_norm(self._linear(f"{name}.fc_out", torch.cat(heads, 2), size) + x, (size,))
         return (x * there[..., None]).sum(1) / (there.sum(1, keepdim=True) + 1e-7)
 
     def _hyper(self, name: str, x: Tensor, goal: Tensor) -> Tensor:

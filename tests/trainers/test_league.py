@@ -29,9 +29,10 @@ from mlagents.trainers.learning.league import League
 from mlagents.trainers.networks.snapshots import weights_of
 from mlagents.trainers.run.checkpoints import load_checkpoint
 from mlagents.trainers.run.controller import Controller
-from mlagents.trainers.settings.behavior import SelfPlaySettings
+from mlagents.trainers.settings.behavior import NetworkSettings, SelfPlaySettings
 from mlagents_envs.base_env import ActionTuple, BehaviorId
 from mlagents_envs.exception import UnityCommunicatorStoppedException
+from original_network import OriginalNetwork
 
 
 @pytest.fixture
@@ -247,6 +248,43 @@ def test_a_run_may_begin_self_play_when_it_is_resumed(tmp_path: Path) -> None:
     )
     ended.run()
     assert ended.trainers["Duel"].step >= 1000
+
+
+@pytest.mark.parametrize("trainer_type", ["ppo", "poca"])
+def test_a_self_play_run_of_the_original_continues_with_its_networks(
+    tmp_path: Path, trainer_type: str
+) -> None:
+    env = RockPaperScissors(groups=trainer_type == "poca")
+    spec = env.behavior_specs[env.names[0]]
+    network = NetworkSettings.model_validate(SETTINGS["network_settings"])
+    actor, critic = (OriginalNetwork(spec, network, seed=seed) for seed in (1, 2))
+    obs, nothing = [np.ones((1, 1), np.float32)], np.zeros((1, 0), np.float32)
+    _, logits, _ = actor.act(obs, nothing)
+    if trainer_type == "ppo":
+        critic.value(obs, nothing, ["extrinsic"])
+    else:
+        members = [(obs, None), (obs, np.ones((1, 3), np.float32))]
+        critic.value_of_group(members, largest=2, signals=["extrinsic"])
+    (tmp_path / "Duel").mkdir()
+    torch.save(
+        {
+            "Policy": actor.saved(),
+            "global_step": {"_GlobalSteps__global_step": torch.tensor([400])},
+            "Optimizer:critic": critic.saved(),
+        },
+        tmp_path / "Duel" / "checkpoint.pt",
+    )
+    written = {"settings": {"trainer_type": trainer_type}, "checkpoint_settings": {"resume": True}}
+    run = make_run(tmp_path, env, options(**written))
+    run._fleet.reset()
+    run._trainer_of(env.names[0])
+    assert run.trainers["Duel"].step == 400
+    (first,) = run._league._members["Duel"].window
+    assert first.step == 400
+    found = first.snapshot.forward(obs, nothing).logits
+    np.testing.assert_allclose(found, torch.cat(logits, dim=1), atol=1e-5)
+    run.run()
+    assert run.trainers["Duel"].step >= 512
 
 
 def test_a_resumed_run_may_have_a_smaller_window(tmp_path: Path) -> None:

@@ -27,9 +27,11 @@ from actors import (
 from guess_environment import GuessEnvironment
 from mlagents.trainers.acting.policy import ActingPolicy
 from mlagents.trainers.algorithms.sac import SAC
+from mlagents.trainers.data.group_steps import Arrangement
 from mlagents.trainers.learn import main
 from mlagents.trainers.networks.actor_critic import Actor, Critic
 from mlagents.trainers.networks.body import NetworkBody
+from mlagents.trainers.networks.group_critic import GroupCritic, Places, Seen
 from mlagents.trainers.networks.snapshots import snapshot_of
 from mlagents.trainers.run.legacy_checkpoints import converted, is_legacy
 from mlagents.trainers.settings.behavior import BehaviorSettings
@@ -77,6 +79,52 @@ def test_a_critic_gives_the_values_of_the_signals_it_is_asked_for() -> None:
     found = critic([torch.from_numpy(batch) for batch in obs]).detach()
     expected = torch.stack([values["curiosity"], values["extrinsic"]], dim=1)
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("case", ["vector and two images", "two lists of entities"])
+def test_a_critic_of_groups_gives_the_estimates_of_the_original(case: str) -> None:
+    spec, settings = CASES[case].spec, network_settings(**CASES[case].settings)
+    rng, n_members, n_steps = np.random.default_rng(3), 3, 4
+    original = OriginalNetwork(spec, settings, seed=2)
+    members = [observations(spec, n_steps, rng) for _ in range(n_members)]
+    actions = spec.action_spec
+    continuous = rng.standard_normal((n_members, n_steps, actions.continuous_size))
+    discrete = [rng.integers(n, size=(n_members, n_steps)) for n in actions.discrete_branches]
+    chosen = [np.eye(n)[d] for n, d in zip(actions.discrete_branches, discrete, strict=True)]
+    done = np.concatenate([continuous, *chosen], axis=2).astype(np.float32)  # by member and step
+
+    def estimate(own: int | None) -> torch.Tensor:
+        shown = [None if own in (None, i) else done[i] for i in range(n_members)]
+        found = original.value_of_group(
+            list(zip(members, shown, strict=True)), largest=5, signals=["curiosity", "extrinsic"]
+        )
+        return torch.stack([found["extrinsic"], found["curiosity"]], dim=1)
+
+    value, baselines = estimate(None), [estimate(i) for i in range(n_members)]
+    state = converted(
+        {"Optimizer:critic": original.saved(), "global_step": STEP}, ["extrinsic", "curiosity"]
+    )
+    critic = GroupCritic(spec, settings, n_signals=2)
+    critic.load_state_dict(state["Optimizer:critic"])
+
+    rows = np.arange(n_steps * n_members)  # step by step
+    seen = Seen(
+        [
+            torch.from_numpy(np.stack(batches, axis=1).reshape(-1, *batches[0].shape[1:]))
+            for batches in zip(*members, strict=True)
+        ],
+        torch.from_numpy(np.swapaxes(continuous, 0, 1).reshape(len(rows), -1)).float(),
+        torch.from_numpy(np.stack([d.T.reshape(-1) for d in discrete], axis=1)),
+        None,
+    )
+    arrangement = Arrangement(
+        np.arange(n_steps), rows, None, [(n_steps, n_members)], rows, rows // n_members, rows
+    )
+    places = Places.of(arrangement, torch.device("cpu"))
+    found, of_members = (each.detach() for each in critic(seen, places))
+    expected = torch.stack(baselines, dim=1).flatten(0, 1)
+    torch.testing.assert_close(found[::n_members], value, atol=1e-5, rtol=0)
+    torch.testing.assert_close(of_members, expected, atol=1e-5, rtol=0)
 
 
 def test_values_of_sac_are_those_of_the_original() -> None:

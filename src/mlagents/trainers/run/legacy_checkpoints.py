@@ -52,6 +52,15 @@ NAMES = [
         (r"action_model\._continuous_distribution\.log_sigma(.*)", r"heads.log_std\1"),
         (r"action_model\._discrete_distribution\.branches\.\d+\.(\w+)", r"heads.logits.\1"),
         (r"value_heads\.value_heads\.[^.]+\.(\w+)", r"values.\1"),
+        # The critic of MA-POCA.
+        (r"network_body\.obs_encoder\.self_ent_encoder\.seq_layers\.(.+)", r"without_action.\1"),
+        (
+            r"network_body\.obs_action_encoder\.self_ent_encoder\.seq_layers\.(.+)",
+            r"with_action.\1",
+        ),
+        (r"network_body\.self_attn\.fc_[qkv]\.(\w+)", r"attention.queries_keys_values.\1"),
+        (r"network_body\.self_attn\.fc_out\.(\w+)", r"attention.output.\1"),
+        (r"network_body\._current_max_agents", r"largest"),
     )
 ]
 """Patterns of original names, with the current names. Several original tensors that map to one
@@ -104,6 +113,9 @@ def _network(theirs: Mapping[str, Tensor], signals: Sequence[str]) -> dict[str, 
                 network[name] = network[name].roll(-n_self, dims=1)
     if "heads.log_std" in network:
         network["heads.log_std"] = network["heads.log_std"].flatten()  # from (1, A)
+    if "largest" in network:  # the critic of MA-POCA, which is one network without a body
+        network = {name.removeprefix("body."): tensor for name, tensor in network.items()}
+        network["largest"] = network["largest"].float()
     return network
 
 
