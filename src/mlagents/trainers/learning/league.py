@@ -215,8 +215,8 @@ class League:
     def _ratings(self, name: str) -> dict[Contestant, Rating]:
         """Return the ratings of all contestants, such that a behavior begins at `initial_elo`."""
         ratings = self._results.ratings()
-        initial = self._members[name].settings.initial_elo - ratings[name, 0].mean
-        return {one: Rating(mean + initial, sd) for one, (mean, sd) in ratings.items()}
+        first, initial = ratings[name, 0].mean, self._members[name].settings.initial_elo
+        return {one: Rating(mean - first + initial, sd) for one, (mean, sd) in ratings.items()}
 
     def elo(self, name: str) -> float | None:
         """Return the Elo rating of a current policy; None without self-play."""
