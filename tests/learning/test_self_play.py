@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from duels import LinePong, chase
+from duels import LinePong, RockPaperScissors, chase
+from league_runs import make_run
 from mlagents.trainers.acting.policy import ActingPolicy
 from mlagents.trainers.players.in_process import SimpleEnvManager
 from mlagents.trainers.run.checkpoints import RunFolder
@@ -65,3 +66,56 @@ def test_pong_is_learned_against_the_own_past(tmp_path: Path, seed: int) -> None
     # An untrained policy scores 0.07 and has a rating of 1200.
     assert score_of(run.trainers["Duel"].policy) > 0.15
     assert run._league.rating("Duel").mean > 1300
+
+
+SCISSORS = {
+    "trainer_type": "ppo",
+    "hyperparameters": {
+        "batch_size": 128,
+        "buffer_size": 256,
+        "learning_rate": 2e-3,
+        "learning_rate_schedule": "constant",
+        "beta": 0.3,
+        "beta_schedule": "constant",
+    },
+    "network_settings": {"hidden_units": 16, "num_layers": 1},
+    "max_steps": 100_000,
+    "checkpoint_interval": 10**6,
+    "self_play": {
+        "save_steps": 1000,
+        "team_change": 10**6,
+        "swap_steps": 256,
+        "window": 100,
+        "play_against_latest_model_ratio": 0.2,
+        "opponents": "pfsp",
+    },
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("throw", ["rock", "paper", "scissors"])
+@seeds(0, 1, 2)
+def test_the_average_of_a_biased_policy_approaches_equal_throws(
+    tmp_path: Path, throw: str, seed: int
+) -> None:
+    options = RunOptions.model_validate(
+        {"default_settings": SCISSORS, "env_settings": {"seed": seed}}
+    ).with_seed(seed)
+    run = make_run(tmp_path, RockPaperScissors(num_areas=32, seed=seed), options)
+    run._fleet.reset()
+    trainer = run._trainer_of("Duel?team=0")
+    with torch.no_grad():  # the preferred throw has a probability of about 0.9
+        trainer.learner.algorithm.actor.heads.logits.bias[
+            ["rock", "paper", "scissors"].index(throw)
+        ] += 3.0
+    trainer.policy.snapshot = trainer.learner.algorithm.snapshot()
+    window = run._league._members["Duel"].window
+    window[0].snapshot = trainer.policy.snapshot
+    while trainer.is_learning:
+        run._advance()
+    seen = [np.ones((1, 1), np.float32)]
+    logits = [kept.snapshot.forward(seen, np.zeros((1, 0), np.float32)).logits for kept in window]
+    throws = torch.from_numpy(np.concatenate(logits)).softmax(1).mean(0).numpy()
+    rock, paper, scissors = throws
+    # Reward of the best answer: paper beats rock, scissors beat paper, rock beats scissors.
+    assert max(rock - scissors, paper - rock, scissors - paper) < 0.15
