@@ -403,7 +403,7 @@ class RunOptions(Settings):
             if each is not None and each.self_play and each.self_play.league.exploiters:
                 says = (
                     f"does not work with {path}.self_play.league.exploiters yet, got {n_workers}. "
-                    "Use more environments in one process (--num-envs)"
+                    "Use one process with more environments (--num-envs)"
                 )
                 problems.append(problem(*where, says=says))
         if self.torch_settings.learners > 1:
