@@ -120,7 +120,7 @@ class TrainerFactory:
         return trainer
 
     def _make(self, make: Callable[..., Trainer], name: str) -> Trainer:
-        trainer = make(
+        trainer: Trainer = make(
             name,
             stats=StatsReporter(name, self._writers),
             on_summary=lambda step: self._on_summary(trainer, step),
