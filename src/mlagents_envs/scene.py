@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from mlagents_envs.base_env import IntArray
 
 Array = NDArray[np.float64]
-Colours = NDArray[np.uint8]
+Colors = NDArray[np.uint8]
 Vector = tuple[float, float, float]
 
 
@@ -43,7 +43,7 @@ class Solids(NamedTuple):
         position: (n, 3) centers, in m. A solid at NaN is hidden.
         rotation: (n, 4) unit quaternions: x, y, z, w.
         size: (n, 3) extents along the solids' own axes, in m.
-        colour: (n, 3) red, green and blue, 0 to 255.
+        color: (n, 3) red, green and blue, 0 to 255.
         area: (n,) indices of the solids' areas; None for solids that are in every area and never
             move.
         agent: (n,) indices of the agents that the solids represent; None for other solids.
@@ -54,7 +54,7 @@ class Solids(NamedTuple):
     position: Array
     rotation: Array
     size: Array
-    colour: Colours
+    color: Colors
     area: IntArray | None = None
     agent: IntArray | None = None
 
@@ -65,7 +65,7 @@ class Solids(NamedTuple):
         shape: Shape,
         position: ArrayLike,
         size: ArrayLike,
-        colour: ArrayLike,
+        color: ArrayLike,
         *,
         rotation: ArrayLike = (0.0, 0.0, 0.0, 1.0),
         area: IntArray | None = None,
@@ -78,13 +78,13 @@ class Solids(NamedTuple):
             shape: Shape of all solids.
             position: (n, 3) or (3,) centers.
             size: (n, 3) or (3,) extents.
-            colour: (n, 3) or (3,) colors.
+            color: (n, 3) or (3,) colors.
             rotation: (n, 4) or (4,) quaternions; by default the solids are not rotated.
             area: (n,) indices of the solids' areas; None for solids that are in every area.
             agent: (n,) indices of the agents that the solids represent.
         """
-        centres = np.atleast_2d(np.array(position, np.float64))
-        n = len(centres) if area is None else len(area)
+        centers = np.atleast_2d(np.array(position, np.float64))
+        n = len(centers) if area is None else len(area)
 
         def rows(value: ArrayLike, width: int) -> Array:
             return np.broadcast_to(np.asarray(value, np.float64), (n, width))
@@ -92,10 +92,10 @@ class Solids(NamedTuple):
         return cls(
             name,
             shape,
-            rows(centres, 3),
+            rows(centers, 3),
             rows(rotation, 4).copy(),
             rows(size, 3).copy(),
-            rows(colour, 3).astype(np.uint8),
+            rows(color, 3).astype(np.uint8),
             area,
             agent,
         )

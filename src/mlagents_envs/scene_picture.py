@@ -150,14 +150,14 @@ def _draw(
     """Draw some areas at their offsets."""
     row = np.full(scene.n_areas, -1)
     row[shown] = np.arange(len(shown))
-    shapes, positions, rotations, sizes, colours = [], [], [], [], []
+    shapes, positions, rotations, sizes, colors = [], [], [], [], []
     for kind in scene.solids:
         at, position = _placed(kind, row, offset)
         shapes.append((kind.shape, len(at)))
         positions.append(position)
         rotations.append(kind.rotation[at])
         sizes.append(kind.size[at])
-        colours.append(kind.colour[at])
+        colors.append(kind.color[at])
     image = np.empty((view.height, view.width, 3), np.uint8)
     image[:] = SKY
     if not shapes:
@@ -171,7 +171,7 @@ def _draw(
         camera.seen(np.concatenate(positions)),
         camera.axes @ _matrices(np.concatenate(rotations)),
         np.concatenate(sizes),
-        np.concatenate(colours),
+        np.concatenate(colors),
         lens,
         light,
     )

@@ -92,7 +92,7 @@ class DrawnSolids(NamedTuple):
         to_solid: (S, 3, 3) matrices from the camera's frame to the solids' own.
         camera: (S, 3) places of the camera in the solids' own frames.
         straight: (S,) half lengths of the straight parts of capsules, in their own frames.
-        colour: (S, 3) colors.
+        color: (S, 3) colors.
         seen: (S, 4) first rows, ends, first columns and ends of the rays that may meet them.
         shadow: (S, 4) those of the rays whose ends they may shade.
     """
@@ -101,7 +101,7 @@ class DrawnSolids(NamedTuple):
     to_solid: Floats
     camera: Floats
     straight: Floats
-    colour: Pixels
+    color: Pixels
     seen: Integers
     shadow: Integers
 
@@ -111,7 +111,7 @@ def drawn_solids(
     position: Array,
     axes: Array,
     size: Array,
-    colour: Pixels,
+    color: Pixels,
     lens: Lens,
     light: Light,
 ) -> DrawnSolids:
@@ -122,7 +122,7 @@ def drawn_solids(
         position: (S, 3) centers in the camera's frame.
         axes: (S, 3, 3) the solids' axes in columns, in the camera's frame.
         size: (S, 3) extents along these axes.
-        colour: (S, 3) colors.
+        color: (S, 3) colors.
         lens: Rays of the picture.
         light: Light.
     """
@@ -147,7 +147,7 @@ def drawn_solids(
         np.ascontiguousarray(to_solid, np.float32),
         camera.astype(np.float32),
         straight.astype(np.float32),
-        np.ascontiguousarray(colour, np.uint8),
+        np.ascontiguousarray(color, np.uint8),
         _bounds(corners, lens),
         shadow,
     )
@@ -243,7 +243,7 @@ def _draw(image: Pixels, solids: DrawnSolids, lens: Lens, towards: Floats) -> No
     bright = np.where(light > 0.0, np.where(is_dark, 0.0, LIT * light), AWAY * light)
     shade = np.where(number >= 0, AMBIENT + bright, 1.0).astype(np.float32)
     background = image.repeat(SAMPLES, axis=0).repeat(SAMPLES, axis=1)
-    paint = np.where(number[..., None] >= 0, solids.colour[number], background)
+    paint = np.where(number[..., None] >= 0, solids.color[number], background)
     height, width, _ = image.shape
     blocks = (paint * shade[..., None]).reshape(height, SAMPLES, width, SAMPLES, 3)
     image[:] = np.minimum(blocks.mean(axis=(1, 3)) + 0.5, 255.0).astype(np.uint8)

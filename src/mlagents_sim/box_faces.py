@@ -12,7 +12,7 @@ _CORNERS = np.array([[-1.0, 1.0, 1.0, -1.0], [-1.0, -1.0, 1.0, 1.0]])
 
 
 def corners_of(heading: Array, half: Array) -> Array:
-    """Return (2, 4, ...) corners of boxes from their centres."""
+    """Return (2, 4, ...) corners of boxes from their centers."""
     shape = (4, *[1] * (heading.ndim - 1))
     right, ahead = (
         sign.reshape(shape) * length for sign, length in zip(_CORNERS, half, strict=True)
@@ -30,13 +30,13 @@ def faces_that_meet(
     one with the widest gap or the least overlap.
 
     Args:
-        apart: (2, n) ways from the centres of first boxes to those of second boxes.
+        apart: (2, n) ways from the centers of first boxes to those of second boxes.
         heading: (2, 2 boxes, n) unit vectors.
         half: (2, 2 boxes, n) half lengths to the right and ahead.
 
     Returns:
         (m,) pairs that touch; (2, m) unit vectors from the first to the second box; (2, 2, 2, m)
-        places of two points of contact from either centre: of both boxes, x and z, both points;
+        places of two points of contact from either center: of both boxes, x and z, both points;
         (2, m) gaps at these points, infinite for no contact.
     """
     seen = in_frame(heading, apart[:, None] * np.array([[1.0], [-1.0]]))

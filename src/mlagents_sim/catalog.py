@@ -139,7 +139,7 @@ CATALOG = {
         WorldEntry(
             "Match3VectorObs",
             expected_reward=38.5,
-            description="Swap neighbouring gems so that three of a colour lie in a line.",
+            description="Swap neighboring gems so that three of a color lie in a line.",
             factory="match3:Match3VectorObs",
             tags=("vector", "discrete", "mask"),
         ),

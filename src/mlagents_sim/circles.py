@@ -55,7 +55,7 @@ class Disc(NamedTuple):
         drag: Part of the velocity and of the spin that is lost in a second.
         rolls: Whether it is a ball that can spin; if not, it keeps its attitude.
         bounce: Part of the speed of approach that a contact with this disc returns.
-        height: Height of the centre above the floor, in m; by default the radius.
+        height: Height of the center above the floor, in m; by default the radius.
     """
 
     radius: float
@@ -89,7 +89,7 @@ class Circles(FixedArrays):
     Attributes:
         functions: Functions of the native library, or None if NumPy computes. The library knows
             the arrays below, so an assignment to one of these attributes copies into its array.
-        position: (2, C, N) of the centres, in m.
+        position: (2, C, N) of the centers, in m.
         velocity: (2, C, N) in m/s.
         spin: (3, C, N) angular velocities in rad/s, 0 for discs that do not roll.
         pairs: (2, P) discs that may meet: all pairs, in order.
@@ -158,7 +158,7 @@ class Circles(FixedArrays):
             n_areas=n_areas,
             n_discs=n_discs,
             n_pairs=self.pairs.shape[1],
-            n_walls=walls.centre.shape[1],
+            n_walls=walls.center.shape[1],
             floor_friction=float(self._floor_friction),
             friction=float(self._friction),
             position=self.position,
@@ -178,7 +178,7 @@ class Circles(FixedArrays):
             reach=self._reach,
             touching=self.touching,
             normal=self.normal,
-            wall_centre=walls.centre,
+            wall_center=walls.center,
             wall_half=walls.half,
             wall_heading=walls.heading,
             clear=tuple(walls.clear.ravel()),
@@ -377,7 +377,7 @@ class _Contacts(NamedTuple):
         normal: (2, n) unit vectors from the first to the second.
         wanted: (2, n) least speeds of parting, in this step and after it.
         share: (2, n) parts of a push that these take.
-        arm: (2, n) distances from their centres to where they touch.
+        arm: (2, n) distances from their centers to where they touch.
         spins: (2, n) spins that friction gives to these.
         part: (n,) part of a slip that friction takes at once, by motion and not by spin.
         taken: (3, n) what the contacts have pushed, and rubbed aside and upward, so far.

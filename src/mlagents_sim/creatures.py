@@ -45,8 +45,8 @@ SQUARE_M = 5.0
 """Edge of the squares of the ground."""
 GROUND = np.array([[228, 232, 238], [206, 213, 222]])
 TARGET = np.array([46, 160, 67])
-COLOURS = np.array([[230, 140, 40], [37, 99, 195], [64, 130, 224]])
-"""Colours of the first body and, by turns, of the others."""
+COLORS = np.array([[230, 140, 40], [37, 99, 195], [64, 130, 224]])
+"""Colors of the first body and, by turns, of the others."""
 
 CLOSE_UP = 1.4
 """Extent of what pictures show, in those of the creature."""
@@ -59,7 +59,7 @@ class CreatureWorld(World):
 
     Attributes:
         creatures: Bodies of all creatures.
-        target: (N, 3) centres of the targets.
+        target: (N, 3) centers of the targets.
         goal_speed: (N,) requested speeds, in m/s.
         frame_origin: (N, 3) origins of the orientation frames, at the first bodies.
         frame_forward: (N, 3) level directions from there to the targets.
@@ -77,9 +77,9 @@ class CreatureWorld(World):
     touching_bodies: ClassVar[Sequence[str]] = ()
     """Bodies whose touch moves the target; empty for all bodies."""
     target_radius_m: ClassVar[float] = 40.0
-    """Distance from the centre within which targets appear."""
+    """Distance from the center within which targets appear."""
     target_ahead_m: ClassVar[float | None] = None
-    """Distance of a fixed target from the centre along z; None for targets that move."""
+    """Distance of a fixed target from the center along z; None for targets that move."""
     target_edge_m: ClassVar[float] = 1.0
     touch_reward: ClassVar[float] = 0.0
     """Reward for touching the target."""
@@ -207,15 +207,15 @@ class CreatureWorld(World):
             if isinstance(data.shape, Intangible):
                 continue
             rotation = self.creatures.rotation[:, body]
-            centre = np.broadcast_to(np.array(data.shape.centre), (n, 3))
+            center = np.broadcast_to(np.array(data.shape.center), (n, 3))
             size, turn = _extents(data.shape)
             solids.append(
                 Solids.of(
                     data.name,
                     _SHAPES[type(data.shape)],
-                    self.creatures.position[:, body] + rotate(rotation, centre),
+                    self.creatures.position[:, body] + rotate(rotation, center),
                     size,
-                    COLOURS[0] if body == 0 else COLOURS[1 + body % 2],
+                    COLORS[0] if body == 0 else COLORS[1 + body % 2],
                     rotation=multiply(rotation, np.broadcast_to(turn, (n, 4))),
                     area=agent,
                     agent=agent if body == 0 else None,

@@ -1,7 +1,7 @@
 """`FloorPlan`: scenes of worlds that compute their bodies as seen from above.
 
 plan = FloorPlan(world, n_areas, low=(-12.5, -12.5), high=(12.5, 12.5))
-plan.box("block", position[:, BLOCK], half[:, BLOCK], height_m=1.25, colour=ORANGE)
+plan.box("block", position[:, BLOCK], half[:, BLOCK], height_m=1.25, color=ORANGE)
 return plan.scene()
 """
 
@@ -15,19 +15,19 @@ from mlagents_envs.scene import Scene, Shape, Solids, turned
 from mlagents_sim.plane import Array, X, Z
 from mlagents_sim.world import World
 
-Colour = tuple[int, int, int]
+Color = tuple[int, int, int]
 
-FLOOR: Colour = (236, 240, 245)
-WALL: Colour = (120, 132, 148)
-AGENT: Colour = (37, 99, 195)
-FACE: Colour = (16, 38, 92)
-ORANGE: Colour = (230, 140, 40)
-GREEN: Colour = (46, 160, 67)
-RED: Colour = (205, 60, 55)
-GREY: Colour = (196, 206, 218)
-INK: Colour = (30, 34, 40)
-PURPLE: Colour = (130, 70, 170)
-GRASS: Colour = (190, 220, 190)
+FLOOR: Color = (236, 240, 245)
+WALL: Color = (120, 132, 148)
+AGENT: Color = (37, 99, 195)
+FACE: Color = (16, 38, 92)
+ORANGE: Color = (230, 140, 40)
+GREEN: Color = (46, 160, 67)
+RED: Color = (205, 60, 55)
+GRAY: Color = (196, 206, 218)
+INK: Color = (30, 34, 40)
+PURPLE: Color = (130, 70, 170)
+GRASS: Color = (190, 220, 190)
 
 FLOOR_M = 0.2
 """Thickness of a floor."""
@@ -41,7 +41,7 @@ class FloorPlan:
         n_areas: Number of areas, N.
         low: (x, z) of the lower left corner of an area, in m.
         high: (x, z) of the upper right corner of an area, in m.
-        floor: Colour of the floor; None for no floor.
+        floor: Color of the floor; None for no floor.
         walls_m: Height of the walls around an area; 0 for no walls.
         top_m: Height of an area.
     """
@@ -53,7 +53,7 @@ class FloorPlan:
         low: Sequence[float],
         high: Sequence[float],
         *,
-        floor: Colour | None = FLOOR,
+        floor: Color | None = FLOOR,
         walls_m: float = 0.0,
         top_m: float = 2.0,
     ) -> None:
@@ -62,24 +62,24 @@ class FloorPlan:
         self._solids: list[Solids] = []
         middle, half = np.add(low, high) / 2.0, np.subtract(high, low) / 2.0
         if floor is not None:
-            self.box("floor", middle, half, height_m=FLOOR_M, low_m=-FLOOR_M, colour=floor)
+            self.box("floor", middle, half, height_m=FLOOR_M, low_m=-FLOOR_M, color=floor)
         if walls_m:
             thick = 0.01 * float(max(half))
             x, z = half + thick
             offsets = np.array([[0, 0, -x, x], [-z, z, 0, 0]])
             halves = np.array([[x, x, thick, thick], [thick, thick, z, z]])
             self.box(
-                "wall", middle[:, None] + offsets, halves, height_m=walls_m, colour=WALL, fixed=True
+                "wall", middle[:, None] + offsets, halves, height_m=walls_m, color=WALL, fixed=True
             )
 
     def box(
         self,
         name: str,
-        centre: ArrayLike,
+        center: ArrayLike,
         half: ArrayLike,
         *,
         height_m: ArrayLike,
-        colour: ArrayLike,
+        color: ArrayLike,
         low_m: ArrayLike = 0.0,
         heading: Array | None = None,
         agents: NDArray[np.integer] | None = None,
@@ -90,18 +90,18 @@ class FloorPlan:
 
         Args:
             name: Name of the kind.
-            centre: (2, N) centres, one in each area; (2, K, N) for K of them in each area; (2,) for
+            center: (2, N) centers, one in each area; (2, K, N) for K of them in each area; (2,) for
                 the same place in all areas. Boxes at NaN are hidden.
-            half: Half lengths in x and z, of shapes that broadcast to `centre`.
+            half: Half lengths in x and z, of shapes that broadcast to `center`.
             height_m: Heights of the boxes.
-            colour: (3,) colour of all boxes, or (..., 3) with an axis for each of `centre`.
+            color: (3,) color of all boxes, or (..., 3) with an axis for each of `center`.
             low_m: Heights of the lower faces above the floor.
-            heading: Unit vectors like `centre`; by default the boxes are not rotated.
-            agents: Indices, like `centre` without its first axis, of the agents that they are.
-            fixed: Whether the last axis of `centre` counts boxes that every area has.
+            heading: Unit vectors like `center`; by default the boxes are not rotated.
+            agents: Indices, like `center` without its first axis, of the agents that they are.
+            fixed: Whether the last axis of `center` counts boxes that every area has.
             shape: Another shape to fill the boxes with.
         """
-        x, z = np.asarray(centre, np.float64)
+        x, z = np.asarray(center, np.float64)
         shown = x.shape
         is_fixed = fixed or not shown
 
@@ -116,9 +116,9 @@ class FloorPlan:
         if heading is not None:
             right, ahead = np.broadcast_to(_like(heading, len(shown)), (2, *shown))
             rotation = turned(np.arctan2(right, ahead)).reshape(-1, 4)
-        colours = np.asarray(colour)
-        if colours.ndim > 1:
-            colours = np.broadcast_to(colours, (*shown, 3)).reshape(-1, 3)
+        colors = np.asarray(color)
+        if colors.ndim > 1:
+            colors = np.broadcast_to(colors, (*shown, 3)).reshape(-1, 3)
         area = None
         if not is_fixed:
             area = np.broadcast_to(np.arange(self._n, dtype=np.int32), shown).reshape(-1)
@@ -126,34 +126,34 @@ class FloorPlan:
         size = np.stack([2.0 * half_x.reshape(-1), height, 2.0 * half_z.reshape(-1)], axis=1)
         self._solids.append(
             Solids.of(
-                name, shape, position, size, colours, rotation=rotation, area=area, agent=agent
+                name, shape, position, size, colors, rotation=rotation, area=area, agent=agent
             )
         )
 
-    def ball(self, name: str, centre: ArrayLike, radius: ArrayLike, **more: Any) -> None:
+    def ball(self, name: str, center: ArrayLike, radius: ArrayLike, **more: Any) -> None:
         """Add balls, as `box` adds boxes; `radius` replaces half lengths and height."""
         self.box(
             name,
-            centre,
+            center,
             _both(radius),
             height_m=np.multiply(2.0, radius),
             shape=Shape.BALL,
             **more,
         )
 
-    def disc(self, name: str, centre: ArrayLike, radius: ArrayLike, **more: Any) -> None:
+    def disc(self, name: str, center: ArrayLike, radius: ArrayLike, **more: Any) -> None:
         """Add cylinders, as `box` adds boxes; `radius` replaces half lengths."""
-        self.box(name, centre, _both(radius), shape=Shape.CYLINDER, **more)
+        self.box(name, center, _both(radius), shape=Shape.CYLINDER, **more)
 
     def agents(
         self,
         name: str,
-        centre: Array,
+        center: Array,
         heading: Array,
         half_m: ArrayLike,
         *,
         agents: NDArray[np.integer],
-        colour: ArrayLike = AGENT,
+        color: ArrayLike = AGENT,
         low_m: ArrayLike = 0.0,
         shape: Shape = Shape.BOX,
     ) -> None:
@@ -161,21 +161,21 @@ class FloorPlan:
 
         Args:
             name: Name of the kind.
-            centre: (2, N) or (2, K, N) centres; agents at NaN are hidden.
-            heading: Unit vectors like `centre`.
+            center: (2, N) or (2, K, N) centers; agents at NaN are hidden.
+            heading: Unit vectors like `center`.
             half_m: Half an edge of each agent.
             agents: (N,) or (K, N) indices of the agents.
-            colour: (3,) or (..., 3) colours.
+            color: (3,) or (..., 3) colors.
             low_m: Heights of the lower faces above the floor.
             shape: Another shape to fill the boxes with.
         """
         half = np.asarray(half_m, np.float64)
         self.box(
             name,
-            centre,
+            center,
             _both(half),
             height_m=2.0 * half,
-            colour=colour,
+            color=color,
             low_m=low_m,
             heading=heading,
             agents=agents,
@@ -183,10 +183,10 @@ class FloorPlan:
         )
         self.box(
             f"face of {name}",
-            centre + heading * half * 0.85,
+            center + heading * half * 0.85,
             np.array([0.7 * half, 0.2 * half]),
             height_m=0.5 * half,
-            colour=FACE,
+            color=FACE,
             low_m=np.add(low_m, 1.2 * half),
             heading=heading,
         )
@@ -214,7 +214,7 @@ def _both(half: ArrayLike) -> Array:
 
 
 def _like(value: ArrayLike, n_axes: int) -> Array:
-    """Return (2, ...) values with as many axes behind the first as the centres have.
+    """Return (2, ...) values with as many axes behind the first as the centers have.
 
     A missing axis is the one before the last: the same value for all solids of an area.
     """

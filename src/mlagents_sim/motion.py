@@ -34,14 +34,14 @@ class Watched(NamedTuple):
         pairs: Indices of pairs, whose contact is an event.
         walls: Indices of the side, the axis and the body, whose contact with the wall is an event.
         bodies: Indices of bodies, whose departure from the bounds is an event.
-        centre: Middle of the bounds, in x and z.
+        center: Middle of the bounds, in x and z.
         half: Half lengths of the bounds.
     """
 
     pairs: Sequence[int] = ()
     walls: Sequence[tuple[int, int, int]] = ()
     bodies: Sequence[int] = ()
-    centre: tuple[float, float] = (0.0, 0.0)
+    center: tuple[float, float] = (0.0, 0.0)
     half: tuple[float, float] = (np.inf, np.inf)
 
 
@@ -58,8 +58,8 @@ class Ring(FixedArrays):
         bodies: Bodies of all areas.
         wall: Index of the body that is the piece of wall.
         item: Index of the body that is the object.
-        wall_m: Distance from the middle to the centre of the piece of wall.
-        item_m: Distance from the middle to the centre of an object.
+        wall_m: Distance from the middle to the center of the piece of wall.
+        item_m: Distance from the middle to the center of an object.
         slots: (2, S) unit vectors from the middle to the slots.
 
     Attributes:
@@ -156,7 +156,7 @@ class Motion(FixedArrays):
         self.forward, self.right, self.sine, self.cosine = *np.zeros((3, n)), np.ones(n)
         self._pushes_first, self._ring, self._watched = pushes_first, ring, watched
         self._grips: Array | None = None if grips is None else grips.view()
-        self._middle = np.reshape(watched.centre, (2, 1, 1))
+        self._middle = np.reshape(watched.center, (2, 1, 1))
         self._extent = np.reshape(watched.half, (2, 1, 1))
 
     @cached_property
@@ -185,7 +185,7 @@ class Motion(FixedArrays):
             watched_pairs=pairs,
             watched_walls=walls,
             watched_bodies=bounded,
-            middle=tuple(watched.centre),
+            middle=tuple(watched.center),
             extent=tuple(watched.half),
         )
 

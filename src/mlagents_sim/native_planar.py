@@ -211,7 +211,7 @@ class Standing(Shared):
         *_fields("push_m_s air_push jump_height_m jump_steps", c_double),
         *_fields("jump_speed_per_m jump_change_m_s hold", c_double),
         *_fields("height climb fall jump_to jump_left tops boxes_at box_halves", Doubles),
-        *_fields("is_cleared feet_over centre_over on is_over_zone", Flags),
+        *_fields("is_cleared feet_over center_over on is_over_zone", Flags),
         *_fields("stood is_braked wants_to_jump", Flags),
         ("solid_pairs", Integers),
     ]
@@ -285,7 +285,7 @@ class Circles(Shared):
         ("pairs", Integers),
         ("reach", Doubles),
         ("touching", Flags),
-        *_fields("normal wall_centre wall_half wall_heading", Doubles),
+        *_fields("normal wall_center wall_half wall_heading", Doubles),
         ("clear", c_double * 2),
     ]
 
@@ -316,7 +316,7 @@ class FieldView(Shared):
         *_fields("length radius player_m ball_m end_m side_m", c_double),
         ("directions", Doubles),
         ("tags", Tags),
-        *_fields("centre half heading", Doubles),
+        *_fields("center half heading", Doubles),
         ("targets", Integers),
     ]
 
@@ -326,7 +326,7 @@ class SeenBox(Shared):
 
     _fields_: ClassVar = [
         *_fields("body is_turned", c_int64),
-        *_fields("centre half heading", c_double * 2),
+        *_fields("center half heading", c_double * 2),
         ("radius", c_double),
         ("tag", c_int64),
         ("tags", Tags),
@@ -339,7 +339,7 @@ class SeenDiscs(Shared):
 
     _fields_: ClassVar = [
         ("count", c_int64),
-        ("centre", Doubles),
+        ("center", Doubles),
         ("hidden", Integers),
         ("tags", Tags),
         *_fields("radius height_m", c_double),

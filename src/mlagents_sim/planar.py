@@ -94,11 +94,11 @@ class Bodies(FixedArrays):
     Attributes:
         functions: Functions of the native library, or None if NumPy computes. The library knows
             the arrays below, so an assignment to one of these attributes copies into its array.
-        position: (2, B, N) positions of the centres, in m.
+        position: (2, B, N) positions of the centers, in m.
         velocity: (2, B, N) velocities, in m/s.
         heading: (2, B, N) unit vectors.
         half: (2, B, N) half lengths to the right and ahead, in m.
-        reach: (2, B, N) extents from the centres in x and z, in the last step.
+        reach: (2, B, N) extents from the centers in x and z, in the last step.
         kept: (B, N) fractions of the velocities that drag leaves in a step.
         above_m: (B, N) heights above the floor, in m; below 0 for a body that overlaps it.
         climb: (B, N) upward speeds, in m/s.
@@ -209,7 +209,7 @@ class Bodies(FixedArrays):
         return result
 
     def extent(self) -> Array:
-        """Return (2, B, N) extents of the bodies from their centres in x and z."""
+        """Return (2, B, N) extents of the bodies from their centers in x and z."""
         x, z = np.abs(self.heading)
         half_right, half_ahead = self.half
         return np.array([z * half_right + x * half_ahead, x * half_right + z * half_ahead])
@@ -319,7 +319,7 @@ class Bodies(FixedArrays):
         Args:
             pair: Index of the pair.
             areas: (n,) indices of the areas.
-            apart: (2, n) from the first body's centre to the second's.
+            apart: (2, n) from the first body's center to the second's.
         """
         heading = self.heading[:, self._pairs[pair]][:, :, areas]  # (2, 2 bodies, n)
         half = self.half[:, self._pairs[pair]][:, :, areas]

@@ -76,7 +76,7 @@ def gap_between_boxes(
 ) -> Array:
     """Return the widest gaps between pairs of boxes along their faces; below 0 if they overlap.
 
-    All arguments are (2, ...) and broadcast: centres, unit vectors and half lengths of one box,
+    All arguments are (2, ...) and broadcast: centers, unit vectors and half lengths of one box,
     then those of the other.
     """
     apart = other - position

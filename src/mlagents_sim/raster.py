@@ -6,7 +6,7 @@ runs are computed, by row instead of by pixel:
     places ──Camera──► outline ──► Runs ──paint──► images
 
 Letters in shapes: N scenes, F shapes in each, K corners, H W rows and columns of a picture, row 0
-at the top. A pixel belongs to a shape if its centre does. Points of an image are homogeneous:
+at the top. A pixel belongs to a shape if its center does. Points of an image are homogeneous:
 (column, row, 1) times a depth, so shapes that reach behind the eye need no clipping.
 """
 
@@ -159,17 +159,17 @@ def polygon(camera: Camera, corners: Array) -> Runs:
     return _runs(camera, is_seen, shape, row, first, last)
 
 
-def sphere(camera: Camera, centre: Array, radius: Array) -> Runs:
+def sphere(camera: Camera, center: Array, radius: Array) -> Runs:
     """Find the pixels of spheres. A sphere that reaches behind the eye has none.
 
     Args:
         camera: Camera that sees the shapes.
-        centre: (3, F, N) centres.
+        center: (3, F, N) centers.
         radius: (F, N) radii.
     """
-    # The planes p that touch a sphere: p' D p = 0, D = centre centre' - radius^2 (1, 1, 1, 0). The
+    # The planes p that touch a sphere: p' D p = 0, D = center center' - radius^2 (1, 1, 1, 0). The
     # lines that touch its outline: the same with M D M'; its points: with the inverse of that.
-    point = camera.points(centre)
+    point = camera.points(center)
     linear = camera.matrix[:, :3]
     spread = radius**2 * np.einsum("rkn,ckn->rcn", linear, linear)[:, :, None]
     if (functions := PLANAR.load()) is not None:
@@ -253,24 +253,24 @@ def _runs(
     return runs
 
 
-def box_faces(centre: Array, axes: Array, half_edges: Array) -> tuple[Array, Array]:
+def box_faces(center: Array, axes: Array, half_edges: Array) -> tuple[Array, Array]:
     """Return the corners, (3, 4, 6, N), and the outward normals, (3, 6, N), of a box's faces.
 
     The corners are clockwise as seen from outside.
 
     Args:
-        centre: (3, N) centre of the box.
+        center: (3, N) center of the box.
         axes: (3, 3, N) axes of the box, in columns.
         half_edges: (3,) half lengths of the box along its axes.
     """
-    arm = axes * half_edges[:, None]  # (3, 3, N), from the centre to the middles of three faces
+    arm = axes * half_edges[:, None]  # (3, 3, N), from the center to the middles of three faces
     offsets = np.einsum("kfa,ran->rkfn", _FACE_CORNERS, arm)
     normals = np.concatenate([axes, -axes], axis=1)
-    return centre[:, None, None] + offsets, normals
+    return center[:, None, None] + offsets, normals
 
 
 def _face_corners() -> Array:
-    """Return the side of the centre, 1 or -1 along each axis, of each corner: (4, 6, 3)."""
+    """Return the side of the center, 1 or -1 along each axis, of each corner: (4, 6, 3)."""
     corners = np.zeros((4, 6, 3))
     for face in range(6):
         axis, side = face % 3, 1 - face // 3 * 2
@@ -311,7 +311,7 @@ def pixels(runs: Runs, width: int) -> Covered:
 def paint(
     images: Pixels,
     runs: Runs,
-    colours: Pixels,
+    colors: Pixels,
     scene: NDArray[np.intp] | None = None,
     order: NDArray[np.intp] | None = None,
 ) -> None:
@@ -320,14 +320,14 @@ def paint(
     Args:
         images: (N, 3, H, W) pictures, contiguous; changed in place.
         runs: Pixels of each shape.
-        colours: Colours, which can be broadcast to (F, N, 3).
+        colors: Colors, which can be broadcast to (F, N, 3).
         scene: (S,) indices of the shapes' images, for runs of shape (1, S, H). By default, the
             second axis of the runs is the image.
         order: (S,) indices of the shapes of such runs, in painting order.
     """
     n_rows, width = images.shape[2:]
     if (functions := PLANAR.load()) is not None:
-        colours = np.ascontiguousarray(np.broadcast_to(colours, (*runs.first.shape[:2], 3)))
+        colors = np.ascontiguousarray(np.broadcast_to(colors, (*runs.first.shape[:2], 3)))
         first, end = map(np.ascontiguousarray, runs)
         scene, order = (
             None if which is None else np.ascontiguousarray(which) for which in (scene, order)
@@ -339,14 +339,14 @@ def paint(
             width,
             address(first),
             address(end),
-            address(colours),
+            address(colors),
             address(scene),
             address(order),
             first.size // n_rows,
         )
         return
     if order is not None and scene is not None:
-        runs, colours, scene = Runs(*(run[:, order] for run in runs)), colours[order], scene[order]
+        runs, colors, scene = Runs(*(run[:, order] for run in runs)), colors[order], scene[order]
     first, end = runs.first.reshape(-1), runs.end.reshape(-1)
     (run,) = (first < end).nonzero()
     if run.size == 0:
@@ -356,8 +356,8 @@ def paint(
     row = run - shape * n_rows
     start = (image * (3 * n_rows) + row) * width + first[run]
     length = (end[run] - first[run]).astype(np.intp)
-    colours = np.broadcast_to(colours, (*runs.first.shape[:2], 3)).reshape(-1, 3)
-    # The concatenated pixels of many runs. If a pixel gets several colours, the last one remains.
+    colors = np.broadcast_to(colors, (*runs.first.shape[:2], 3)).reshape(-1, 3)
+    # The concatenated pixels of many runs. If a pixel gets several colors, the last one remains.
     n_pixels = length.cumsum()
     pieces = n_pixels.searchsorted(np.arange(0, n_pixels[-1], PIXELS_AT_ONCE)).tolist()
     for begin, stop in zip(pieces, [*pieces[1:], len(run)], strict=True):
@@ -365,4 +365,4 @@ def paint(
         pixel = _ranges(start[some], length[some])
         for channel in range(3):
             plane = images.reshape(-1)[channel * n_rows * width :]
-            plane[pixel] = colours[:, channel].take(shape[some]).repeat(length[some])
+            plane[pixel] = colors[:, channel].take(shape[some]).repeat(length[some])

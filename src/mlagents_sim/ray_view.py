@@ -55,7 +55,7 @@ class Box(NamedTuple):
         tag: Tag of the box, or (N,) tags by area, which may change. A tag below
             0 hides the box.
         body: Index of the body that the box stands for, or None.
-        centre: Centre in x and z, if the box is not a body.
+        center: Center in x and z, if the box is not a body.
         half: Half lengths, if the box is not a body.
         radius_m: Radius of the rays at this box, if it differs from that at the others.
         heading: Heading, if the box is not a body.
@@ -65,7 +65,7 @@ class Box(NamedTuple):
 
     tag: int | Tags
     body: int | None = None
-    centre: tuple[float, float] = (0.0, 0.0)
+    center: tuple[float, float] = (0.0, 0.0)
     half: tuple[float, float] = (0.0, 0.0)
     radius_m: float | None = None
     heading: tuple[float, float] = (0.0, 1.0)
@@ -77,14 +77,14 @@ class Discs(NamedTuple):
     """Balls in every area, D of them.
 
     Attributes:
-        centre: (2, D, N) centres in x and z.
+        center: (2, D, N) centers in x and z.
         hidden: (D, N) numbers, 0 for a visible ball.
         tags: (D,) tags.
         radius_m: Radius of the balls.
-        height_m: Height of their centres above the floor.
+        height_m: Height of their centers above the floor.
     """
 
-    centre: Array
+    center: Array
     hidden: NDArray[np.int64]
     tags: Tags
     radius_m: float
@@ -147,7 +147,7 @@ class RayView:
         if self._discs is not None:
             discs = native_planar.SeenDiscs(
                 count=len(self._discs.tags),
-                centre=self._discs.centre,
+                center=self._discs.center,
                 hidden=self._discs.hidden,
                 tags=self._discs.tags,
                 radius=self._discs.radius_m,
@@ -157,7 +157,7 @@ class RayView:
             native_planar.SeenBox(
                 body=-1 if box.body is None else box.body,
                 is_turned=box.is_turned,
-                centre=box.centre,
+                center=box.center,
                 half=box.half,
                 heading=box.heading,
                 radius=self._radius_m if box.radius_m is None else box.radius_m,
@@ -249,7 +249,7 @@ class RayView:
         """Return (D, R, n) distances to balls, for n agents at these heights."""
         below = np.abs(height - discs.height_m) / scale
         together = radius_at_edge(self._radius_m + discs.radius_m / scale, below)
-        travel = rays.to_discs(discs.centre[:, :, area] / scale, together)
+        travel = rays.to_discs(discs.center[:, :, area] / scale, together)
         return np.where(discs.hidden[:, None, area] == 0, travel, np.inf)
 
     def _to_box(self, box: Box, rays: Rays, scale: float | Array, area: Indices) -> Array:
@@ -257,24 +257,24 @@ class RayView:
         bodies = self._bodies
         radius = self._radius_m if box.radius_m is None else box.radius_m
         if box.body is None:
-            centre, half, heading = (
+            center, half, heading = (
                 np.repeat(np.reshape(value, (2, 1)), len(area), axis=1)
-                for value in (box.centre, box.half, box.heading)
+                for value in (box.center, box.half, box.heading)
             )
         else:
-            centre, half, heading = (
+            center, half, heading = (
                 values[:, box.body, area]
                 for values in (bodies.position, bodies.half, bodies.heading)
             )
         if box.is_turned:
-            rays = rays.seen_from((centre / scale)[:, None], heading[:, None])
-            centre, half = np.zeros_like(centre), half / scale
+            rays = rays.seen_from((center / scale)[:, None], heading[:, None])
+            center, half = np.zeros_like(center), half / scale
         travel: Array
         if self._flight is None or box.edges_m is None:
-            (travel,) = rays.to_boxes(centre[:, None], half[:, None], radius)
+            (travel,) = rays.to_boxes(center[:, None], half[:, None], radius)
             return travel
         height, start_m, slope = self._flight
         low, high = (edge[None, area] for edge in box.edges_m)
         flights = [(height[area] + start_m, slope)]
-        ((travel,),) = rays.to_solids(centre[:, None], half[:, None], low, high, radius, flights)
+        ((travel,),) = rays.to_solids(center[:, None], half[:, None], low, high, radius, flights)
         return travel

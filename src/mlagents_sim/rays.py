@@ -47,15 +47,15 @@ class Rays(NamedTuple):
         """Make rays from their starts and directions."""
         return cls(origin, direction, _inverse(direction))
 
-    def seen_from(self, centre: Array, heading: Array) -> Self:
+    def seen_from(self, center: Array, heading: Array) -> Self:
         """Return the rays in the frames of K boxes: K N rays in each direction.
 
         Args:
-            centre: (2, K, N) centres of the boxes.
+            center: (2, K, N) centers of the boxes.
             heading: (2, K, N) unit vectors.
         """
         n_rays = self.direction.shape[1]
-        origin = in_frame(heading, self.origin - centre)
+        origin = in_frame(heading, self.origin - center)
         direction = in_frame(heading[:, None], self.direction[:, :, None])
         return self.of(origin.reshape(2, 1, -1), direction.reshape(2, n_rays, -1))
 
@@ -74,16 +74,16 @@ class Rays(NamedTuple):
         nearest: Array = np.minimum(travel[X], travel[Z])
         return nearest
 
-    def to_boxes(self, centre: Array, half: Array, radius: ArrayLike) -> Array:
+    def to_boxes(self, center: Array, half: Array, radius: ArrayLike) -> Array:
         """Return (K, R, N) distances to K boxes along the axes, infinite for a miss.
 
         Args:
-            centre: (2, K, N) centres, or (2, K, 1) if all areas are alike.
+            center: (2, K, N) centers, or (2, K, 1) if all areas are alike.
             half: (2, K, N) or (2, K, 1) half lengths.
             radius: Radius of the spheres, or (K, 1, 1) radii that differ by box.
         """
-        near, solid, approaches = self._near(centre, half, radius)
-        travel = np.full((centre.shape[1], *self.direction.shape[1:]), np.inf)
+        near, solid, approaches = self._near(center, half, radius)
+        travel = np.full((center.shape[1], *self.direction.shape[1:]), np.inf)
         by_box = np.broadcast_to(radius, (len(travel), 1, 1)).reshape(-1)
         radii: Array = by_box.take(solid // travel.shape[2])
         travel.reshape(-1)[near] = approaches.enter(radii)
@@ -91,7 +91,7 @@ class Rays(NamedTuple):
 
     def to_solids(
         self,
-        centre: Array,
+        center: Array,
         half: Array,
         low: Array,
         high: Array,
@@ -101,16 +101,16 @@ class Rays(NamedTuple):
         """Return (F, K, R, N) distances to K boxes with lower and upper edges, infinite for a miss.
 
         Args:
-            centre: Centres, as for `to_boxes`.
+            center: Centers, as for `to_boxes`.
             half: Half lengths, as for `to_boxes`.
             low: (K, N) heights of the lower edges.
             high: (K, N) heights of the upper edges.
             radius: Radius of the spheres.
             flights: F pairs: (N,) heights at which the spheres start, and their rise in a metre.
         """
-        near, solid, approaches = self._near(centre, half, radius)
+        near, solid, approaches = self._near(center, half, radius)
         low, high = low.reshape(-1)[solid], high.reshape(-1)[solid]
-        area = solid % centre.shape[2]
+        area = solid % center.shape[2]
         starts = np.array([height[area] for height, _ in flights])  # (F, n)
         slopes = np.array([slope for _, slope in flights])
         above, below = starts - high, low - starts
@@ -134,20 +134,20 @@ class Rays(NamedTuple):
             half[2] = (high - low) / 2.0
             found[rising] = _enter_solids(offset, direction, half, radius)
 
-        travels = np.empty((len(flights), centre.shape[1], *self.direction.shape[1:]))
+        travels = np.empty((len(flights), center.shape[1], *self.direction.shape[1:]))
         travels.fill(np.inf)
         travels.reshape(len(flights), -1)[flight, near[which]] = found
         return travels
 
     def _near(
-        self, centre: Array, half: Array, radius: ArrayLike
+        self, center: Array, half: Array, radius: ArrayLike
     ) -> tuple[Indices, Indices, "_Approaches"]:
         """Find the rays that meet boxes enlarged by the radius, with sharp corners.
 
         Returns:
             n indices into (K, R, N), n indices into (K, N), and the approaches of those rays.
         """
-        offset = self.origin - centre  # (2, K, N)
+        offset = self.origin - center  # (2, K, N)
         inverse = self.inverse[:, None]
         steepness: Array = np.abs(self.inverse)
         middle = -offset[:, :, None] * inverse
@@ -173,19 +173,19 @@ class Rays(NamedTuple):
         )
 
     def to_turned_boxes(
-        self, centre: Array, heading: Array, half: Array, radius: ArrayLike
+        self, center: Array, heading: Array, half: Array, radius: ArrayLike
     ) -> Array:
         """Return (K, R, N) distances to K boxes with headings, infinite for a miss.
 
         Most rays pass most boxes by. Only those that come near a box are turned into its frame.
 
         Args:
-            centre: (2, K, N) centres.
+            center: (2, K, N) centers.
             heading: (2, K, N) unit vectors.
             half: (2, K, N) half lengths.
             radius: Radius of the spheres, or (K, 1) radii that differ by box.
         """
-        apart: Array = centre - self.origin
+        apart: Array = center - self.origin
         reach = np.hypot(half[X], half[Z]) + radius
         aside = apart[X][:, None] * self.direction[Z]
         aside -= apart[Z][:, None] * self.direction[X]
@@ -210,19 +210,19 @@ class Rays(NamedTuple):
             -offset * inverse,
             np.abs(inverse),
         )
-        radii = np.broadcast_to(radius, (centre.shape[1], 1)).reshape(-1).take(box)
+        radii = np.broadcast_to(radius, (center.shape[1], 1)).reshape(-1).take(box)
         travel = np.full(aside.shape, np.inf)
         travel.reshape(-1)[near] = approaches.enter(radii)
         return travel
 
-    def to_discs(self, centre: Array, radius: ArrayLike) -> Array:
+    def to_discs(self, center: Array, radius: ArrayLike) -> Array:
         """Return (K, R, N) distances to K discs, infinite for a miss.
 
         Args:
-            centre: (2, K, N) centres.
+            center: (2, K, N) centers.
             radius: Sum of a sphere's and a disc's radius, or (N,) of them.
         """
-        apart = centre[:, :, None] - self.origin[:, None]  # (2, K, 1, N)
+        apart = center[:, :, None] - self.origin[:, None]  # (2, K, 1, N)
         closest = dot(apart, self.direction[:, None])
         square = closest**2 - dot(apart, apart) + np.square(radius)
         with np.errstate(invalid="ignore"):
@@ -235,10 +235,10 @@ class _Approaches(NamedTuple):
     """Approaches of n spheres to one box each.
 
     Attributes:
-        offset: (2, n) starts, relative to the centres of the boxes.
+        offset: (2, n) starts, relative to the centers of the boxes.
         half: (2, n) half lengths of the boxes.
         direction: (2, n) unit vectors.
-        middle: (2, n) distances at which a sphere is level with the centre, in x and in z.
+        middle: (2, n) distances at which a sphere is level with the center, in x and in z.
         steepness: (2, n) distances travelled per metre of x and of z.
     """
 
@@ -255,7 +255,7 @@ class _Approaches(NamedTuple):
     def enter(self, radius: Array) -> Array:
         """Return (n,) distances that spheres of (n,) radii travel to boxes, infinite for a miss.
 
-        A sphere meets a box where its centre meets the box enlarged by the radius, with round
+        A sphere meets a box where its center meets the box enlarged by the radius, with round
         corners.
         """
         offset, half, direction, middle, steepness = self
@@ -285,7 +285,7 @@ def enter_boxes(offset: Array, direction: Array, half: Array, radius: float) -> 
     """Return (n,) distances that spheres travel to one box each, infinite for a miss.
 
     Args:
-        offset: (2, n) starts of the spheres, relative to the centres of the boxes.
+        offset: (2, n) starts of the spheres, relative to the centers of the boxes.
         direction: (2, n) unit vectors of their motion.
         half: (2, n) half lengths of the boxes.
         radius: Radius of the spheres.
@@ -298,7 +298,7 @@ def enter_boxes(offset: Array, direction: Array, half: Array, radius: float) -> 
 def _enter_solids(offset: Array, direction: Array, half: Array, radius: float | Array) -> Array:
     """Return (n,) distances that spheres on slopes travel to boxes of some height.
 
-    Let p(t) be a sphere's centre relative to the box's centre, and D its distance from the box:
+    Let p(t) be a sphere's center relative to the box's center, and D its distance from the box:
 
         D^2 = sum over x, z and y of max(|p| - half, 0)^2
 
@@ -307,7 +307,7 @@ def _enter_solids(offset: Array, direction: Array, half: Array, radius: float | 
     has not met the box yet. The last bend at which this holds begins the piece in which D = radius.
 
     Args:
-        offset: (3, n) starts of the spheres in x, z and y, relative to the centres of the boxes.
+        offset: (3, n) starts of the spheres in x, z and y, relative to the centers of the boxes.
         direction: (3, n) motion per metre of the floor, in x, z and y.
         half: (3, n) half lengths of the boxes.
         radius: Radius of the spheres, above 0.
@@ -353,7 +353,7 @@ def _inverse(direction: Array) -> Array:
 
 
 def radius_at_edge(radius: float | Array, height: ArrayLike) -> Array:
-    """Return the radius of a sphere's section at an edge, `height` below its centre.
+    """Return the radius of a sphere's section at an edge, `height` below its center.
 
     The radius is 0 both for a sphere that grazes the edge and for one that passes above it. The
     caller must tell the two apart.

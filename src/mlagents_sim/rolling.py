@@ -2,7 +2,7 @@
 
 Letters in shapes: N areas, each with one cube and one ball. Vectors are (3, N) in the axes of the
 world: x, y (up), z. Quaternions are (4, N): x, y, z, w. A ball's position is relative to its cube's
-centre, which never moves.
+center, which never moves.
 
     bodies = BallsOnCubes(n_areas, half_edge_m=2.5, turn_limit=0.25)
     bodies.set_turns(agents, half_angles)
@@ -90,7 +90,7 @@ class BallsOnCubes(FixedArrays):
         self._half_edge, self._other_half = number(half_edge_m), number(-half_edge_m)
         self._turn_limit = number(turn_limit)
         self._inertia = np.zeros(n_areas)
-        self._reach = np.zeros(n_areas)  # from a cube's centre to that of a ball that lies on it
+        self._reach = np.zeros(n_areas)  # from a cube's center to that of a ball that lies on it
         self._fall = np.zeros(n_areas)  # speed that gravity adds in a step
         # About z, then about x: direction of the turn; then, of half the angle and for each
         # component of the quaternion, the cosine, and the sine with the signs of `_TURNED_SIGNS`.
@@ -222,9 +222,9 @@ class BallsOnCubes(FixedArrays):
             local: (3, 3, N) position, velocity and spin of the balls by these axes.
             gap: (N,) gaps between the surfaces, in m.
         """
-        centre = local[POSITION].take(over, axis=1)
-        nearest = np.minimum(np.maximum(centre, self._other_half), self._half_edge)
-        arm = centre - nearest
+        center = local[POSITION].take(over, axis=1)
+        nearest = np.minimum(np.maximum(center, self._other_half), self._half_edge)
+        arm = center - nearest
         distance = _length(arm)
         gap_there = distance - self.radius[over]
         gap[over] = gap_there
@@ -241,7 +241,7 @@ class BallsOnCubes(FixedArrays):
         Each contact has two impulses. The first moves the ball in this step and also closes most of
         a gap or an overlap. The second remains in the velocity, so that a push out of an overlap
         adds no speed. Friction is limited by each impulse, and by the impulse that makes the ball
-        roll: a ball of mass m and inertia I touched at distance L from its centre resists a
+        roll: a ball of mass m and inertia I touched at distance L from its center resists a
         sideways impulse with 1 / (1/m + L^2/I). All values are per unit of mass.
 
         Args:

@@ -34,7 +34,7 @@ _TINY = 1e-30
 _GRIP = ANCHORS * FRICTION
 
 _PROBE_START_M, _PROBE_END_M = 0.05, 1.05
-"""Start and end of the line that probes for ground, below the agent's centre."""
+"""Start and end of the line that probes for ground, below the agent's center."""
 _SUPPORT_GAP_M = 0.05
 """Gap between feet and support above which the support no longer carries the
 agent."""
@@ -50,7 +50,7 @@ class Support(NamedTuple):
 
     Attributes:
         half: Half lengths in x and in z, in m.
-        centre: Place in x and in z, in m; the body's if there is one.
+        center: Place in x and in z, in m; the body's if there is one.
         top_m: Height of the top, in m.
         body: Index of the body that the support is, or None for one that never moves.
         mass_ratio: Mass of the agent divided by that of the body.
@@ -58,7 +58,7 @@ class Support(NamedTuple):
     """
 
     half: tuple[float, float]
-    centre: tuple[float, float] = (0.0, 0.0)
+    center: tuple[float, float] = (0.0, 0.0)
     top_m: float = 0.0
     body: int | None = None
     mass_ratio: float = 0.0
@@ -103,7 +103,7 @@ class Standing(FixedArrays):
 
     Attributes:
         wants_to_jump: (N,) whether agents jump as soon as they are on ground, for a task to set.
-        height_m: (N,) heights of the agents' centres.
+        height_m: (N,) heights of the agents' centers.
         climb: (N,) upward speeds, in m/s.
         tops: (S, N) heights of the supports' tops, in m, for a task to set.
         is_cleared: (S, N) whether feet were no lower than tops at the beginning of the step. An
@@ -137,10 +137,10 @@ class Standing(FixedArrays):
         self.tops = np.tile([[support.top_m] for support in supports], n)
         self.is_cleared = np.zeros((n_supports, n), np.bool_)
         self.is_over_zone = np.zeros((len(zones), n), np.bool_)
-        self._boxes_at = np.array([box.centre for box in boxes]).T[..., None].repeat(n, axis=2)
+        self._boxes_at = np.array([box.center for box in boxes]).T[..., None].repeat(n, axis=2)
         self._box_halves = np.array([box.half for box in boxes]).T[..., None].repeat(n, axis=2)
         self._feet_are_over = np.zeros((n_supports, n), np.bool_)
-        self._centre_is_over = np.zeros((n_supports, n), np.bool_)
+        self._center_is_over = np.zeros((n_supports, n), np.bool_)
         self._on = np.zeros((n_supports, n), np.bool_)  # support when the step began
         self._stood = np.zeros(n, np.bool_)  # on any
         self._is_braked = np.zeros(n, np.bool_)  # on one that never moves
@@ -176,7 +176,7 @@ class Standing(FixedArrays):
             box_halves=self._box_halves,
             is_cleared=self.is_cleared,
             feet_over=self._feet_are_over,
-            centre_over=self._centre_is_over,
+            center_over=self._center_is_over,
             on=self._on,
             is_over_zone=self.is_over_zone,
             stood=self._stood,
@@ -188,15 +188,15 @@ class Standing(FixedArrays):
     # Queries of a task.
 
     def is_on_ground(self) -> Mask:
-        """Return (N,) whether a short line down from the agents' centres meets a support."""
-        depth = self._above() + self._half  # of the supports below the centres
-        felt = (depth > _PROBE_START_M) & (depth <= _PROBE_END_M) & self._centre_is_over
+        """Return (N,) whether a short line down from the agents' centers meets a support."""
+        depth = self._above() + self._half  # of the supports below the centers
+        felt = (depth > _PROBE_START_M) & (depth <= _PROBE_END_M) & self._center_is_over
         is_felt: Mask = np.any(felt, axis=0)
         return is_felt
 
     def is_above(self, support: int) -> Mask:
-        """Return (N,) whether the agents' centres are above a support."""
-        is_above: Mask = self._centre_is_over[support] & (self.height_m > self.tops[support])
+        """Return (N,) whether the agents' centers are above a support."""
+        is_above: Mask = self._center_is_over[support] & (self.height_m > self.tops[support])
         return is_above
 
     # Parts of a step, in this order.
@@ -206,14 +206,14 @@ class Standing(FixedArrays):
 
         Args:
             agents: Indices of the agents.
-            height_m: Height of their centres.
+            height_m: Height of their centers.
             gravity: Downward acceleration, in m/s2.
         """
         self.height_m[agents] = height_m
         self.climb[agents] = 0.0
         self._fall[agents] = np.multiply(gravity, STEP_S)
         self._jump_steps[agents] = 0.0
-        for is_over in (self._feet_are_over, self._centre_is_over):
+        for is_over in (self._feet_are_over, self._center_is_over):
             is_over[:, agents] = False
             is_over[0, agents] = True
         self.is_cleared[:, agents] = height_m - self._half - self.tops[:, agents] > -_STEP_UP_M
@@ -298,7 +298,7 @@ class Standing(FixedArrays):
         beside = np.abs(bodies.position[:, AGENT, None] - self._boxes_at) - self._box_halves
         farthest = beside.max(axis=0)
         self._feet_are_over = farthest[:n_supports] < reach - _NARROWER_M
-        self._centre_is_over = farthest[:n_supports] < 0.0
+        self._center_is_over = farthest[:n_supports] < 0.0
         self.is_over_zone = farthest[n_supports:] < reach
 
     def _above(self) -> Array:

@@ -80,7 +80,7 @@ class TurningBoxes(FixedArrays):
     Attributes:
         functions: Functions of the native library, or None if NumPy computes. The library knows
             the arrays below, so an assignment to one of these attributes copies into its array.
-        position: (2, B, N) of the centres, in m.
+        position: (2, B, N) of the centers, in m.
         velocity: (2, B, N) in m/s.
         heading: (2, B, N) unit vectors.
         spin: (B, N) angular velocities in rad/s.
@@ -217,7 +217,7 @@ class TurningBoxes(FixedArrays):
 
     def _at_walls(self) -> "tuple[Indices, Indices, Indices, Array, Array, Array]":
         """Return the contacts with walls, as `_between`."""
-        corners = corners_of(self.heading, self.half[..., None])  # (2, 4, B, N) from the centres
+        corners = corners_of(self.heading, self.half[..., None])  # (2, 4, B, N) from the centers
         outward = np.array([-corners[X], corners[X], -corners[Z], corners[Z]])  # (4 walls, 4, B, N)
         x, z = self.position
         place = np.array([-x, x, -z, z])
@@ -238,7 +238,7 @@ class TurningBoxes(FixedArrays):
 
         Returns:
             (n,) areas, first boxes and second boxes; (2, n) unit vectors from the first to the
-            second; (2, 2, 2, n) places of two points of contact from either centre: of both boxes,
+            second; (2, 2, 2, n) places of two points of contact from either center: of both boxes,
             x and z, both points; (2, n) gaps at these points, infinite for no contact.
         """
         apart = self.position[:, b, area] - self.position[:, a, area]

@@ -13,23 +13,23 @@ class Wall(NamedTuple):
     """A box that never moves, seen from above.
 
     Attributes:
-        centre: Its middle, (x, z).
+        center: Its middle, (x, z).
         half: Its half lengths to the right and ahead.
         yaw: Angle that it is turned to the right by, in rad.
     """
 
-    centre: tuple[float, float]
+    center: tuple[float, float]
     half: tuple[float, float]
     yaw: float = 0.0
 
 
 class Walls(NamedTuple):
-    """Walls: (2, W, 1) centres, half lengths and headings.
+    """Walls: (2, W, 1) centers, half lengths and headings.
 
     The middle of the area, with (2, 1, 1) half lengths `clear`, has no walls.
     """
 
-    centre: Array
+    center: Array
     half: Array
     heading: Array
     clear: Array
@@ -39,7 +39,7 @@ class Walls(NamedTuple):
         """Make the arrays."""
         yaw = np.array([wall.yaw for wall in walls])
         return cls(
-            np.array([wall.centre for wall in walls]).reshape(-1, 2).T[..., None].copy(),
+            np.array([wall.center for wall in walls]).reshape(-1, 2).T[..., None].copy(),
             np.array([wall.half for wall in walls]).reshape(-1, 2).T[..., None].copy(),
             np.array([np.sin(yaw), np.cos(yaw)])[..., None],
             np.reshape(clear, (2, 1, 1)),
@@ -52,7 +52,7 @@ class Walls(NamedTuple):
         disc, area = (is_outside[X] | is_outside[Z]).nonzero()
         if disc.size == 0:
             return None
-        seen = in_frame(self.heading, position[:, disc, area][:, None] - self.centre)
+        seen = in_frame(self.heading, position[:, disc, area][:, None] - self.center)
         beyond = np.abs(seen) - self.half  # (2, W, n)
         wall, at = ((beyond[X] < reach[disc, 0]) & (beyond[Z] < reach[disc, 0])).nonzero()
         seen, beyond = seen[:, wall, at], beyond[:, wall, at]

@@ -130,8 +130,8 @@ def test_the_default_registry_knows_the_worlds():
 def test_arguments_for_players_mean_nothing_to_a_world():
     env = default_registry["Basic"].make(worker_id=3, base_port=5010, no_graphics=True, seed=1)
     assert list(env.behavior_specs) == ["Basic?team=0"]
-    with pytest.raises(TypeError, match="colour"):
-        default_registry["Basic"].make(colour="red")
+    with pytest.raises(TypeError, match="color"):
+        default_registry["Basic"].make(color="red")
 
 
 def test_looking_imports_no_world():

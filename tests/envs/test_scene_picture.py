@@ -29,9 +29,9 @@ def floor() -> Solids:
     return Solids.of("floor", Shape.BOX, (0.0, -0.1, 0.0), (4.0, 0.2, 4.0), WHITE)
 
 
-def mostly(picture: Pixels, colour: tuple[int, int, int]) -> NDArray[np.bool_]:
+def mostly(picture: Pixels, color: tuple[int, int, int]) -> NDArray[np.bool_]:
     """Return the pixels of a color's hue."""
-    return picture.argmax(axis=2) == int(np.argmax(colour))
+    return picture.argmax(axis=2) == int(np.argmax(color))
 
 
 def middle_of(is_there: NDArray[np.bool_]) -> tuple[float, float]:

@@ -410,7 +410,7 @@ def test_the_command_lists_the_worlds(capsys):
         (["3DBall", "--mlagents-port", "70000"], "'70000' is not a port: expected 1 to 65535"),
         (["3DBall", "--mlagents-port", "five"], "'five' is not a port"),
         (["3DBall", "--timeout", "soon"], "'soon' is not a positive number or 0"),
-        (["3DBall", "--colour"], "unrecognized arguments: --colour"),
+        (["3DBall", "--color"], "unrecognized arguments: --color"),
     ],
 )
 def test_the_command_refuses_what_it_does_not_know(arguments: list[str], text: str, capsys):

@@ -10,7 +10,7 @@ from shared_data import ROOT, require
 
 pytestmark = pytest.mark.usefixtures("form")
 PUCK = Disc(radius=0.5, mass=2.0)
-WALL = Wall(centre=(5.0, 0.0), half=(0.5, 10.0))
+WALL = Wall(center=(5.0, 0.0), half=(0.5, 10.0))
 
 
 def table(*discs: Disc, n_areas: int = 1, **options) -> Circles:
@@ -104,7 +104,7 @@ def test_a_disc_is_pushed_out_of_a_wall_without_getting_speed():
 
 
 def test_walls_may_be_turned_and_have_corners():
-    turned = Wall(centre=(0.0, 3.0), half=(1.0, 1.0), yaw=np.pi / 4)
+    turned = Wall(center=(0.0, 3.0), half=(1.0, 1.0), yaw=np.pi / 4)
     discs = table(PUCK, walls=[turned])
     discs.position[Z] = 3.0 - np.sqrt(2.0) - 0.5  # at the corner that looks back
     discs.velocity[Z] = 5.0

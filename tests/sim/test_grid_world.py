@@ -237,9 +237,9 @@ def walk_to_goal(env: GridWorld) -> list[int]:
 
 
 def where(
-    picture: NDArray[np.uint8], colour: tuple[int, int, int], *, within: int = 0
+    picture: NDArray[np.uint8], color: tuple[int, int, int], *, within: int = 0
 ) -> NDArray[np.bool_]:
-    away = picture.astype(int) - np.array(colour)[:, None, None]
+    away = picture.astype(int) - np.array(color)[:, None, None]
     return np.abs(away).max(axis=0) <= within
 
 
@@ -284,7 +284,7 @@ def test_recorded_pictures_are_redrawn():
     (recorded,) = read_demonstration(path).records.obs
     recorded = np.rint(recorded * 255).astype(np.uint8)
     places = [
-        [cell_of(where(picture, colour, within=20)) for colour in (AGENT, GREEN, RED)]
+        [cell_of(where(picture, color, within=20)) for color in (AGENT, GREEN, RED)]
         for picture in recorded
     ]
     env = GridWorld(num_areas=6)
@@ -335,8 +335,8 @@ def test_the_shadows_of_a_full_grid_add_up():
 def kind_of(picture: NDArray[np.uint8]) -> NDArray[np.intp]:
     """Return what each pixel shows: 0 the floor, 1 a wall, then agent, plus and cross."""
     kinds = np.zeros(picture.shape[1:], np.intp)
-    for number, colour in enumerate((WALL, AGENT, GREEN, RED), 1):
-        kinds[where(picture, colour)] = number
+    for number, color in enumerate((WALL, AGENT, GREEN, RED), 1):
+        kinds[where(picture, color)] = number
     return kinds
 
 
@@ -350,8 +350,8 @@ def cell_of(is_covered: NDArray[np.bool_]) -> tuple[int, int]:
 def is_away_from_edges(kinds: NDArray[np.intp]) -> NDArray[np.bool_]:
     """Return which pixels show the same as all eight around them."""
     around = np.pad(kinds, 1, constant_values=-1)
-    neighbours = np.lib.stride_tricks.sliding_window_view(around, (3, 3))
-    return (neighbours == kinds[..., None, None]).all(axis=(2, 3))
+    neighbors = np.lib.stride_tricks.sliding_window_view(around, (3, 3))
+    return (neighbors == kinds[..., None, None]).all(axis=(2, 3))
 
 
 def test_everything_is_drawn_in_its_cell():
@@ -361,11 +361,11 @@ def test_everything_is_drawn_in_its_cell():
     pictures = env.get_steps(NAME)[0].obs[0]
     for agent, picture in enumerate(pictures):
         seen = {
-            colour: {
+            color: {
                 (int((column - 9.5) / 12.8), 4 - int((row + 0.5) / 12.8))
-                for row, column in np.argwhere(where(picture, colour))
+                for row, column in np.argwhere(where(picture, color))
             }
-            for colour in (AGENT, GREEN, RED)
+            for color in (AGENT, GREEN, RED)
         }
         places = list(map(tuple, env.goal[agent].tolist()))
         assert seen == {AGENT: {tuple(env.place[agent])}, GREEN: {*places[:3]}, RED: {*places[3:]}}

@@ -46,7 +46,7 @@ def test_steps_run_until_a_watched_wall_is_touched(is_native: bool):
 @pytest.mark.parametrize("is_native", FORMS)
 def test_no_step_runs_while_a_watched_body_is_outside(is_native: bool):
     bodies = bodies_in(np.inf, is_native=is_native)
-    motion = Motion(bodies, watched=Watched(bodies=[0], centre=(1.0, 0.0), half=(2.0, 2.0)))
+    motion = Motion(bodies, watched=Watched(bodies=[0], center=(1.0, 0.0), half=(2.0, 2.0)))
     bodies.position[X] = 3.0
     assert motion.run(4) == 4
     bodies.position[X] = 3.001

@@ -474,16 +474,16 @@ def march(origin, yaw_rad: float, distance, reach: float) -> float:
 @settings(max_examples=300)
 @given(places, angles, places, halves, angles, st.floats(0.0, 1.0))
 def test_rays_meet_boxes_where_one_comes_who_feels_the_way(
-    origin, yaw, centre, half, box_yaw, radius
+    origin, yaw, center, half, box_yaw, radius
 ):
     def distance(x: float, z: float) -> float:
-        x, z = x - centre[X], z - centre[Z]
+        x, z = x - center[X], z - center[Z]
         sine, cosine = math.sin(box_yaw), math.cos(box_yaw)
         right, ahead = x * cosine - z * sine, x * sine + z * cosine
         return math.hypot(max(abs(right) - half[X], 0.0), max(abs(ahead) - half[Z], 0.0))
 
     assume(abs(distance(*origin) - radius) > 1e-4)  # else rounding decides whether it is inside
-    rays = one_ray(origin, yaw).seen_from(column(centre)[:, None], heading_of(box_yaw)[:, None])
+    rays = one_ray(origin, yaw).seen_from(column(center)[:, None], heading_of(box_yaw)[:, None])
     found = rays.to_boxes(box((0.0, 0.0)), box(half), radius).item()
     # A smaller sphere meets the box later, or never; where it grazes, much later.
     latest, earliest = (march(origin, yaw, distance, radius + error) for error in (-1e-5, 1e-5))
@@ -518,19 +518,19 @@ def test_a_rising_sphere_to_a_box_by_hand(face, low, high, expected):
 @settings(max_examples=100)
 @given(places, angles, places, halves, st.floats(-2.0, 4.0), st.floats(-1.0, 1.0))
 def test_spheres_on_slopes_meet_boxes_of_a_height_where_they_touch(
-    origin, yaw, centre, half, height, slope
+    origin, yaw, center, half, height, slope
 ):
     low, high, radius = 0.0, 2.0, 0.5
     rays = one_ray(origin, yaw)
     edges = np.full((1, 1), low), np.full((1, 1), high)
     found = rays.to_solids(
-        box(centre), box(half), *edges, radius, [(np.array([height]), slope)]
+        box(center), box(half), *edges, radius, [(np.array([height]), slope)]
     ).item()
 
     def distance(travel: float) -> float:
         x, z = origin[X] + travel * math.sin(yaw), origin[Z] + travel * math.cos(yaw)
         y = height + slope * travel
-        aside = abs(x - centre[X]) - half[X], abs(z - centre[Z]) - half[Z], y - high, low - y
+        aside = abs(x - center[X]) - half[X], abs(z - center[Z]) - half[Z], y - high, low - y
         return math.hypot(*(max(value, 0.0) for value in aside))
 
     if math.isinf(found):
@@ -571,7 +571,7 @@ def test_spheres_meet_boxes_of_a_height_where_those_come_who_feel_the_way():
     rng = np.random.default_rng(0)
     n_areas, n_rays, radius = 1000, 7, 0.5
     slopes = [0.0, 0.125, 0.6, -0.2]
-    centre = rng.uniform(-8.0, 8.0, (2, 3, n_areas))
+    center = rng.uniform(-8.0, 8.0, (2, 3, n_areas))
     half = rng.uniform(0.1, 3.0, (2, 3, n_areas))
     # A tall, a low and a floating one; spheres start beside, above and below them.
     low = np.array([np.zeros(n_areas), np.zeros(n_areas), rng.uniform(2.0, 5.0, n_areas)])
@@ -581,14 +581,14 @@ def test_spheres_meet_boxes_of_a_height_where_those_come_who_feel_the_way():
     yaw = rng.uniform(-math.pi, math.pi, (n_rays, n_areas))
     yaw[0] = 0.0  # along the boxes
     rays = Rays.of(origin[:, None], np.array([np.sin(yaw), np.cos(yaw)]))
-    found = rays.to_solids(centre, half, low, high, radius, list(zip(heights, slopes, strict=True)))
+    found = rays.to_solids(center, half, low, high, radius, list(zip(heights, slopes, strict=True)))
 
     def in_space(x_and_z: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Return (3, F K R N) of what is (2, ...) and (...)."""
         return np.reshape([np.broadcast_to(axis, found.shape) for axis in (*x_and_z, y)], (3, -1))
 
     above = heights[:, None, None] - ((low + high) / 2.0)[:, None]
-    offset = in_space((origin[:, None] - centre)[:, :, None], above)
+    offset = in_space((origin[:, None] - center)[:, :, None], above)
     halves = in_space(half[:, :, None], ((high - low) / 2.0)[:, None])
     way = in_space(rays.direction, np.reshape(slopes, (-1, 1, 1, 1)))
     length = np.linalg.norm(way, axis=0)  # of way, in a meter of floor

@@ -101,8 +101,8 @@ def test_shapes_may_come_in_one_list_and_say_whose_they_are():
         np.array([[[3], [2], [4]]], np.int16),
     )
     images = np.zeros((2, 3, 1, 4), np.uint8)
-    colours = np.array([[1, 2, 3], [4, 5, 6], [7, 8, 9]], np.uint8)
-    paint(images, runs, colours, np.array([1, 0, 1]))
+    colors = np.array([[1, 2, 3], [4, 5, 6], [7, 8, 9]], np.uint8)
+    paint(images, runs, colors, np.array([1, 0, 1]))
     assert images[0, :, 0].tolist() == [[0, n, 0, 0] for n in (4, 5, 6)]
     assert images[1, :, 0].tolist() == [[1, 1, 7, 7], [2, 2, 8, 8], [3, 3, 9, 9]]
 
@@ -111,13 +111,13 @@ def test_shapes_may_come_in_one_list_and_say_whose_they_are():
 def test_many_pixels_are_painted_in_pieces(at_once: int, monkeypatch: pytest.MonkeyPatch):
     rng = np.random.default_rng(1)
     first, end = np.sort(rng.integers(0, 9, (2, 4, 3, 6)), axis=0).astype(np.int16)
-    colours = rng.integers(1, 256, (4, 3, 3), np.uint8)
+    colors = rng.integers(1, 256, (4, 3, 3), np.uint8)
     monkeypatch.setattr("mlagents_sim.raster.PIXELS_AT_ONCE", at_once)
     images = np.zeros((3, 3, 6, 8), np.uint8)
-    paint(images, Runs(first, end), colours)
+    paint(images, Runs(first, end), colors)
     expected = np.zeros_like(images)
     for shape, covered in enumerate(Runs(first, end).mask(8)):
-        expected = np.where(covered[:, None], colours[shape][..., None, None], expected)
+        expected = np.where(covered[:, None], colors[shape][..., None, None], expected)
     np.testing.assert_array_equal(images, expected)
 
 
@@ -192,13 +192,13 @@ def test_spheres_are_where_rays_hit_them(seed: int):
         position[:, None], axes[:, :, None], field_of_view_rad=1.2, height=HEIGHT, width=WIDTH
     )
     radius = rng.uniform(0.1, 1.5)
-    to_centre = rng.normal(size=3) * 3
-    ahead = to_centre @ axes[:, 2]
+    to_center = rng.normal(size=3) * 3
+    ahead = to_center @ axes[:, 2]
     ray = rays(position, axes, 1.2)
     ray /= np.linalg.norm(ray, axis=-1, keepdims=True)
-    miss = np.linalg.norm(np.cross(ray, to_centre), axis=-1)
+    miss = np.linalg.norm(np.cross(ray, to_center), axis=-1)
     expected = (miss < radius) & (ahead > radius)
-    runs = sphere(camera, (position + to_centre)[:, None, None], np.full((1, 1), radius))
+    runs = sphere(camera, (position + to_center)[:, None, None], np.full((1, 1), radius))
     is_clear = np.abs(miss - radius) > 1e-6
     np.testing.assert_array_equal(mask(runs)[is_clear], expected[is_clear])
 
@@ -208,22 +208,22 @@ def test_a_box_is_seen_where_rays_hit_it_and_each_pixel_by_one_face(seed: int):
     rng = np.random.default_rng(seed)
     own_axes = random_rotation(rng)
     half_edges, position = rng.uniform(0.3, 1.0, 3), np.array([0.0, 0.0, -4.0])
-    centre = rng.normal(size=3) / 2
+    center = rng.normal(size=3) / 2
     camera = Camera.perspective(
         position[:, None], AHEAD, field_of_view_rad=0.9, height=HEIGHT, width=WIDTH
     )
-    places, normals = box_faces(centre[:, None], own_axes[:, :, None], half_edges)
+    places, normals = box_faces(center[:, None], own_axes[:, :, None], half_edges)
     runs = polygon(camera, places)
     seen = np.stack([mask(runs, shape=face) for face in range(6)])
     assert (seen.sum(axis=0) <= 1).all()
 
     ray = rays(position, np.eye(3), 0.9) @ own_axes
-    eye = (position - centre) @ own_axes
+    eye = (position - center) @ own_axes
     one, other = (-half_edges - eye) / ray, (half_edges - eye) / ray
     entry, leave = np.minimum(one, other).max(axis=-1), np.maximum(one, other).min(axis=-1)
     np.testing.assert_array_equal(seen.any(axis=0), entry < leave)
     # Every face is half an edge from the center along its normal.
-    middles = places.mean(axis=1)[..., 0] - centre[:, None]
+    middles = places.mean(axis=1)[..., 0] - center[:, None]
     np.testing.assert_allclose(middles, normals[..., 0] * np.tile(half_edges, 2), atol=1e-9)
 
 

@@ -38,7 +38,7 @@ def test_a_box_that_is_not_a_body_may_be_turned():
     # Turned by 45 degrees, the edge of the box of 1 m is sqrt(2) m before its middle. A sphere on
     # its axis touches that edge when its center is 0.5 m away.
     diagonal = float(np.sqrt(0.5))
-    box = {"centre": (0.0, 5.0), "half": (1.0, 1.0), "is_turned": True}
+    box = {"center": (0.0, 5.0), "half": (1.0, 1.0), "is_turned": True}
     straight = seen(two_areas(), Box(0, **box))
     turned = seen(two_areas(), Box(0, **box, heading=(diagonal, diagonal)))
     np.testing.assert_allclose(straight, [[1.0, 0.0, 0.0, 0.35]] * 2, rtol=1e-6)

@@ -81,8 +81,8 @@ def test_goals_circle_and_deviate():
 
 def test_the_hand_shifts_the_middle_of_the_lower_link():
     # A capsule of 4.45 m3 and a sphere of 4.19 m3, 3 m apart.
-    assert ARM.bodies[LOWER].shape.centre == pytest.approx((0.0, 16.0 / 11.0, 0.0))
-    assert ARM.bodies[UPPER].shape.centre == (0.0, 0.0, 0.0)
+    assert ARM.bodies[LOWER].shape.center == pytest.approx((0.0, 16.0 / 11.0, 0.0))
+    assert ARM.bodies[UPPER].shape.center == (0.0, 0.0, 0.0)
 
 
 def test_a_torque_turns_the_links_by_their_inertia():

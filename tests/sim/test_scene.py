@@ -38,8 +38,8 @@ def test_every_world_has_a_scene(world):
         np.testing.assert_array_equal(solids.position, before)  # not changed by later steps
     for solids in scene.solids:
         n = len(solids.position)
-        assert solids.position.shape == solids.size.shape == solids.colour.shape == (n, 3)
-        assert solids.colour.dtype == np.uint8
+        assert solids.position.shape == solids.size.shape == solids.color.shape == (n, 3)
+        assert solids.color.dtype == np.uint8
         np.testing.assert_allclose(np.linalg.norm(solids.rotation, axis=1), np.ones(n), rtol=1e-6)
         is_hidden = np.isnan(solids.position)
         assert (is_hidden.all(axis=1) == is_hidden.any(axis=1)).all()

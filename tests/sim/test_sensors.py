@@ -89,7 +89,7 @@ def test_the_grid_sees_what_one_sees_who_looks_into_every_cell():
     rng = np.random.default_rng(5)
     grid = GridSensor(n_cells=8, cell_m=1.0, n_tags=4)
     for _ in range(10):
-        centres = rng.uniform(-6.0, 6.0, (2, 6))
+        centers = rng.uniform(-6.0, 6.0, (2, 6))
         yaws = rng.uniform(-np.pi, np.pi, 4)
         radii, halves = rng.uniform(0.2, 1.5, 3), rng.uniform(0.2, 1.5, 3)
         distances = rng.permutation(6) + 0.5
@@ -97,16 +97,16 @@ def test_the_grid_sees_what_one_sees_who_looks_into_every_cell():
         zeros = np.zeros(3, np.intp)
         headings = np.array([np.sin(yaws), np.cos(yaws)])
         marks = [
-            grid.discs(zeros, centres[:, :3], radii, np.array([0, 1, 0]), distances[:3]),
+            grid.discs(zeros, centers[:, :3], radii, np.array([0, 1, 0]), distances[:3]),
             grid.squares(
-                zeros, centres[:, 3:], headings[:, :3], halves, np.array([2, 1, 2]), distances[3:]
+                zeros, centers[:, 3:], headings[:, :3], halves, np.array([2, 1, 2]), distances[3:]
             ),
             grid.walls(headings[:, 3:, None], np.array([[at_wall]]), 1.0, 3),
         ]
         expected = grid_by_loops(
             grid,
-            zip(centres[:, :3].T, radii, [0, 1, 0], distances[:3], strict=True),
-            zip(centres[:, 3:].T, yaws[:3], halves, [2, 1, 2], distances[3:], strict=True),
+            zip(centers[:, :3].T, radii, [0, 1, 0], distances[:3], strict=True),
+            zip(centers[:, 3:].T, yaws[:3], halves, [2, 1, 2], distances[3:], strict=True),
             [(yaws[3], at_wall, 1.0, 3)],
         )
         difference = np.argwhere((grid.observe(1, marks)[0] != expected).any(axis=0))

@@ -78,7 +78,7 @@ EYE = np.array([0.0, 7.0, -8.0])
 
 
 def first_hit(
-    frame: NDArray[np.float64], centre: NDArray[np.float64]
+    frame: NDArray[np.float64], center: NDArray[np.float64]
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Follow a ray from the camera through each pixel: 60 degrees over 84 rows, 30 degrees down.
 
@@ -93,14 +93,14 @@ def first_hit(
     )
     ray = ahead + across[:, None] * [1.0, 0.0, 0.0] - across[:, None, None] * up
     hit, distance = np.full((84, 84), NOTHING), np.full((84, 84), np.inf)
-    colours = np.zeros((84, 84, 3))
+    colors = np.zeros((84, 84, 3))
 
     def show(what: int, far: NDArray[np.float64], normal, albedo: tuple[int, int, int]) -> None:
         is_nearer = far < distance
         light = np.maximum(normal @ [0.542, 0.643, -0.542], 0.0)[..., None]
-        colour = np.minimum(albedo * (0.68 + 0.61 * light) + 0.12 * 255, 255)
+        color = np.minimum(albedo * (0.68 + 0.61 * light) + 0.12 * 255, 255)
         hit[is_nearer], distance[is_nearer] = what, far[is_nearer]
-        colours[is_nearer] = colour[is_nearer]
+        colors[is_nearer] = color[is_nearer]
 
     by_cube, start = ray @ frame, EYE @ frame
     for what, half, above, albedo in (
@@ -115,12 +115,12 @@ def first_hit(
         show(what, np.where(entry < leave, entry, np.inf), side * frame.T[axis], albedo)
 
     # |eye + t ray - center|^2 = 0.25
-    a, b, c = (ray**2).sum(-1), ray @ (EYE - centre), ((EYE - centre) ** 2).sum() - 0.25
+    a, b, c = (ray**2).sum(-1), ray @ (EYE - center), ((EYE - center) ** 2).sum() - 0.25
     square = b**2 - a * c
     far = np.where(square > 0, (-b - np.sqrt(np.maximum(square, 0))) / a, np.inf)
-    normal = (EYE + ray * np.where(square > 0, far, 0)[..., None] - centre) / 0.5
+    normal = (EYE + ray * np.where(square > 0, far, 0)[..., None] - center) / 0.5
     show(BALL, far, normal, (200, 200, 200))
-    return hit, colours
+    return hit, colors
 
 
 def test_colors_by_hand():

@@ -38,9 +38,9 @@ def view(env: VisualFoodCollector, agent: int = 0) -> np.ndarray:
     return env.observe(slice(None))[0][agent].transpose(1, 2, 0)
 
 
-def covered(env: VisualFoodCollector, colour: np.ndarray) -> np.ndarray:
+def covered(env: VisualFoodCollector, color: np.ndarray) -> np.ndarray:
     """Return the pixels of a color: (n, 2) of rows and columns."""
-    return np.argwhere((view(env) == colour).all(axis=2))
+    return np.argwhere((view(env) == color).all(axis=2))
 
 
 def test_visual_food_collector_keeps_the_contract():
@@ -79,21 +79,21 @@ def test_there_is_a_wall_all_around(degrees: int):
     assert (picture[0] == SKY).all() and (picture[-1] == FLOOR).all()
 
 
-@pytest.mark.parametrize(("one", "colour"), [(GOOD_ONE, GOOD_FOOD), (BAD_ONE, BAD_FOOD)])
-def test_food_is_a_disc_by_hand(one: int, colour: np.ndarray):
+@pytest.mark.parametrize(("one", "color"), [(GOOD_ONE, GOOD_FOOD), (BAD_ONE, BAD_FOOD)])
+def test_food_is_a_disc_by_hand(one: int, color: np.ndarray):
     # 5 m ahead, 1 m to the right and, at its center, 0.25 m above the eye.
     env = alone()
     env.food[:, one, 0] = 1.0, 5.0
-    seen = covered(env, colour)
+    seen = covered(env, color)
     row, column = 41.5 - PIXELS_PER_TANGENT * 0.25 / 5, 41.5 + PIXELS_PER_TANGENT / 5
     radius = PIXELS_PER_TANGENT * 0.75 / 5
     np.testing.assert_allclose(seen.mean(axis=0), [row, column], atol=0.8)
     assert len(seen) == pytest.approx(np.pi * radius**2, rel=0.08)
     env.falling[one, 0] = 3
-    assert len(covered(env, colour)) == 0
+    assert len(covered(env, color)) == 0
     env.falling[one, 0] = 0
     env.food[1, one, 0] = -5.0  # behind
-    assert len(covered(env, colour)) == 0
+    assert len(covered(env, color)) == 0
 
 
 @pytest.mark.parametrize(("good_m", "nearer"), [(4.0, GOOD_FOOD), (12.0, BAD_FOOD)])
@@ -128,12 +128,12 @@ def test_pictures_show_the_food_that_each_ray_hits_first():
             (square > 0) & (ahead > 0), ahead - np.sqrt(np.maximum(square, 0)), np.inf
         )
         food = travel.argmin(axis=0)
-        colour = np.where((food < 25)[..., None], GOOD_FOOD, BAD_FOOD)
+        color = np.where((food < 25)[..., None], GOOD_FOOD, BAD_FOOD)
         is_hit = np.isfinite(travel.min(axis=0))
         seen = view(env, agent)
         is_food = (seen == GOOD_FOOD).all(axis=2) | (seen == BAD_FOOD).all(axis=2)
         is_agent = (seen == AGENT).all(axis=2)
-        differs = np.where(is_hit, (seen != colour).any(axis=2), is_food) & ~is_agent
+        differs = np.where(is_hit, (seen != color).any(axis=2), is_food) & ~is_agent
         assert np.count_nonzero(differs) <= 2
         n_hit += np.count_nonzero(is_hit)
     assert n_hit > 2000

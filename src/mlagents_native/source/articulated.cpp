@@ -166,14 +166,14 @@ struct Creature {
     const int32_t *child, *parent, *motions, *is_driven;  // of each joint
     const int32_t *shape;                                  // of each body
     const int32_t *pair;
-    const double *inverse_mass, *inverse_inertia, *centre_of_mass, *drag, *angular_drag;
+    const double *inverse_mass, *inverse_inertia, *center_of_mass, *drag, *angular_drag;
     const double *radius, *axis, *half;                              // of each body's shape
     const double *child_anchor, *parent_anchor, *child_frame, *parent_frame, *limits;
     double spring, damper, ground, step;
 };
 
 struct Bodies {
-    std::vector<Vector> velocity, spin, centre;
+    std::vector<Vector> velocity, spin, center;
     std::vector<Rotation> rotation;
     std::vector<Matrix> inverse_inertia;
     std::vector<Numbers> inverse_mass;
@@ -211,7 +211,7 @@ class Solver {
         const size_t n = creature.bodies + 1;
         bodies.velocity.resize(n);
         bodies.spin.resize(n);
-        bodies.centre.resize(n);
+        bodies.center.resize(n);
         bodies.rotation.resize(n);
         bodies.inverse_inertia.resize(n);
         bodies.inverse_mass.resize(n);
@@ -268,8 +268,8 @@ class Solver {
             }
             const Rotation q = normalized({s[3], s[4], s[5], s[6]});
             bodies.rotation[b] = q;
-            bodies.centre[b] =
-                Vector{s[0], s[1], s[2]} + rotate(q, spread(model.centre_of_mass + 3 * b));
+            bodies.center[b] =
+                Vector{s[0], s[1], s[2]} + rotate(q, spread(model.center_of_mass + 3 * b));
             bodies.velocity[b] =
                 all(1.0 - model.drag[b] * model.step) * Vector{s[7], s[8] - fall, s[9]};
             const Vector spin =
@@ -294,7 +294,7 @@ class Solver {
     void write(int lanes, double *state) const {
         for (int b = 0; b < model.bodies; ++b) {
             const Rotation q = bodies.rotation[b];
-            const Vector p = bodies.centre[b] - rotate(q, spread(model.centre_of_mass + 3 * b));
+            const Vector p = bodies.center[b] - rotate(q, spread(model.center_of_mass + 3 * b));
             const Vector v = bodies.velocity[b], w = bodies.spin[b];
             const Numbers s[13] = {p.x, p.y, p.z, q.x, q.y, q.z, q.w,
                                    v.x, v.y, v.z, w.x, w.y, w.z};
@@ -305,7 +305,7 @@ class Solver {
 
     void move() {
         for (int b = 0; b < model.bodies; ++b) {
-            bodies.centre[b] = bodies.centre[b] + all(model.step) * bodies.velocity[b];
+            bodies.center[b] = bodies.center[b] + all(model.step) * bodies.velocity[b];
             const Vector w = bodies.spin[b];
             const Numbers speed = root(dot(w, w));
             Numbers sine, cosine;
@@ -399,13 +399,13 @@ class Solver {
         add_locks(motions, child, parent, child_frame, parent_frame, relative);
         const Vector at_parent =
             rotate(bodies.rotation[parent],
-                   spread(model.parent_anchor + 3 * joint) - spread(model.centre_of_mass + 3 * parent));
+                   spread(model.parent_anchor + 3 * joint) - spread(model.center_of_mass + 3 * parent));
         const Vector at_child =
             rotate(bodies.rotation[child],
-                   spread(model.child_anchor + 3 * joint) - spread(model.centre_of_mass + 3 * child));
-        const Vector meeting_point = bodies.centre[parent] + at_parent;
-        const Vector gap = bodies.centre[child] + at_child - meeting_point;
-        const Vector from_child = meeting_point - bodies.centre[child];
+                   spread(model.child_anchor + 3 * joint) - spread(model.center_of_mass + 3 * child));
+        const Vector meeting_point = bodies.center[parent] + at_parent;
+        const Vector gap = bodies.center[child] + at_child - meeting_point;
+        const Vector from_child = meeting_point - bodies.center[child];
         const Numbers gaps[3] = {gap.x, gap.y, gap.z};
         for (int axis = 0; axis < 3; ++axis)
             add_row(child, parent, unit(axis), cross(from_child, unit(axis)),
@@ -603,7 +603,7 @@ class Solver {
     }
 
     Truths add_ground(int body) {
-        const Vector centre = bodies.centre[body];
+        const Vector center = bodies.center[body];
         const Rotation q = bodies.rotation[body];
         const int shape = model.shape[body];
         Vector points[4];
@@ -625,7 +625,7 @@ class Solver {
             const Vector down = pick(0), a = pick(1), b = pick(2);
             const Numbers sign = choose(down.y > all(0.0), all(1.0),
                                         choose(down.y < all(0.0), all(-1.0), all(0.0)));
-            const Vector face = centre - sign * down;
+            const Vector face = center - sign * down;
             points[0] = face + a + b;
             points[1] = face + a - b;
             points[2] = face - a - b;
@@ -633,11 +633,11 @@ class Solver {
             n = 4;
         } else if (shape == CAPSULE) {
             const Vector axis = rotate(q, spread(model.axis + 3 * body));
-            points[0] = centre + axis;
-            points[1] = centre - axis;
+            points[0] = center + axis;
+            points[1] = center - axis;
             n = 2;
         } else {
-            points[0] = centre;
+            points[0] = center;
         }
         Numbers distance[4];
         Truths acts[4], touches = all(0.0) > all(0.0);
@@ -654,13 +654,13 @@ class Solver {
         Contact contact = {int(rows.size()), 0, 0, 0};
         for (int k = 0; k < n; ++k)
             if (any(acts[k]))
-                add_press(body, world, normal, points[k] - centre, points[k], distance[k], acts[k]);
+                add_press(body, world, normal, points[k] - center, points[k], distance[k], acts[k]);
         contact.presses = int(rows.size()) - contact.first_press;
         contact.first_rub = int(rows.size());
         const Vector slip = bodies.velocity[body];
         if (n < 4) {
             for (int k = 0; k < n; ++k)
-                add_rubs(body, world, normal, slip, points[k] - centre, points[k], acts[k]);
+                add_rubs(body, world, normal, slip, points[k] - center, points[k], acts[k]);
         } else {
             const Truths diagonal = acts[0] & acts[2], other = acts[1] & acts[3];
             Vector one = points[3], two = points[0];
@@ -676,8 +676,8 @@ class Solver {
             one = choose(diagonal, points[0], choose(other, points[1], one));
             two = choose(diagonal, points[2], choose(other, points[3], two));
             const Truths differ = diagonal | other | (first < last);
-            add_rubs(body, world, normal, slip, one - centre, one, touches);
-            add_rubs(body, world, normal, slip, two - centre, two, touches & differ);
+            add_rubs(body, world, normal, slip, one - center, one, touches);
+            add_rubs(body, world, normal, slip, two - center, two, touches & differ);
         }
         contact.rubs = int(rows.size()) - contact.first_rub;
         contacts.push_back(contact);
@@ -686,7 +686,7 @@ class Solver {
 
     void add_pair(int pair) {
         const int a = model.pair[2 * pair], b = model.pair[2 * pair + 1];
-        const Vector offset = bodies.centre[a] - bodies.centre[b];
+        const Vector offset = bodies.center[a] - bodies.center[b];
         const double *half_a = model.axis + 3 * a, *half_b = model.axis + 3 * b;
         const double radii = model.radius[a] + model.radius[b] + CONTACT_DISTANCE;
         const double reach = radii + std::sqrt(half_a[0] * half_a[0] + half_a[1] * half_a[1] +
@@ -702,8 +702,8 @@ class Solver {
         const Numbers first = clip(divided(ab * to_b - bb * to_a, aa * bb - ab * ab));
         const Numbers along_b = clip(divided(ab * first + to_b, bb));
         const Numbers along_a = clip(divided(ab * along_b - to_a, aa));
-        const Vector at_b = bodies.centre[b] + along_b * axis_b;
-        const Vector apart = bodies.centre[a] + along_a * axis_a - at_b;
+        const Vector at_b = bodies.center[b] + along_b * axis_b;
+        const Vector apart = bodies.center[a] + along_a * axis_a - at_b;
         const Numbers length = root(dot(apart, apart));
         const Numbers distance = length - all(model.radius[a]) - all(model.radius[b]);
         const Truths acts = (distance < all(CONTACT_DISTANCE)) & (length > all(1e-9));
@@ -712,7 +712,7 @@ class Solver {
         const Vector normal = choose(
             acts, Vector{apart.x / scale, apart.y / scale, apart.z / scale}, unit(1));
         const Vector point = at_b + (all(model.radius[b]) + all(0.5) * distance) * normal;
-        const Vector from_a = point - bodies.centre[a], from_b = point - bodies.centre[b];
+        const Vector from_a = point - bodies.center[a], from_b = point - bodies.center[b];
         Contact contact = {int(rows.size()), 1, int(rows.size()) + 1, 0};
         add_press(a, b, normal, from_a, from_b, distance, acts);
         add_rubs(a, b, normal, bodies.velocity[a] - bodies.velocity[b], from_a, from_b, acts);
@@ -817,7 +817,7 @@ NATIVE_EXPORT void articulated_step(const int32_t *integers, const double *numbe
     creature.pair = take_integers(2 * creature.pairs);
     creature.inverse_mass = take(b + 1);
     creature.inverse_inertia = take(3 * (b + 1));
-    creature.centre_of_mass = take(3 * (b + 1));
+    creature.center_of_mass = take(3 * (b + 1));
     creature.drag = take(b + 1);
     creature.angular_drag = take(b + 1);
     creature.radius = take(b);

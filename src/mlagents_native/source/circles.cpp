@@ -188,7 +188,7 @@ void meet_discs(const Circles &of, int64_t index, Area &area) {
 void meet_wall(const Circles &of, int64_t disc, double x, double z, int64_t wall, Area &area) {
     const double reach = of.radius[disc] + TOUCH_M;
     const double heading_x = of.wall_heading[wall], heading_z = of.wall_heading[of.n_walls + wall];
-    const double to_x = x - of.wall_centre[wall], to_z = z - of.wall_centre[of.n_walls + wall];
+    const double to_x = x - of.wall_center[wall], to_z = z - of.wall_center[of.n_walls + wall];
     const double seen_x = to_x * heading_z - to_z * heading_x;
     const double seen_z = to_x * heading_x + to_z * heading_z;
     const double beyond_x = std::fabs(seen_x) - of.wall_half[wall];

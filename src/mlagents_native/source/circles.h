@@ -18,7 +18,7 @@ struct Circles {
     const double *reach;                                        // (P,)
     uint8_t *touching;                                          // (P, N)
     double *normal;                                             // (2, P, N)
-    const double *wall_centre, *wall_half, *wall_heading;       // (2, W)
+    const double *wall_center, *wall_half, *wall_heading;       // (2, W)
     double clear[2];
 };
 
@@ -45,6 +45,6 @@ struct FieldView {
     double end_m, side_m;                     // distances at which rays meet the faces of a field
     const double *directions;                 // (2, R), right and ahead
     const int8_t *tags;                       // (M, 4 + M), below 0 for what is not seen
-    const double *centre, *half, *heading;    // (2, K)
+    const double *center, *half, *heading;    // (2, K)
     const int64_t *targets;                   // (K,)
 };

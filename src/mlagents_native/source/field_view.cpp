@@ -47,7 +47,7 @@ void meet_box(const FieldView &view, int64_t box, const Eye &eye, std::vector<Ra
     const int64_t n = view.n_boxes;
     const double half_x = view.half[box], half_z = view.half[n + box];
     const double sine = view.heading[box], cosine = view.heading[n + box];
-    const double apart_x = view.centre[box] - eye.x, apart_z = view.centre[n + box] - eye.z;
+    const double apart_x = view.center[box] - eye.x, apart_z = view.center[n + box] - eye.z;
     const double reach = std::sqrt(half_x * half_x + half_z * half_z) + view.radius;
     const double farthest = view.length + reach + 1.0;
     if (apart_x * apart_x + apart_z * apart_z > farthest * farthest) return;  // out of sight

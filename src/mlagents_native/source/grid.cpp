@@ -22,8 +22,8 @@ void mark_discs(const Grid &grid, int64_t area, int64_t at, Cells &cells) {
     if (!(radius > 0.0)) return;
     for (int64_t disc = 0; disc < discs.count; ++disc) {
         const int64_t place = disc * n + area;
-        const double apart_x = discs.centre[place] - bodies.position[at];
-        const double apart_z = discs.centre[discs.count * n + place] - bodies.position[axis + at];
+        const double apart_x = discs.center[place] - bodies.position[at];
+        const double apart_z = discs.center[discs.count * n + place] - bodies.position[axis + at];
         const double right = apart_x * z - apart_z * x, ahead = apart_x * x + apart_z * z;
         if (!(std::fabs(right) < most && std::fabs(ahead) < most) || discs.hidden[place]) continue;
         const double distance =

@@ -191,7 +191,7 @@ inline uint8_t rounded(float level) {
 }
 
 // Writes a row of pixels, each the mean of samples x samples rays.
-void mix(uint8_t *pixel, int64_t width, int64_t samples, const uint8_t *colour,
+void mix(uint8_t *pixel, int64_t width, int64_t samples, const uint8_t *color,
          const int32_t *solids, const float *lights) {
     const int64_t columns = width * samples;
     const float share = 1.0f / static_cast<float>(samples * samples);
@@ -205,7 +205,7 @@ void mix(uint8_t *pixel, int64_t width, int64_t samples, const uint8_t *colour,
             }
         if (is_one) {  // most often
             if (*solids < 0) continue;
-            const uint8_t *paint = colour + 3 * *solids;
+            const uint8_t *paint = color + 3 * *solids;
             for (int channel = 0; channel < 3; ++channel)
                 pixel[channel] = rounded(static_cast<float>(paint[channel]) * (bright * share));
             continue;
@@ -215,7 +215,7 @@ void mix(uint8_t *pixel, int64_t width, int64_t samples, const uint8_t *colour,
             for (int64_t k = 0; k < samples; ++k) {
                 const int64_t at = i * columns + k;
                 const bool is_solid = solids[at] >= 0;
-                const uint8_t *paint = is_solid ? colour + 3 * solids[at] : pixel;
+                const uint8_t *paint = is_solid ? color + 3 * solids[at] : pixel;
                 bright = is_solid ? lights[at] : 1.0f;
                 for (int channel = 0; channel < 3; ++channel)
                     sum[channel] += static_cast<float>(paint[channel]) * bright;
@@ -236,7 +236,7 @@ NATIVE_EXPORT void picture_draw(uint8_t *image, int64_t height, int64_t width, i
                                 float left, float top, float step, const float *to_light,
                                 const float *shades, int64_t n_solids, const int32_t *shape,
                                 const float *to_solid, const float *camera, const float *straight,
-                                const uint8_t *colour, const int32_t *seen,
+                                const uint8_t *color, const int32_t *seen,
                                 const int32_t *shadow) {
     const int64_t columns = width * samples, rows = height * samples;
     const int64_t band_rows = BAND_ROWS * samples, n_pixels = columns * band_rows;
@@ -277,7 +277,7 @@ NATIVE_EXPORT void picture_draw(uint8_t *image, int64_t height, int64_t width, i
         shade(shades, n, lights.data(), dark.data());
         for (int64_t r = begin / samples; r < stop / samples; ++r) {
             const int64_t at = (r * samples - begin) * columns;
-            mix(image + r * width * 3, width, samples, colour, solids.data() + at,
+            mix(image + r * width * 3, width, samples, color, solids.data() + at,
                 lights.data() + at);
         }
     }

@@ -325,7 +325,7 @@ void step_off(const Motion &motion) {
             standing.on[at] = is_on;
             (support == standing.loose ? is_carried : is_braked) |= is_on;
             is_on_ground |= (above + standing.half > PROBE_START_M) &
-                            (above + standing.half <= PROBE_END_M) & standing.centre_over[at];
+                            (above + standing.half <= PROBE_END_M) & standing.center_over[at];
         }
         const bool stood = is_braked | is_carried;
         standing.is_braked[i] = is_braked;
@@ -401,7 +401,7 @@ void come_down(Standing &standing, Bodies &bodies) {
             }
             const bool feet_over = farthest < reach - NARROWER_M;
             standing.feet_over[at_x] = feet_over;
-            standing.centre_over[at_x] = farthest < 0.0;
+            standing.center_over[at_x] = farthest < 0.0;
             if (feet_over && standing.is_cleared[at_x])
                 ground = std::max(ground, standing.tops[at_x]);
         }

@@ -37,7 +37,7 @@ struct Standing {
     double *height, *climb, *fall, *jump_to, *jump_left;  // (N,)
     double *tops;                                         // (S, N)
     double *boxes_at, *box_halves;                        // (2, S + zones, N)
-    uint8_t *is_cleared, *feet_over, *centre_over, *on;   // (S, N)
+    uint8_t *is_cleared, *feet_over, *center_over, *on;   // (S, N)
     uint8_t *is_over_zone;                                // (zones, N)
     uint8_t *stood, *is_braked;                           // (N,)
     const uint8_t *wants_to_jump;                         // (N,)

@@ -118,7 +118,7 @@ NATIVE_EXPORT void raster_spheres(const double *points, const double *spreads, i
 // picture of a shape is `scene[shape]`, or shape % N. `order` are the shapes from the first to the
 // last that is painted, or null for this order.
 NATIVE_EXPORT void raster_paint(uint8_t *images, int64_t n_images, int64_t height, int64_t width,
-                                const int16_t *first, const int16_t *end, const uint8_t *colours,
+                                const int16_t *first, const int16_t *end, const uint8_t *colors,
                                 const int64_t *scene, const int64_t *order, int64_t n_shapes) {
     for (int64_t k = 0; k < n_shapes; ++k) {
         const int64_t shape = order ? order[k] : k;
@@ -128,7 +128,7 @@ NATIVE_EXPORT void raster_paint(uint8_t *images, int64_t n_images, int64_t heigh
             if (from >= to) continue;
             for (int channel = 0; channel < 3; ++channel)
                 std::memset(image + (channel * height + row) * width + from,
-                            colours[3 * shape + channel], static_cast<size_t>(to - from));
+                            colors[3 * shape + channel], static_cast<size_t>(to - from));
         }
     }
 }
@@ -167,12 +167,12 @@ NATIVE_EXPORT void raster_shade(uint8_t *images, const int64_t *which, int64_t n
 // pictures.
 NATIVE_EXPORT void raster_stamp(uint8_t *images, const int64_t *which, int64_t n, int64_t n_pixels,
                                 const int64_t *pixels, const int64_t *cells, int64_t n_listed,
-                                const uint8_t *colour) {
+                                const uint8_t *color) {
     for (int64_t k = 0; k < n; ++k) {
         const int64_t *listed = pixels + cells[k] * n_listed;
         for (int channel = 0; channel < 3; ++channel) {
             uint8_t *plane = images + (which[k] * 3 + channel) * n_pixels;
-            for (int64_t i = 0; i < n_listed; ++i) plane[listed[i]] = colour[channel];
+            for (int64_t i = 0; i < n_listed; ++i) plane[listed[i]] = color[channel];
         }
     }
 }

@@ -59,10 +59,10 @@ void rotation_matrix(double x, double y, double z, double w, double to[3][3]) {
 
 // Corrects a contact of a ball that is not above the top face, if it is near an edge.
 void turn_to_edge(const Rolling &of, int64_t i, Contact &contact) {
-    double arm[3], *const centre = contact.local[0];
+    double arm[3], *const center = contact.local[0];
     for (int axis = 0; axis < 3; ++axis)
-        arm[axis] = centre[axis] -
-                    smaller(larger(centre[axis], -of.half_edge), of.half_edge);
+        arm[axis] = center[axis] -
+                    smaller(larger(center[axis], -of.half_edge), of.half_edge);
     const double distance =
         std::sqrt((arm[0] * arm[0] + arm[1] * arm[1]) + arm[2] * arm[2]);
     contact.gap = distance - of.radius[i];

@@ -108,8 +108,8 @@ void meet_discs(const Rays &rays, const SeenDiscs &discs, const Eye &eye, Fan &f
     for (int64_t disc = 0; disc < discs.count; ++disc) {
         const int64_t place = disc * n + eye.area;
         if (discs.hidden[place]) continue;
-        const double x = discs.centre[place] / eye.scale - fan.origin_x;
-        const double z = discs.centre[discs.count * n + place] / eye.scale - fan.origin_z;
+        const double x = discs.center[place] / eye.scale - fan.origin_x;
+        const double z = discs.center[discs.count * n + place] / eye.scale - fan.origin_z;
         const double outside = x * x + z * z;
         for (int k = 0; k < fan.n; ++k) {
             const double closest = x * fan.x[k] + z * fan.z[k];
@@ -140,15 +140,15 @@ void meet_box(const Rays &rays, const SeenBox &box, const Eye &eye, Fan &fan) {
     const Bodies &bodies = *rays.bodies;
     const int64_t axis = bodies.n_bodies * bodies.n_areas;
     const int64_t at = box.body * bodies.n_areas + eye.area;
-    double centre_x = box.centre[0], centre_z = box.centre[1];
+    double center_x = box.center[0], center_z = box.center[1];
     double half_x = box.half[0], half_z = box.half[1];
     if (box.body >= 0) {
-        centre_x = bodies.position[at] / eye.scale;
-        centre_z = bodies.position[axis + at] / eye.scale;
+        center_x = bodies.position[at] / eye.scale;
+        center_z = bodies.position[axis + at] / eye.scale;
         half_x = bodies.half[at] / eye.scale;
         half_z = bodies.half[axis + at] / eye.scale;
     }
-    double offset_x = fan.origin_x - centre_x, offset_z = fan.origin_z - centre_z;
+    double offset_x = fan.origin_x - center_x, offset_z = fan.origin_z - center_z;
     Fan turned;
     const Fan *seen = &fan;  // by the axes of the box
     if (box.is_turned) {

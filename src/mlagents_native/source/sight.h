@@ -12,7 +12,7 @@
 struct SeenBox {
     int64_t body;                           // which it is, or below 0
     int64_t is_turned;                      // whether its heading counts
-    double centre[2], half[2], heading[2];  // of a box that is not a body
+    double center[2], half[2], heading[2];  // of a box that is not a body
     double radius;                          // of the rays there
     int64_t tag;                            // if there are no tags by area
     const int8_t *tags;                     // (N,), below 0 for a box that is not seen, or null
@@ -21,7 +21,7 @@ struct SeenBox {
 
 struct SeenDiscs {
     int64_t count;
-    const double *centre;   // (2, count, N)
+    const double *center;   // (2, count, N)
     const int64_t *hidden;  // (count, N), 0 for those that can be seen
     const int8_t *tags;     // (count,)
     double radius, height_m;

@@ -172,11 +172,11 @@ class Creatures:
         shape = state[..., POSITION].shape
         middle = np.broadcast_to(self.model.center_of_mass[bodies], shape)
         axis = np.broadcast_to(self.model.shape_axes[bodies], shape)
-        centre = state[..., POSITION] + rotate(state[..., ROTATION], middle)
+        center = state[..., POSITION] + rotate(state[..., ROTATION], middle)
         along = rotate(state[..., ROTATION], axis)
         part = np.linspace(-1.0, 1.0, 5)[:, None]
         radius = self.model.radius[bodies] + self.model.half[bodies].max(axis=1)
-        return centre[:, :, None] + part * along[:, :, None], radius
+        return center[:, :, None] + part * along[:, :, None], radius
 
 
 def _layout(model: Model) -> tuple[NDArray[np.int32], Array]:

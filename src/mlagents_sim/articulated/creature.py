@@ -35,7 +35,7 @@ class Sphere(NamedTuple):
     """A solid sphere."""
 
     radius: float
-    centre: Vector = ZERO
+    center: Vector = ZERO
 
 
 class Capsule(NamedTuple):
@@ -44,14 +44,14 @@ class Capsule(NamedTuple):
     radius: float
     length: float
     axis: Vector = (0.0, 1.0, 0.0)
-    centre: Vector = ZERO
+    center: Vector = ZERO
 
 
 class Box(NamedTuple):
     """A solid box along the axes of its body."""
 
     half: Vector
-    centre: Vector = ZERO
+    center: Vector = ZERO
 
 
 class Intangible(NamedTuple):
@@ -59,11 +59,11 @@ class Intangible(NamedTuple):
 
     Attributes:
         moments: Moments of inertia about the center of mass, along the axes of the body.
-        centre: Center of mass.
+        center: Center of mass.
     """
 
     moments: Vector
-    centre: Vector = ZERO
+    center: Vector = ZERO
 
 
 Shape = Sphere | Capsule | Box | Intangible
@@ -200,7 +200,7 @@ class Model:
         self.inverse_mass = np.array([1.0 / body.mass for body in bodies] + [0.0])
         moments = [moments_of_inertia(body.shape, body.mass) for body in bodies]
         self.inverse_inertia = np.vstack([1.0 / np.array(moments), np.zeros(3)])
-        self.center_of_mass = np.array([body.shape.centre for body in bodies] + [ZERO])
+        self.center_of_mass = np.array([body.shape.center for body in bodies] + [ZERO])
         self.drag = np.array([body.drag for body in bodies] + [0.0])
         self.angular_drag = np.array([body.angular_drag for body in bodies] + [0.0])
         self.start = np.array([[*body.position, *from_euler(body.euler)] for body in bodies])

@@ -101,11 +101,11 @@ class Basic(World):
         """Return all lines of cells, with green goals and a blue agent."""
         plan = FloorPlan(self, self.n_agents, (0.0, 0.0), (CELLS, 1.0), floor=BACKGROUND, top_m=1.0)
         at = np.array([np.arange(CELLS) + 0.5, np.full(CELLS, 0.5)])
-        colour = np.tile(CELL_COLOR, (CELLS, 1))
-        colour[SMALL_GOAL], colour[LARGE_GOAL] = SMALL_COLOR, LARGE_COLOR
-        plan.box("cell", at, (0.45, 0.45), height_m=0.1, colour=colour, fixed=True)
+        color = np.tile(CELL_COLOR, (CELLS, 1))
+        color[SMALL_GOAL], color[LARGE_GOAL] = SMALL_COLOR, LARGE_COLOR
+        plan.box("cell", at, (0.45, 0.45), height_m=0.1, color=color, fixed=True)
         place = np.array([self.cell + 0.5, np.full(self.n_agents, 0.5)])
         plan.ball(
-            "agent", place, 0.35, low_m=0.1, colour=AGENT_COLOR, agents=np.arange(self.n_agents)
+            "agent", place, 0.35, low_m=0.1, color=AGENT_COLOR, agents=np.arange(self.n_agents)
         )
         return plan.scene()

@@ -166,7 +166,7 @@ class Bouncer(World):
         """Return all arenas: a blue agent and its green target above the ground of each."""
         plan = FloorPlan(self, self.n_agents, (-WIDEST_M,) * 2, (WIDEST_M,) * 2, top_m=13.0)
         agents = np.arange(self.n_agents)
-        for name, place, half, colour, numbers in (
+        for name, place, half, color, numbers in (
             ("target", self.target, self.target_half, floor_plan.GREEN, None),
             ("agent", self.place, AGENT_HALF_M, floor_plan.AGENT, agents),
         ):
@@ -176,7 +176,7 @@ class Bouncer(World):
                 np.broadcast_to(np.asarray(half), (2, self.n_agents)),
                 height_m=2.0 * np.asarray(half),
                 low_m=place[:, Y] - half - GROUND_TOP_M,
-                colour=colour,
+                color=color,
                 agents=numbers,
             )
         return plan.scene()

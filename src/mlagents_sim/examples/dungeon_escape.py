@@ -223,7 +223,7 @@ class DungeonEscape(World):
             Box(LOCK_TAG, body=DOOR),
             Box(
                 PORTAL_TAG,
-                centre=(PORTAL[X], PORTAL[Z]),
+                center=(PORTAL[X], PORTAL[Z]),
                 half=(PORTAL_HALF[X], PORTAL_HALF[Z]),
                 heading=(PORTAL_HEADING[X], PORTAL_HEADING[Z]),
                 is_turned=True,
@@ -392,7 +392,7 @@ class DungeonEscape(World):
             DRAGON_HALF,
             height_m=1.5,
             heading=heading[:, DRAGON],
-            colour=floor_plan.RED,
+            color=floor_plan.RED,
         )
         plan.box(
             "tombstone",
@@ -400,7 +400,7 @@ class DungeonEscape(World):
             TOMBSTONE_HALF,
             height_m=1.0,
             heading=heading[:, TOMBSTONE],
-            colour=floor_plan.GREY,
+            color=floor_plan.GRAY,
         )
         plan.box(
             "key",
@@ -409,7 +409,7 @@ class DungeonEscape(World):
             height_m=0.3,
             low_m=0.3,
             heading=heading[:, DRAGON],
-            colour=floor_plan.ORANGE,
+            color=floor_plan.ORANGE,
         )
         is_present = self.is_present.reshape(n, MEMBERS).T
         has_key = np.arange(MEMBERS)[:, None] == self.carrier
@@ -420,7 +420,7 @@ class DungeonEscape(World):
             AGENT_HALF_M,
             agents=np.arange(self.n_agents).reshape(n, MEMBERS).T,
             low_m=bodies.above_m[:MEMBERS],
-            colour=np.where(has_key[..., None], floor_plan.ORANGE, floor_plan.AGENT),
+            color=np.where(has_key[..., None], floor_plan.ORANGE, floor_plan.AGENT),
         )
         return plan.scene()
 
@@ -433,16 +433,16 @@ def _add_building(plan: FloorPlan) -> None:
         PORTAL_HALF,
         height_m=2.0,
         heading=PORTAL_HEADING,
-        colour=floor_plan.INK,
+        color=floor_plan.INK,
     )
-    plan.box("door", DOOR_AT, DOOR_HALF, height_m=2.0, colour=floor_plan.GREEN)
+    plan.box("door", DOOR_AT, DOOR_HALF, height_m=2.0, color=floor_plan.GREEN)
     half = np.full((2, 1), BASE_HALF_M)
-    plan.box("base", COLUMNS_AT, half, height_m=BASE_HEIGHT_M, colour=floor_plan.WALL, fixed=True)
+    plan.box("base", COLUMNS_AT, half, height_m=BASE_HEIGHT_M, color=floor_plan.WALL, fixed=True)
     plan.disc(
         "column",
         COLUMNS_AT,
         np.full(4, COLUMN_RADIUS_M),
         height_m=2.0,
-        colour=floor_plan.WALL,
+        color=floor_plan.WALL,
         fixed=True,
     )

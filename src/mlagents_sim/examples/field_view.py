@@ -64,13 +64,13 @@ class FieldView:
         self._n_agents = field.heading[X].size
         walls = [*goal_walls(), *corner_walls(), *field.extra_walls]
         self._n_goal_boxes = len(goal_walls())
-        self._centre = np.array([wall.centre for wall in walls]).T.copy()  # (2, K)
+        self._center = np.array([wall.center for wall in walls]).T.copy()  # (2, K)
         self._half = np.array([wall.half for wall in walls]).T.copy()
         yaw = np.array([wall.yaw for wall in walls])
         self._heading = np.array([np.sin(yaw), np.cos(yaw)])
         self._targets = np.full(len(walls), WALL, np.int64)
         self._targets[: self._n_goal_boxes] = np.where(
-            self._centre[X, : self._n_goal_boxes] < 0.0, LEFT_GOAL, RIGHT_GOAL
+            self._center[X, : self._n_goal_boxes] < 0.0, LEFT_GOAL, RIGHT_GOAL
         )
 
     @cached_property
@@ -90,7 +90,7 @@ class FieldView:
             side_m=SIDE_M - RAY_RADIUS_M,
             directions=self._directions,
             tags=self._tags,
-            centre=self._centre,
+            center=self._center,
             half=self._half,
             heading=self._heading,
             targets=self._targets,
@@ -130,11 +130,11 @@ class FieldView:
         straight = (np.copysign(faces, rays.direction) - rays.origin) * rays.inverse
         straight[straight < 0.0] = np.inf
         to_end, to_side = straight
-        centre, heading, half = (
+        center, heading, half = (
             np.repeat(value[..., None], len(member), axis=2)
-            for value in (self._centre, self._heading, self._half)
+            for value in (self._center, self._heading, self._half)
         )
-        boxes = rays.to_turned_boxes(centre, heading, half, RAY_RADIUS_M)
+        boxes = rays.to_turned_boxes(center, heading, half, RAY_RADIUS_M)
         is_right = rays.direction[X] > 0.0
         to_goals = [
             np.minimum(

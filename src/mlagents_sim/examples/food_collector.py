@@ -157,7 +157,7 @@ class GridFoodCollector(FoodCollector):
             bodies=self.bodies.shared,
             discs=native_planar.SeenDiscs(
                 count=len(GOOD),
-                centre=self.food,
+                center=self.food,
                 hidden=self.falling,
                 tags=np.where(GOOD, GOOD_TAG, BAD_TAG).astype(np.int8),
                 radius=FOOD_RADIUS_M,

@@ -377,7 +377,7 @@ class Floors(FixedArrays):
             "food",
             floor_plan.hidden(self.food, self.falling == 0),
             FOOD_RADIUS_M,
-            colour=np.where(GOOD[:, None, None], floor_plan.GREEN, floor_plan.RED),
+            color=np.where(GOOD[:, None, None], floor_plan.GREEN, floor_plan.RED),
         )
         half, heading = bodies.half[X], bodies.heading
         length = self._laser_m / 2.0
@@ -388,7 +388,7 @@ class Floors(FixedArrays):
             height_m=0.4,
             low_m=half - 0.2,
             heading=heading,
-            colour=floor_plan.ORANGE,
+            color=floor_plan.ORANGE,
         )
         plan.agents(
             "agent",
@@ -397,6 +397,6 @@ class Floors(FixedArrays):
             half,
             agents=np.arange(n_members * n_areas).reshape(n_areas, n_members).T,
             low_m=bodies.above_m,
-            colour=np.where((self.frozen > 0)[..., None], floor_plan.GREY, floor_plan.AGENT),
+            color=np.where((self.frozen > 0)[..., None], floor_plan.GRAY, floor_plan.AGENT),
         )
         return plan.scene()

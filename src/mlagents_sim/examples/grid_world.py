@@ -247,10 +247,10 @@ class GridWorld(World):
             (picture,) = is_here.nonzero()
             _shade(pictures, picture, stamp, size, place, goal, kind)
             is_goal = is_here[:, None] & (goal[..., 0] != NOWHERE)
-            for which, colour in enumerate(GOAL_COLORS):
+            for which, color in enumerate(GOAL_COLORS):
                 picture, column = (is_goal & (kind == which)).nonzero()
                 cell = goal[picture, column] @ (1, size)
-                _paint(pictures, picture, stamp.goals[which], cell, colour)
+                _paint(pictures, picture, stamp.goals[which], cell, color)
             (picture,) = is_here.nonzero()
             _paint(pictures, picture, stamp.agent, place[picture] @ (1, size), AGENT_COLOR)
         return pictures.reshape(-1, 3, HEIGHT, WIDTH)
@@ -267,7 +267,7 @@ class GridWorld(World):
             np.array([half, half]),
             height_m=FLOOR_M,
             low_m=-FLOOR_M,
-            colour=FLOOR_COLOR,
+            color=FLOOR_COLOR,
         )
         plan.box(
             "requested",
@@ -275,7 +275,7 @@ class GridWorld(World):
             np.array([np.full(n, 0.2), half]),
             height_m=0.2,
             low_m=-0.2,
-            colour=GOAL_COLORS[self.requested],
+            color=GOAL_COLORS[self.requested],
         )
         place = self.goal.transpose(2, 1, 0) + 0.5  # (2, G, N)
         for name, kind, yaw in (("plus", PLUS, 0.0), ("cross", CROSS, np.pi / 4)):
@@ -288,14 +288,14 @@ class GridWorld(World):
                     (BAR / 2, 0.45),
                     height_m=0.2,
                     heading=np.broadcast_to(heading[:, None, None], (2, n_goals, n)),
-                    colour=GOAL_COLORS[kind],
+                    color=GOAL_COLORS[kind],
                 )
         plan.box(
             "agent",
             self.place.T + 0.5,
             (0.35, 0.35),
             height_m=0.7,
-            colour=AGENT_COLOR,
+            color=AGENT_COLOR,
             agents=np.arange(n),
         )
         return plan.scene()
@@ -364,7 +364,7 @@ def _paint(
     which: NDArray[np.intp],
     pixels: NDArray[np.intp],
     cell: NDArray[np.intp],
-    colour: Pixels,
+    color: Pixels,
 ) -> None:
     """Paint the pixels, (cells, P), of n cells into n of the pictures, (N, 3, H * W)."""
     if (functions := PLANAR.load()) is not None:
@@ -377,10 +377,10 @@ def _paint(
             address(pixels),
             address(cell),
             pixels.shape[1],
-            address(colour),
+            address(color),
         )
         return
-    for channel, value in enumerate(colour):
+    for channel, value in enumerate(color):
         pictures[which[:, None], channel, pixels[cell]] = value
 
 

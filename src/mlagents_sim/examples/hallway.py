@@ -197,17 +197,17 @@ class Hallway(PlanarWorld):
         """Return all halls. O is red and X is green; so are their goals."""
         bodies = self.bodies
         plan = FloorPlan(self, self.n_agents, ROOM_LOW, ROOM_HIGH, walls_m=1.0)
-        for name, body, colour in (
+        for name, body, color in (
             ("O goal", O_GOAL, floor_plan.RED),
             ("X goal", X_GOAL, floor_plan.GREEN),
         ):
-            plan.box(name, bodies.position[:, body], GOAL_HALF, height_m=0.1, colour=colour)
+            plan.box(name, bodies.position[:, body], GOAL_HALF, height_m=0.1, color=color)
         plan.box(
             "symbol",
             bodies.position[:, SYMBOL],
             SYMBOL_HALF,
             height_m=2.0,
-            colour=np.where(self.is_x[:, None], floor_plan.GREEN, floor_plan.RED),
+            color=np.where(self.is_x[:, None], floor_plan.GREEN, floor_plan.RED),
         )
         plan.agents(
             "agent",

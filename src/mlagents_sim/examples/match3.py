@@ -210,17 +210,17 @@ class Match3VectorObs(World):
         cells = np.broadcast_to(np.array([column, row]), (2, ROWS * COLUMNS, n))
         color, special = (gems.reshape(-1, n) for gems in (self.color, self.special))
         gems = hidden(cells, color != NO_GEM)
-        plan.ball("gem", gems, 0.42, colour=GEM_COLORS[color])
+        plan.ball("gem", gems, 0.42, color=GEM_COLORS[color])
         radius = np.where(special == 1, 0.12, 0.2)
         marks = hidden(cells, special > 0)
-        plan.ball("mark", marks, radius, low_m=0.75, colour=MARK_COLOR)
+        plan.ball("mark", marks, radius, low_m=0.75, color=MARK_COLOR)
         plan.box(
             "board",
             np.tile([[COLUMNS / 2], [-0.3]], n),
             (COLUMNS / 2, 0.2),
             height_m=0.2,
             low_m=-0.2,
-            colour=EMPTY_COLOR,
+            color=EMPTY_COLOR,
             agents=np.arange(n),
         )
         return plan.scene()

@@ -145,7 +145,7 @@ class PushBlock(PlanarWorld):
             radius_m=RAY_RADIUS_M,
             room=Room(WALL_TAG, ROOM_LOW, ROOM_HIGH),
             boxes=[
-                Box(GOAL_TAG, centre=GOAL_CENTER, half=GOAL_HALF),
+                Box(GOAL_TAG, center=GOAL_CENTER, half=GOAL_HALF),
                 Box(BLOCK_TAG, body=BLOCK),
             ],
         )
@@ -209,14 +209,14 @@ class PushBlock(PlanarWorld):
         """Return all rooms: a green goal, an orange block and a blue agent in each."""
         bodies = self.bodies
         plan = FloorPlan(self, self.n_agents, ROOM_LOW, ROOM_HIGH, walls_m=1.0)
-        plan.box("goal", GOAL_CENTER, GOAL_HALF, height_m=0.05, colour=floor_plan.GREEN)
+        plan.box("goal", GOAL_CENTER, GOAL_HALF, height_m=0.05, color=floor_plan.GREEN)
         plan.box(
             "block",
             bodies.position[:, BLOCK],
             bodies.half[:, BLOCK],
             height_m=BLOCK_HEIGHT_M,
             low_m=bodies.above_m[BLOCK],
-            colour=floor_plan.ORANGE,
+            color=floor_plan.ORANGE,
         )
         plan.agents(
             "agent",

@@ -218,7 +218,7 @@ class PushBlockCollab(PlanarWorld):
         boxes = self.boxes
         n = boxes.position.shape[2]
         plan = FloorPlan(self, n, ROOM_LOW, ROOM_HIGH, walls_m=1.0, top_m=3.0)
-        plan.box("goal", GOAL_CENTER, GOAL_HALF, height_m=0.05, colour=floor_plan.GREEN)
+        plan.box("goal", GOAL_CENTER, GOAL_HALF, height_m=0.05, color=floor_plan.GREEN)
         blocks, half = slice(BLOCKS), _HALVES[:BLOCKS, None]
         plan.box(
             "block",
@@ -226,7 +226,7 @@ class PushBlockCollab(PlanarWorld):
             np.array([half, half]),
             height_m=0.75 * SIZES_M[:, None],
             heading=boxes.heading[:, blocks],
-            colour=floor_plan.ORANGE,
+            color=floor_plan.ORANGE,
         )
         plan.agents(
             "agent",

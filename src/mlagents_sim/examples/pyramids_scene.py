@@ -118,8 +118,8 @@ def _walls() -> list[tuple[tuple[float, float], tuple[float, float]]]:
     walls = []
     for x in (-1, 1):
         for z in (-1, 1):
-            centre = (x * CROSS_M, z * CROSS_M)
-            walls += [(centre, (CROSS_HALF_M, WALL_HALF_M)), (centre, (WALL_HALF_M, CROSS_HALF_M))]
+            center = (x * CROSS_M, z * CROSS_M)
+            walls += [(center, (CROSS_HALF_M, WALL_HALF_M)), (center, (WALL_HALF_M, CROSS_HALF_M))]
             aside, out = x * SPUR_M, z * SPUR_CENTER_M
             walls += [((aside, out), (WALL_HALF_M, SPUR_HALF_M))]
             walls += [((out, aside), (SPUR_HALF_M, WALL_HALF_M))]
@@ -128,9 +128,9 @@ def _walls() -> list[tuple[tuple[float, float], tuple[float, float]]]:
 
 INNER_WALLS = _walls()
 OUTER_WALLS = [
-    (centre, half)
+    (center, half)
     for side in (-OUTER_WALL_M, OUTER_WALL_M)
-    for centre, half in (
+    for center, half in (
         ((side, 0.0), (WALL_HALF_M, OUTER_WALL_M)),
         ((0.0, side), (OUTER_WALL_M, WALL_HALF_M)),
     )
@@ -168,8 +168,8 @@ class Scene:
         self.bodies = Bodies(
             n_areas, bodies, low=np.array([-bound] * 2), high=np.array([bound] * 2), pairs=PAIRS
         )
-        for body, (centre, _) in enumerate(INNER_WALLS, WALLS.start):
-            self.bodies.position[:, body] = np.reshape(centre, (2, 1))
+        for body, (center, _) in enumerate(INNER_WALLS, WALLS.start):
+            self.bodies.position[:, body] = np.reshape(center, (2, 1))
         self.motion = Motion(self.bodies, watched=Watched(pairs=[AT_SWITCH, AT_GOLD]))
         self.is_on = np.zeros(n_areas, np.bool_)
         self._site = np.zeros((2, n_areas))  # of the brick pyramid
@@ -197,8 +197,8 @@ class Scene:
     def _boxes(self) -> list[Box]:
         """Return all that rays meet."""
         walls = [
-            Box(WALL_TAG, centre=centre, half=half, edges_m=self._wall_edges)
-            for centre, half in (*OUTER_WALLS, *INNER_WALLS)
+            Box(WALL_TAG, center=center, half=half, edges_m=self._wall_edges)
+            for center, half in (*OUTER_WALLS, *INNER_WALLS)
         ]
         switch = Box(self._switch_tag, body=SWITCH, edges_m=self._switch_edges)
         stones = [
@@ -236,11 +236,11 @@ class Scene:
         bodies.position[:, SWITCH, areas] = place[:, 1]
         self._site[:, areas] = place[:, 2]
         for stone in range(N_STONES):
-            for layer, (centre, _) in enumerate(STONE_LAYERS):
+            for layer, (center, _) in enumerate(STONE_LAYERS):
                 body = STONES.start + stone
                 if layer > 0:
                     body = LAYERS.start + 3 * stone + layer - 1
-                bodies.position[:, body, areas] = place[:, 3 + stone] + centre[:, None]
+                bodies.position[:, body, areas] = place[:, 3 + stone] + center[:, None]
         bodies.put_down((AGENT, areas), gravity=GRAVITY_M_S2, above_m=AGENT_DROP_M)
         bodies.put_down((LOOSE, areas), gravity=0.0, above_m=PARKED_M)
         bodies.position[:, LOOSE, areas] = 0.0
@@ -348,15 +348,15 @@ class Scene:
         plan = FloorPlan(
             world, len(areas), (-OUTER_WALL_M,) * 2, (OUTER_WALL_M,) * 2, top_m=2.0 * WALL_HEIGHT_M
         )
-        centres, halves = (
+        centers, halves = (
             np.array(part).T for part in zip(*OUTER_WALLS, *INNER_WALLS, strict=True)
         )
         plan.box(
             "wall",
-            centres,
+            centers,
             halves,
             height_m=WALL_HEIGHT_M,
-            colour=floor_plan.WALL,
+            color=floor_plan.WALL,
             fixed=True,
         )
         for layer, (low, high) in enumerate(self._stone_edges):
@@ -368,16 +368,16 @@ class Scene:
                 bodies.half[:, stones],
                 height_m=np.maximum(high - low, 0.01),
                 low_m=low,
-                colour=floor_plan.GREY,
+                color=floor_plan.GRAY,
             )
         plan.box(
             "switch",
             bodies.position[:, SWITCH],
             (SWITCH_HALF_M, SWITCH_HALF_M),
             height_m=2.0 * SWITCH_HALF_M,
-            colour=np.where(self.is_on[:, None], floor_plan.GREEN, floor_plan.RED),
+            color=np.where(self.is_on[:, None], floor_plan.GREEN, floor_plan.RED),
         )
-        for name, loose, colour in (
+        for name, loose, color in (
             ("brick", slice(LOOSE.start, GOLD), floor_plan.ORANGE),
             ("gold", slice(GOLD, LOOSE.stop), GOLD_COLOR),
         ):
@@ -387,7 +387,7 @@ class Scene:
                 bodies.half[:, loose],
                 height_m=2.0 * bodies.half[X, loose],
                 low_m=bodies.above_m[loose],
-                colour=colour,
+                color=color,
             )
         plan.agents(
             "agent",

@@ -52,12 +52,12 @@ def _with_hand() -> Intangible:
     capsule = math.pi * radius**2 * middle + 4.0 / 3.0 * math.pi * radius**3
     sphere = 4.0 / 3.0 * math.pi * HAND_RADIUS_M**3
     kg = (LINK_KG * np.array([capsule, sphere]) / (capsule + sphere)).tolist()
-    centre = HAND_AT[1] * kg[1] / LINK_KG
+    center = HAND_AT[1] * kg[1] / LINK_KG
     of_capsule = moments_of_inertia(LINK, kg[0])
     of_sphere = moments_of_inertia(Sphere(HAND_RADIUS_M), kg[1])
     across, along, _ = np.add(of_capsule, of_sphere).tolist()
-    across += kg[0] * centre**2 + kg[1] * (HAND_AT[1] - centre) ** 2
-    return Intangible((across, along, across), (0.0, centre, 0.0))
+    across += kg[0] * center**2 + kg[1] * (HAND_AT[1] - center) ** 2
+    return Intangible((across, along, across), (0.0, center, 0.0))
 
 
 def _joint(child: str, parent: str, height: float) -> Joint:

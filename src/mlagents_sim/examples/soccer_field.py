@@ -269,31 +269,31 @@ class Field(FixedArrays):
         low, high = (-BACK_M, -SIDE_M), (BACK_M, SIDE_M)
         plan = FloorPlan(world, n, low, high, floor=floor_plan.GRASS, walls_m=1.0)
         teams = floor_plan.AGENT, floor_plan.PURPLE
-        for name, side, colour in zip(("left goal", "right goal"), (-1, 1), teams, strict=True):
+        for name, side, color in zip(("left goal", "right goal"), (-1, 1), teams, strict=True):
             plan.box(
                 name,
                 (side * (END_M + BACK_M) / 2.0, 0.0),
                 (1.0, MOUTH_M),
                 height_m=0.05,
-                colour=colour,
+                color=color,
             )
         walls = [*corner_walls(), *goal_walls(), *self.extra_walls]
-        centre, half = (np.array([getattr(w, k) for w in walls]).T for k in ("centre", "half"))
+        center, half = (np.array([getattr(w, k) for w in walls]).T for k in ("center", "half"))
         yaw = np.array([wall.yaw for wall in walls])
         plan.box(
             "inner wall",
-            centre,
+            center,
             half,
             height_m=1.0,
             heading=np.array([np.sin(yaw), np.cos(yaw)]),
-            colour=floor_plan.WALL,
+            color=floor_plan.WALL,
             fixed=True,
         )
         plan.ball(
             "ball",
             discs.position[:, self.ball],
             BALL_RADIUS_M,
-            colour=floor_plan.FLOOR,
+            color=floor_plan.FLOOR,
         )
         plan.agents(
             "player",
@@ -301,7 +301,7 @@ class Field(FixedArrays):
             self.heading,
             PLAYER_RADIUS_M,
             agents=np.arange(n * self.ball).reshape(n, self.ball).T,
-            colour=np.where(self._sides[..., None] < 0, *teams),
+            color=np.where(self._sides[..., None] < 0, *teams),
             shape=Shape.CYLINDER,
         )
         return plan.scene()

@@ -233,11 +233,11 @@ class Sorter(PlanarWorld):
             floor=floor_plan.WALL,
             top_m=HIGHEST_TILE_M,
         )
-        plan.disc("arena", (0.0, 0.0), RADIUS_M, height_m=0.02, colour=floor_plan.FLOOR)
+        plan.disc("arena", (0.0, 0.0), RADIUS_M, height_m=0.02, color=floor_plan.FLOOR)
         outward = TILES_AT[:, self.slot]  # (2, tiles, N)
         order = np.arange(SLOTS)[:, None]
         brightness = 60 + 9 * self.number[..., None]
-        colour = np.where(
+        color = np.where(
             (order < self.n_visited)[..., None], floor_plan.GREEN, np.repeat(brightness, 3, axis=2)
         )
         plan.box(
@@ -245,7 +245,7 @@ class Sorter(PlanarWorld):
             floor_plan.hidden(outward * TILE_AT_M, order < self.n_tiles),
             TILE_HALF,
             height_m=0.5 + (HIGHEST_TILE_M - 0.5) * self.number / HIGHEST,
-            colour=colour,
+            color=color,
             heading=outward,
         )
         plan.agents(

@@ -220,7 +220,7 @@ class _Courts(World):
                 floor_plan.INK,
             ),
         ]
-        for name, side, colour in (("A", A, floor_plan.AGENT), ("B", B, floor_plan.PURPLE)):
+        for name, side, color in (("A", A, floor_plan.AGENT), ("B", B, floor_plan.PURPLE)):
             half_lean = -self.tilt[side] * _SIDES[side] / 2.0
             zero = np.zeros(n)
             solids.append(
@@ -229,7 +229,7 @@ class _Courts(World):
                     Shape.BOX,
                     np.stack([*self.place[:, side], zero], axis=1),
                     (2 * RACKET_THICK_M, 2 * RACKET_HALF_M, 2 * RACKET_HALF_M),
-                    colour,
+                    color,
                     rotation=np.stack([zero, zero, np.sin(half_lean), np.cos(half_lean)], axis=1),
                     area=court,
                     agent=2 * court + side,

@@ -121,8 +121,8 @@ def lit(albedo: Array | float, cosine: Array) -> Array:
     Colors are those of the picture, so not linear in the light that they stand for.
     """
     brightness = AMBIENT + DIFFUSE * np.maximum(cosine, 0.0)
-    colours: Array = np.minimum(albedo * brightness + GLOW * 255.0, 255.0)
-    return colours
+    colors: Array = np.minimum(albedo * brightness + GLOW * 255.0, 255.0)
+    return colors
 
 
 class Visual3DBall(Ball3D):
@@ -193,40 +193,40 @@ def _paint_cubes(pictures: Pixels, frame: Array, eye: Array) -> None:
     cosines = LIGHT.dot(frame.reshape(3, -1)).reshape(3, -1)  # of a side, the top and a side
     cosines[ASIDE] *= np.where(is_left, -1.0, 1.0)
     of_cube, of_band = lit(CUBE_AND_BAND_ALBEDO[:, None, None], cosines[..., None])
-    colours = np.empty((N_PAINTED, len(pictures), 3), np.uint8)
-    colours[:] = of_band[Y]  # the rims
-    colours[CUBE], colours[BAND] = of_cube, of_band[ASIDE]
-    paint(pictures, Runs(first, end), colours)
+    colors = np.empty((N_PAINTED, len(pictures), 3), np.uint8)
+    colors[:] = of_band[Y]  # the rims
+    colors[CUBE], colors[BAND] = of_cube, of_band[ASIDE]
+    paint(pictures, Runs(first, end), colors)
 
 
-def _paint_balls(pictures: Pixels, frame: Array, eye: Array, centre: Array, radius: Array) -> None:
+def _paint_balls(pictures: Pixels, frame: Array, eye: Array, center: Array, radius: Array) -> None:
     """Paint the balls into pictures of the cubes.
 
     Args:
         pictures: (n, 3, H, W) pictures, changed in place.
         frame: (3, 3, n) the cubes' axes, in columns.
         eye: (3, n) the camera by these axes.
-        centre: (3, n) centers of the balls, relative to the cubes' centers.
+        center: (3, n) centers of the balls, relative to the cubes' centers.
         radius: (n,) radii of the balls.
     """
     # Between a ball and a cube lies a plane through the point of the cube nearest to the ball.
     # A ball on the eye's side of it is before the cube.
-    by_cube = np.einsum("rcn,rn->cn", frame, centre)
+    by_cube = np.einsum("rcn,rn->cn", frame, center)
     nearest = np.minimum(np.maximum(by_cube, -HALF_EDGE_M), HALF_EDGE_M)
     is_before = ((by_cube - nearest) * (eye - nearest)).sum(axis=0) > 0.0
 
-    agent, pixel = pixels(sphere(CAMERA, centre[:, None], radius[None]), SIZE)
+    agent, pixel = pixels(sphere(CAMERA, center[:, None], radius[None]), SIZE)
     flat = pictures.reshape(-1)
     at = agent * (3 * SIZE**2) + pixel
     if not is_before.all():
         is_seen = is_before[agent] | (flat[at] == 0)  # background
         agent, pixel, at = agent[is_seen], pixel[is_seen], at[is_seen]
-    # A ray meets a sphere where |distance * ray - to_centre| = radius.
-    to_centre = centre - EYE_M
-    outside = (to_centre * to_centre).sum(axis=0) - radius * radius
-    ahead = np.einsum("cp,cp->p", RAYS.take(pixel, axis=1), to_centre.take(agent, axis=1))
+    # A ray meets a sphere where |distance * ray - to_center| = radius.
+    to_center = center - EYE_M
+    outside = (to_center * to_center).sum(axis=0) - radius * radius
+    ahead = np.einsum("cp,cp->p", RAYS.take(pixel, axis=1), to_center.take(agent, axis=1))
     distance = ahead - np.sqrt(np.maximum(ahead * ahead - outside[agent], 0.0))
-    cosine = (RAYS_TO_LIGHT[pixel] * distance - (LIGHT @ to_centre)[agent]) / radius[agent]
+    cosine = (RAYS_TO_LIGHT[pixel] * distance - (LIGHT @ to_center)[agent]) / radius[agent]
     gray = lit(BALL_ALBEDO, cosine).astype(np.uint8)
     for channel in range(3):
         flat[channel * SIZE**2 :][at] = gray

@@ -39,11 +39,11 @@ CORNERS = np.array([[-1.0, 1.0, 1.0, -1.0], [1.0, 1.0, -1.0, -1.0]]) * WALLS_M
 WALL_CORNERS = np.array([[0, 1, 2, 3], [0, 1, 2, 3], [1, 2, 3, 0], [1, 2, 3, 0]])
 
 SKY, FLOOR, WALL = (
-    np.array(colour, np.uint8) for colour in ([196, 216, 232], [205, 195, 170], [120, 120, 125])
+    np.array(color, np.uint8) for color in ([196, 216, 232], [205, 195, 170], [120, 120, 125])
 )
 GOOD_FOOD, BAD_FOOD, AGENT, FROZEN = (
-    np.array(colour, np.uint8)
-    for colour in ([102, 189, 107], [191, 59, 38], [33, 150, 243], [225, 235, 245])
+    np.array(color, np.uint8)
+    for color in ([102, 189, 107], [191, 59, 38], [33, 150, 243], [225, 235, 245])
 )
 
 
@@ -58,13 +58,13 @@ class Faces(NamedTuple):
     Attributes:
         agent: (S,) indices of the agents that see them.
         corners: (3, 4, S) from the agents' eyes to the right, up and ahead; clockwise.
-        colour: (S, 3) colors.
+        color: (S, 3) colors.
         distance: (S,) to what they belong to; what is farther is painted first.
     """
 
     agent: NDArray[np.intp]
     corners: Array
-    colour: Pixels
+    color: Pixels
     distance: Array
 
 
@@ -109,7 +109,7 @@ class VisualFoodCollector(FoodCollector):
 
         walls, others = self._walls(area, member), self._others(area, member)
         faces = polygon(CAMERA, np.concatenate([walls.corners, others.corners], axis=2)[:, :, None])
-        agent, place, colour = self._food(area, member)
+        agent, place, color = self._food(area, member)
         food = sphere(CAMERA, place[:, None], np.full((1, len(agent)), FOOD_RADIUS_M))
 
         to_food = np.sqrt((place * place).sum(axis=0))
@@ -119,8 +119,8 @@ class VisualFoodCollector(FoodCollector):
             np.concatenate([faces.first, food.first], axis=1),
             np.concatenate([faces.end, food.end], axis=1),
         )
-        colour = np.concatenate([walls.colour, others.colour, colour])
-        paint(pictures, runs, colour, np.concatenate([walls.agent, others.agent, agent]), order)
+        color = np.concatenate([walls.color, others.color, color])
+        paint(pictures, runs, color, np.concatenate([walls.agent, others.agent, agent]), order)
         return pictures
 
     def _from_eyes(
@@ -161,24 +161,24 @@ class VisualFoodCollector(FoodCollector):
         bodies = self.bodies
         other = (member + np.arange(1, self.n_members)[:, None]) % self.n_members  # (k, n)
         half = bodies.half[X, other, area]
-        centre = self._from_eyes(
+        center = self._from_eyes(
             area, member, bodies.position[:, other, area], self.floors.heights(area, other)
         )
-        which, agent = _may_be_seen(centre, half * math.sqrt(2.0)).nonzero()
-        other, half, centre = other[which, agent], half[which, agent], centre[:, which, agent]
+        which, agent = _may_be_seen(center, half * math.sqrt(2.0)).nonzero()
+        other, half, center = other[which, agent], half[which, agent], center[:, which, agent]
         area, member = area[agent], member[agent]
         ahead = in_frame(bodies.heading[:, member, area], bodies.heading[:, other, area])
         axes = np.zeros((3, 3, len(other)))
         axes[0, 0], axes[2, 0] = ahead[Z], -ahead[X]
         axes[1, 1] = 1.0
         axes[0, 2], axes[2, 2] = ahead
-        corners, _ = box_faces(centre, axes * half, np.ones(3))  # (3, 4, 6, agents seen)
-        colour = np.where(self.frozen[other, area, None] > 0, FROZEN, AGENT)
-        distance = np.sqrt((centre * centre).sum(axis=0))
+        corners, _ = box_faces(center, axes * half, np.ones(3))  # (3, 4, 6, agents seen)
+        color = np.where(self.frozen[other, area, None] > 0, FROZEN, AGENT)
+        distance = np.sqrt((center * center).sum(axis=0))
         return Faces(
             np.concatenate([agent] * 6),
             corners.reshape(3, 4, -1),
-            np.concatenate([colour] * 6),
+            np.concatenate([color] * 6),
             np.concatenate([distance] * 6),
         )
 

@@ -97,7 +97,7 @@ class Platforms:
         self.standing = Standing(self.bodies, SUPPORTS, gait=GAIT, zones=[goal])
         on_platform = Watched(
             bodies=[AGENT, BLOCK],
-            centre=PLATFORM_CENTER,
+            center=PLATFORM_CENTER,
             half=(PLATFORM_HALF_M, PLATFORM_HALF_M),
         )
         self.motion = Motion(self.bodies, standing=self.standing, watched=on_platform)
@@ -114,7 +114,7 @@ class Platforms:
                 radius_m=RAY_RADIUS_M,
                 boxes=[
                     Box(WALL_TAG, body=WALL, edges_m=(self._wall_low, self.wall_top)),
-                    Box(GOAL_TAG, centre=GOAL_CENTER, half=GOAL_HALF, edges_m=goal_edges),
+                    Box(GOAL_TAG, center=GOAL_CENTER, half=GOAL_HALF, edges_m=goal_edges),
                     Box(BLOCK_TAG, body=BLOCK, edges_m=block_edges),
                 ],
                 flight=Flight(self.standing.height_m, start_m, slope),
@@ -167,21 +167,21 @@ class Platforms:
         bodies = self.bodies
         low, high = (np.add(PLATFORM_CENTER, side * PLATFORM_HALF_M) for side in (-1, 1))
         plan = FloorPlan(world, len(self.wall_top), low.tolist(), high.tolist(), top_m=5.0)
-        plan.box("goal", GOAL_CENTER, GOAL_HALF, height_m=0.05, colour=floor_plan.GREEN)
+        plan.box("goal", GOAL_CENTER, GOAL_HALF, height_m=0.05, color=floor_plan.GREEN)
         height = self.wall_top - PLATFORM_TOP_M
         plan.box(
             "wall",
             floor_plan.hidden(bodies.position[:, WALL], height > 0.0),
             WALL_HALF,
             height_m=np.maximum(height, 0.0),
-            colour=floor_plan.WALL,
+            color=floor_plan.WALL,
         )
         plan.box(
             "block",
             bodies.position[:, BLOCK],
             BLOCK_HALF,
             height_m=BLOCK_HIGH_M - BLOCK_LOW_M,
-            colour=floor_plan.ORANGE,
+            color=floor_plan.ORANGE,
         )
         plan.agents(
             "agent",
