@@ -551,7 +551,7 @@ def test_a_player_that_fails_ends_with_the_error_and_how_to_resume(
 
 
 @pytest.mark.parametrize("environment", [None, "3DBall"])
-def test_a_port_in_use_names_the_flag(
+def test_a_port_in_use_comes_with_its_remedy(
     environment: str | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as holder:
@@ -564,7 +564,8 @@ def test_a_port_in_use_names_the_flag(
         assert main(arguments) == 1
     said = capsys.readouterr().out
     assert f"Port {port} is used by process" in said
-    assert "--base-port 0" in said and "worker_id" not in said
+    remedy = "--base-port 0" if environment else "end the program that occupies it"
+    assert remedy in said and "worker_id" not in said
 
 
 INTERRUPTED_IMPORT = """

@@ -54,7 +54,7 @@ def test_control_c_tears_no_row_of_the_table() -> None:
 def test_a_run_fits_into_100_columns_and_ends_in_whole_lines(tmp_path: Path) -> None:
     learn = [sys.executable, "-m", "mlagents.trainers.learn"]
     session = Session([*learn, "--env", "3DBall", "--run-id", "a", "--seed", "1"], cwd=tmp_path)
-    session.wait_for("Mean Reward")
+    session.wait_for("Step: 12000")
     session.wait_for("(last 100)")
     session.type(b"\x03")
     assert session.end() == 0

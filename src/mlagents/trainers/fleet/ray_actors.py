@@ -224,6 +224,7 @@ class RayWorkers(Workers):
                 outcome.append(None)
 
         logging.getLogger("ray").setLevel(logging.ERROR)  # `ray.init` does so later
+        _show_token()
         thread = threading.Thread(target=connect, name="connect to Ray", daemon=True)
         thread.start()
         within_s = self._settings.start_timeout_s
@@ -420,6 +421,18 @@ class RayWorkers(Workers):
         if self._connects:
             self._connects = False
             self._ray.shutdown()
+
+
+def _show_token() -> None:
+    """Show the user's token to the cluster, as `ray start` does without RAY_AUTH_MODE.
+
+    `ray.init` does so only for a cluster that it starts itself.
+    """
+    with suppress(ImportError, AttributeError):  # another version of Ray
+        setup: Any = importlib.import_module(
+            "ray._private.authentication.authentication_token_setup"
+        )
+        setup.maybe_enable_token_auth_if_token_available(warn_if_disabled=False)
 
 
 def _mute(ray: Any) -> None:
