@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -321,14 +322,25 @@ def test_an_error_of_a_worker_names_it_and_its_node() -> None:
 
 
 @pytest.mark.slow
-def test_a_run_keeps_its_handler_of_signals_in_a_cluster() -> None:
+@pytest.mark.parametrize("is_running", [False, True])
+def test_a_run_keeps_its_handler_of_signals_in_a_cluster(
+    is_running: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
     pytest.importorskip("ray")
-    before = signal.getsignal(signal.SIGTERM)
-    workers = RayWorkers(ClusterSettings(workers=1, address="local"))
-    try:
-        assert signal.getsignal(signal.SIGTERM) is before
-    finally:
-        workers.close()
+    received: list[int] = []
+    with ray_cluster() if is_running else nullcontext() as cluster:
+        before = signal.signal(signal.SIGTERM, lambda number, _: received.append(number))
+        try:
+            address = cluster.address if is_running else "local"
+            workers = RayWorkers(ClusterSettings(workers=1, address=address))
+            try:
+                signal.raise_signal(signal.SIGTERM)
+            finally:
+                workers.close()
+        finally:
+            signal.signal(signal.SIGTERM, before)
+    assert received == [signal.SIGTERM]
+    assert "SIGTERM received" not in capfd.readouterr().err, "Ray's handler says so"
 
 
 @pytest.mark.slow

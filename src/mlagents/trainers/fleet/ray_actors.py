@@ -180,6 +180,8 @@ class RayWorkers(Workers):
             }
             if sys.platform == "linux":  # Ray would replace 127.0.0.1 with a network address
                 arguments["_node_ip_address"] = "127.0.0.2"
+        is_main = threading.current_thread() is threading.main_thread()
+        before = signal.getsignal(signal.SIGTERM)
         try:
             if address == LOCAL:
                 self._init(arguments)
@@ -195,17 +197,13 @@ class RayWorkers(Workers):
                 f"but the cluster at {address!r} runs other versions. Install the same versions on "
                 f"all nodes. Ray reports: {error}"
             ) from error
+        finally:
+            if is_main:  # Ray has replaced the handler, which saves the run
+                signal.signal(signal.SIGTERM, before)
 
     def _init(self, arguments: Mapping[str, Any]) -> None:
-        """Call `ray.init`, and restore the handler of SIGTERM, which saves the run."""
-        ray, is_main = self._ray, threading.current_thread() is threading.main_thread()
-        before = signal.getsignal(signal.SIGTERM)
-        try:
-            ray.init(log_to_driver=False, logging_level="ERROR", **arguments)
-        finally:
-            if is_main:
-                signal.signal(signal.SIGTERM, before)
-        _mute(ray)
+        self._ray.init(log_to_driver=False, logging_level="ERROR", **arguments)
+        _mute(self._ray)
 
     def _init_in_time(self, arguments: Mapping[str, Any]) -> None:
         """Connect to a running cluster within `start_timeout_s`.
