@@ -36,6 +36,7 @@ from mlagents.trainers.fleet.places import numbered
 from mlagents.trainers.fleet.ray_actors import RayWorkers
 from mlagents.trainers.fleet.worker import RolloutWorker
 from mlagents.trainers.learn import run_training
+from mlagents.trainers.run.interrupt import Interrupted
 from mlagents.trainers.settings.run_options import ClusterSettings, RunOptions
 from mlagents_envs.exception import UnityEnvironmentException
 from steps import make_segments
@@ -341,6 +342,29 @@ def test_a_run_keeps_its_handler_of_signals_in_a_cluster(
             signal.signal(signal.SIGTERM, before)
     assert received == [signal.SIGTERM]
     assert "SIGTERM received" not in capfd.readouterr().err, "Ray's handler says so"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="needs a signal of its own")
+def test_a_signal_interrupts_the_wait_for_a_worker_of_ray() -> None:
+    pytest.importorskip("ray")
+
+    def interrupt(number: int, frame: object) -> None:
+        raise Interrupted
+
+    workers = RayWorkers(ClusterSettings(workers=1, address="local"))
+    before = signal.signal(signal.SIGUSR1, interrupt)
+    try:
+        workers._settings = workers._settings.model_copy(update={"cpus_per_worker": 2})
+        workers.start(Setup(options("run", 1), 0, 0, "logs", (), "0.1"))
+        workers.call(0, "take", "any")
+        for _ in range(5):
+            threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGUSR1)).start()
+            with pytest.raises(Interrupted):
+                workers.wait()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+        workers.close()
 
 
 @pytest.mark.slow

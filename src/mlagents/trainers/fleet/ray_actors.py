@@ -42,6 +42,9 @@ _SMALL = 90_000
 
 _CONNECT_TIMEOUT_S = 5.0
 
+_RESPONSE_S = 0.5
+"""Time after which a signal is handled at the latest. Handlers do not run while Ray waits."""
+
 _REMEDY = (
     "Add nodes, end other runs on the cluster, use fewer --workers, or lower "
     "cluster.cpus_per_worker."
@@ -215,6 +218,7 @@ class RayWorkers(Workers):
 
         def connect() -> None:
             try:
+                _show_token(self._ray, self._address)
                 self._init(arguments)
             except Exception as error:
                 outcome.append(error)
@@ -222,7 +226,6 @@ class RayWorkers(Workers):
                 outcome.append(None)
 
         logging.getLogger("ray").setLevel(logging.ERROR)  # `ray.init` does so later
-        _show_token()
         thread = threading.Thread(target=connect, name="connect to Ray", daemon=True)
         thread.start()
         within_s = self._settings.start_timeout_s
@@ -232,11 +235,15 @@ class RayWorkers(Workers):
         if (error := outcome[0]) is not None:
             raise error
 
+    @property
+    def _address(self) -> str:
+        """The address, or that of the cluster that `auto` stands for."""
+        address = self._settings.address or ""
+        return _last_address() if address == "auto" else address
+
     def _require_listener(self) -> None:
         """Raise early if no process listens at the address. Ray would try for a minute."""
-        address = self._settings.address or ""
-        if address == "auto":
-            address = _last_address()
+        address = self._address
         host, _, port = address.rpartition(":")
         if not (host and port.isdecimal()) or "://" in address:
             return
@@ -343,10 +350,10 @@ class RayWorkers(Workers):
             nodes = {each.node: each for each in self._started.values() if each.placed is None}
             refs = [*results, *nodes]
             due_s = min([until_s, *map(self._due_s, nodes.values())])
-            left_s = None if due_s == float("inf") else max(0.0, due_s - time.monotonic())
-            ready, _ = self._ray.wait(refs, num_returns=1, timeout=left_s)
+            left_s = min(_RESPONSE_S, max(0.0, due_s - time.monotonic()))
+            ready = self._ready(refs, n=1, within_s=left_s)
             if ready:
-                ready, _ = self._ray.wait(refs, num_returns=len(refs), timeout=0)
+                ready = self._ready(refs, n=len(refs), within_s=0.0)
             for ref in ready:
                 if ref in nodes:
                     nodes[ref].placed = self._node_of(ref)
@@ -356,6 +363,14 @@ class RayWorkers(Workers):
             for worker, each in self._started.items():
                 if each.placed is None and time.monotonic() >= self._due_s(each):
                     self._tell_unplaced(worker, each)
+
+    def _ready(self, refs: list[Any], *, n: int, within_s: float) -> list[Any]:
+        """Return at most `n` references whose results have arrived."""
+        try:
+            ready, _ = self._ray.wait(refs, num_returns=n, timeout=within_s)
+        except SystemError as error:  # a handler of a signal has raised something in Ray
+            raise error.__cause__ or error from None
+        return list(ready)
 
     def _node_of(self, ref: Any) -> tuple[str, str]:
         try:
@@ -421,16 +436,19 @@ class RayWorkers(Workers):
             self._ray.shutdown()
 
 
-def _show_token() -> None:
-    """Show the user's token to the cluster, as `ray start` does without RAY_AUTH_MODE.
+def _show_token(ray: Any, address: str) -> None:
+    """Show the user's token to a cluster that asks for one.
 
-    `ray.init` does so only for a cluster that it starts itself.
+    Without RAY_AUTH_MODE, `ray start` uses the token of the user's home, but `ray.init` does not.
     """
     with suppress(ImportError, AttributeError):  # another version of Ray
-        setup: Any = importlib.import_module(
+        authentication: Any = importlib.import_module(
             "ray._private.authentication.authentication_token_setup"
         )
-        setup.maybe_enable_token_auth_if_token_available(warn_if_disabled=False)
+        try:
+            ray._raylet.GcsClient(address=address)
+        except ray.exceptions.AuthenticationError:
+            authentication.maybe_enable_token_auth_if_token_available(warn_if_disabled=False)
 
 
 def _mute(ray: Any) -> None:
