@@ -32,9 +32,6 @@ logger = get_logger(__name__)
 LOCAL = "local"
 """Address that starts a cluster on this machine for this run."""
 
-LEAST_OBJECT_STORE = 64 * 2**20
-"""Smallest object store that a run accepts, in bytes."""
-
 _LOCAL_OBJECT_STORE = 512 * 2**20
 
 _SMALL = 90_000
@@ -286,15 +283,6 @@ class RayWorkers(Workers):
                 has_told = True
                 logger.info(f"Waiting for the cluster: {needs}.")
             time.sleep(0.5)
-        for node in ray.nodes():
-            store = node["Resources"].get("object_store_memory", 0.0)
-            if node["Alive"] and store < LEAST_OBJECT_STORE:
-                raise UnityTrainerException(
-                    f"the object store of node {node['NodeManagerAddress']} of cluster "
-                    f"{settings.address!r} has {store / 2**20:.0f} MiB; expected at least "
-                    f"{LEAST_OBJECT_STORE // 2**20} MiB. Start the node with "
-                    f"--object-store-memory {LEAST_OBJECT_STORE} or more."
-                )
 
     def start(self, setup: Setup) -> None:
         """Start an actor; see `Workers.start`."""
