@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from mlagents.trainers.cli_args import (
-    DEFAULTS_IN_WORDS,
     EPILOG,
     FLAGS,
     CommandLine,
@@ -131,7 +130,6 @@ def test_help_names_every_flag_and_default(
             assert f"  {flag}" in text
             default = field_of(key).default
             default = ",".join(default) if isinstance(default, tuple) else default
-            default = DEFAULTS_IN_WORDS.get(key, default)
             assert default is None or default is False or f"(default: {default})" in text
     assert "Unity Editor on port 5004" in " ".join(text.split())
     assert "--tensorflow" not in text

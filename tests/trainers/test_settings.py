@@ -170,7 +170,7 @@ SIGNAL_DEFAULTS = {"gamma": 0.99, "strength": 1.0, "network_settings": NETWORK_D
             {
                 "env_path": None,
                 "env_args": None,
-                "base_port": 5005,
+                "base_port": 0,
                 "num_envs": 1,
                 "players_per_process": None,
                 "num_areas": 1,

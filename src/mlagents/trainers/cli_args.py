@@ -68,9 +68,6 @@ FLAGS: dict[str, dict[str, str]] = {
 }
 """Key of each flag that sets a single key, in the groups of the help."""
 
-DEFAULTS_IN_WORDS = {"env_settings.base_port": "any free ports"}
-"""Defaults of keys that act differently when they are not set than with any of their values."""
-
 DETERMINISTIC_HELP = (
     "Take the most likely action instead of a sampled one, in every behavior "
     "(network_settings.deterministic)."
@@ -273,8 +270,7 @@ def _arguments(key: str) -> dict[str, Any]:
         return {"action": "store_true", "help": sentence}
     if get_origin(kind) is tuple:
         return {"nargs": argparse.REMAINDER, "metavar": "...", "help": sentence}
-    default = DEFAULTS_IN_WORDS.get(key, field.default)
-    default = "" if default is None else f" (default: {default})"
+    default = "" if field.default is None else f" (default: {field.default})"
     metavar = key.rpartition(".")[2].upper() if kind is str else "N"
     return {"type": kind, "metavar": metavar, "help": sentence + default}
 

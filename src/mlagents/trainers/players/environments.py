@@ -259,10 +259,9 @@ def _launch(
 
 def _base_port(environment: EnvironmentSettings, *, is_editor: bool) -> int | None:
     """Return the first port of players: 0 for any free ports, None for the Editor's port."""
-    is_given = "base_port" in environment.model_fields_set
     if not is_editor:
-        return environment.base_port if is_given else 0
-    if is_given and environment.base_port != UnityEnvironment.BASE_ENVIRONMENT_PORT:
+        return environment.base_port
+    if environment.base_port not in (0, UnityEnvironment.BASE_ENVIRONMENT_PORT):
         logger.warning(
             f"base_port {environment.base_port} is ignored: it only applies to players that --env "
             f"starts. The Editor uses port {UnityEnvironment.DEFAULT_EDITOR_PORT}."

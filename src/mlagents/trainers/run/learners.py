@@ -149,7 +149,7 @@ def require_for_several(options: RunOptions, n_learners: int) -> None:
         n_players += options.evaluation.num_envs
         of_evaluation = f" and {options.evaluation.num_envs} of evaluations"
     last_port = environment.base_port + n_players - 1
-    if "base_port" in environment.model_fields_set and environment.base_port and last_port > 65535:
+    if environment.base_port and last_port > 65535:
         raise TrainerConfigError(
             f"base_port (--base-port) {environment.base_port} plus {environment.num_envs} "
             f"environments (num_envs) of {n_learners} learners{of_evaluation} exceeds the last "

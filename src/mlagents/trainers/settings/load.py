@@ -124,16 +124,11 @@ def validated(written: Written, command_line: CommandLine) -> RunOptions:
 
 
 def dump_configuration(options: RunOptions) -> str:
-    """Return `options` as YAML with every value explicit, which can be loaded again.
-
-    Only `base_port` is omitted if it was not given, because any free ports are then used.
-    """
+    """Return `options` as YAML with every value explicit, which can be loaded again."""
     written = options.as_dict()
     results = Path(options.checkpoint_settings.results_dir)
     if ".." in results.parts:  # not allowed in a file
         written["checkpoint_settings"]["results_dir"] = str(results.resolve())
-    if "base_port" not in options.env_settings.model_fields_set:
-        del written["env_settings"]["base_port"]
     return yaml.safe_dump(written, sort_keys=False, allow_unicode=True)
 
 

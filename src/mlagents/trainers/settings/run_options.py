@@ -41,9 +41,9 @@ class EnvironmentSettings(Settings):
     ] = None
     """Arguments for the executable. On the command line, this flag takes all arguments that follow
     it, so it must be the last one."""
-    base_port: Int = Field(5005, ge=0, le=65535)
-    """Port of the first player that `--env` starts. Other players use the following ports. If this
-    is not set or 0, each player uses any free port. The Editor always uses 5004."""
+    base_port: Int = Field(0, ge=0, le=65535)
+    """Port of the first player that `--env` starts. Other players use the following ports. With
+    0, each player uses any free port. The Editor always uses 5004."""
     num_envs: Int = Field(1, ge=1)
     """Number of environments that run in parallel."""
     players_per_process: Int | None = Field(None, ge=1)
@@ -369,7 +369,7 @@ class RunOptions(Settings):
                 )
                 refuse([problem("evaluation", says=says)])
         n_players = environment.num_envs + n_envs
-        if "base_port" in environment.model_fields_set and environment.base_port:
+        if environment.base_port:
             last = environment.base_port + n_players - 1
             if last > 65535:
                 says = f"leads to port {last}, above the last one, 65535; lower base_port"
