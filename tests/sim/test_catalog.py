@@ -13,7 +13,7 @@ from mlagents_sim.examples.ball_3d import SPIN, Ball3D
 from mlagents_sim.examples.food_collector import FoodCollector
 from mlagents_sim.examples.food_floors import Floors
 from mlagents_sim.examples.push_block import PushBlock
-from mlagents_sim.examples.pyramids_scene import Scene as PyramidsScene
+from mlagents_sim.examples.pyramids_scene import PyramidsScene
 from mlagents_sim.examples.soccer_field import Field
 from mlagents_sim.examples.sorter import WALL, Sorter
 from mlagents_sim.examples.wall_jump import BigWallJump, SmallWallJump, WallJump

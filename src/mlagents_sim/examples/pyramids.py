@@ -4,7 +4,6 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from mlagents_envs import scene
 from mlagents_envs.base_env import (
     ActionSpec,
     ActionTuple,
@@ -12,7 +11,8 @@ from mlagents_envs.base_env import (
     FloatArray,
     ObservationSpec,
 )
-from mlagents_sim.examples.pyramids_scene import AGENT, AT_GOLD, AT_SWITCH, SENSORS, Scene
+from mlagents_envs.scene import Scene
+from mlagents_sim.examples.pyramids_scene import AGENT, AT_GOLD, AT_SWITCH, SENSORS, PyramidsScene
 from mlagents_sim.motion import Motion
 from mlagents_sim.planar_world import PlanarWorld
 from mlagents_sim.plane import X, Z, in_frame
@@ -86,7 +86,7 @@ class Pyramids(PlanarWorld):
         self, *, num_areas: int = 1, seed: int = 0, parameters: Mapping[str, float] | None = None
     ) -> None:
         super().__init__(num_areas=num_areas, seed=seed, parameters=parameters)
-        self.chamber = Scene(self.n_agents)
+        self.chamber = PyramidsScene(self.n_agents)
         self.bodies, self.motion = self.chamber.bodies, self.chamber.motion
 
     def begin(self, agents: Agents) -> None:
@@ -124,6 +124,6 @@ class Pyramids(PlanarWorld):
         self.reward[arrived] = 2.0
         self.end(arrived)
 
-    def scene(self) -> scene.Scene:
+    def scene(self) -> Scene:
         """Return all arenas: stones, the switch, and bricks with the gold once they stand."""
         return self.chamber.shown(self)

@@ -10,7 +10,7 @@ bump shakes all of them loose.
 import numpy as np
 from numpy.typing import NDArray
 
-from mlagents_envs import scene
+from mlagents_envs.scene import Scene
 from mlagents_sim import floor_plan
 from mlagents_sim.contact import STEP_S
 from mlagents_sim.floor_plan import FloorPlan
@@ -137,7 +137,7 @@ OUTER_WALLS = [
 ]
 
 
-class Scene:
+class PyramidsScene:
     """Arenas of N areas.
 
     Args:
@@ -342,7 +342,7 @@ class Scene:
         self._loose_tops[:] = above[LOOSE] + 2.0 * HALVES[:, None]
         return [view.observe(agents) for view in self._views]
 
-    def shown(self, world: World) -> scene.Scene:
+    def shown(self, world: World) -> Scene:
         """Return what the arenas of a world show; the bricks and the gold once they stand."""
         bodies, areas = self.bodies, np.arange(len(self.is_on))
         plan = FloorPlan(
