@@ -29,6 +29,7 @@ class Duel(LocalEnv):
         num_areas: Number of areas.
         seed: Seed of the games.
         groups: Whether each agent is in a group of its own, and rewards go to the group.
+        interrupts: Whether games are interrupted at their end.
     """
 
     def __init__(
@@ -39,12 +40,14 @@ class Duel(LocalEnv):
         num_areas: int = 8,
         seed: int = 0,
         groups: bool = False,
+        interrupts: bool = False,
     ) -> None:
         super().__init__()
         self.names = names
         self.n = num_areas
         self.rng = np.random.default_rng(seed)
         self.groups = groups
+        self.interrupts = interrupts
         self.announce(dict.fromkeys(names, spec))
 
     def restart(self) -> Mapping[BehaviorName, Report]:
@@ -96,7 +99,7 @@ class Duel(LocalEnv):
                     [last[side][ended]],
                     **self._paid(paid[ended], ids[ended]),
                     agent_id=ids[ended],
-                    interrupted=np.zeros(len(ended), np.bool_),
+                    interrupted=np.full(len(ended), self.interrupts),
                 )
             reports[name] = Report(decisions, terminals)
         return reports

@@ -517,7 +517,21 @@ def test_games_that_end_together_are_paired_in_order() -> None:
         other,
         [GameResult(LEARNER, 1.0), GameResult(LEARNER, 0.0)],
     )
-    assert noted == [(3, "B", LEARNER, 0.0), (3, "B", LEARNER, 0.0), (4, "B", LEARNER, 1.0)]
+    won, lost, interrupted = ((4, "B", LEARNER, score) for score in (1.0, 0.0, None))
+    assert noted == [(3, *lost[1:]), (3, *lost[1:]), won, interrupted]
+
+
+def test_an_interrupted_game_is_a_draw_for_the_rating_and_nothing_for_elo(tmp_path: Path) -> None:
+    run = make_run(tmp_path, RockPaperScissors(interrupts=True))
+    step_until(run, lambda: bool(run.trainers) and len(run._league._members["Duel"].games) > 8)
+    league, member = run._league, run._league._members["Duel"]
+    assert {score for _, score in member.games} == {0.5}
+    assert league.rating("Duel").mean == pytest.approx(1200.0)
+    present, oldest = member.contestant(LEARNER), member.window[0].number
+    league._elo[present] = 1300.0
+    for score, elo in ((None, 1300.0), (0.5, 1297.76)):
+        league._record_game("Duel", LEARNER, "Duel", oldest, score)
+        assert league._elo[present] == pytest.approx(elo, abs=0.01)
 
 
 def test_the_script_of_the_toy_plays_well() -> None:

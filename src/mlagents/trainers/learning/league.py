@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from mlagents.games import GameResult, paired
-from mlagents.ratings import Rating, Results, elo_change
+from mlagents.ratings import DRAW, Rating, Results, elo_change
 from mlagents.trainers.acting.roster import LATEST
 from mlagents.trainers.acting.script import ScriptedPolicy
 from mlagents.trainers.acting.teams import LEARNER, SCRIPT, Lineup, Opponents, Team
@@ -421,9 +421,10 @@ class League:
     ) -> None:
         """Record games of two teams that ended in the same report of a player."""
         for result, counterpart in paired(ours, theirs):
+            score: float | None
             if result.score is None or counterpart.score is None:
-                continue
-            if len(self._self_play.teams) > 2:
+                score = None
+            elif len(self._self_play.teams) > 2:
                 score = 0.5 * (1.0 + float(np.sign(result.score - counterpart.score)))
             elif _rank(counterpart.who) > _rank(result.who):
                 score = 1.0 - counterpart.score  # the learner's reward decides the game
@@ -431,16 +432,22 @@ class League:
                 score = result.score
             self._record_game(one.name, result.who, other.name, counterpart.who, score)
 
-    def _record_game(self, name: str, who: int, other: str, counterpart: int, score: float) -> None:
+    def _record_game(
+        self, name: str, who: int, other: str, counterpart: int, score: float | None
+    ) -> None:
+        """Record a game; without a score, it was interrupted. Such a game does not change Elo."""
         member, opponent = self._members[name], self._members[other]
         us, them = member.contestant(who), opponent.contestant(counterpart)
         if us == them:
             return
         self._version += 1
+        if score is None:
+            score = DRAW
+        else:
+            change = elo_change(self._elo[us], self._elo[them], score)
+            self._elo[us] += change
+            self._elo[them] -= change
         self._results.add(us, them, score)
-        change = elo_change(self._elo[us], self._elo[them], score)
-        self._elo[us] += change
-        self._elo[them] -= change
         if who == LEARNER:
             self._count_for(member, opponent, counterpart, score)
         if counterpart == LEARNER:
