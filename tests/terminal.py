@@ -99,6 +99,9 @@ class Session:
         self.output = ""
         self._terminal, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, width, 0, 0))
+        attributes = termios.tcgetattr(theirs)
+        attributes[3] |= termios.NOFLSH  # otherwise, Ctrl-C discards output that is not yet read
+        termios.tcsetattr(theirs, termios.TCSANOW, attributes)
 
         def own_terminal() -> None:
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
