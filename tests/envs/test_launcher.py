@@ -53,7 +53,10 @@ def test_a_program_of_this_environment_needs_no_path(
     monkeypatch.setattr(sysconfig, "get_path", lambda name: str(program.parent))
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     assert find_executable("mlagents-sim") == program
-    with pytest.raises(UnityEnvironmentException, match="no executable 'builds/mlagents-sim'"):
+    missing = (
+        r"no executable 'builds/mlagents-sim': .* does not exist\. Check the path, which is rel"
+    )
+    with pytest.raises(UnityEnvironmentException, match=missing):
         find_executable("builds/mlagents-sim")
 
 
