@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from duels import Duel
+from mlagents.trainers.learning.trainer import Trainer
 from mlagents.trainers.players.in_process import SimpleEnvManager
 from mlagents.trainers.reporting.stats import StatsSummary, StatsWriter
 from mlagents.trainers.run.checkpoints import RunFolder
@@ -67,3 +68,22 @@ def step_until(run: Controller, condition: Callable[[], bool]) -> None:
     run._fleet.reset()
     while not condition():
         run._advance()
+
+
+def begin_with_biases(run: Controller, biases: list[float]) -> Trainer:
+    """Begin a run of one behavior, whose policy and first snapshot prefer some actions.
+
+    Args:
+        run: The run.
+        biases: Number added to the logit of each action.
+
+    Returns:
+        Trainer of the behavior.
+    """
+    run._fleet.reset()
+    trainer = run._trainer_of("Duel?team=0")
+    with torch.no_grad():
+        trainer.learner.algorithm.actor.heads.logits.bias += torch.tensor(biases)
+    trainer.policy.snapshot = trainer.learner.algorithm.snapshot()
+    run._league._members["Duel"].window[0].snapshot = trainer.policy.snapshot
+    return trainer

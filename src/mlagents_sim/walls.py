@@ -13,9 +13,9 @@ class Wall(NamedTuple):
     """A box that never moves, seen from above.
 
     Attributes:
-        center: Its middle, (x, z).
-        half: Its half lengths to the right and ahead.
-        yaw: Angle that it is turned to the right by, in rad.
+        center: Middle, (x, z), in m.
+        half: Half lengths to the right and ahead, in m.
+        yaw: Angle by which the box is turned to the right, in rad.
     """
 
     center: tuple[float, float]
@@ -24,9 +24,13 @@ class Wall(NamedTuple):
 
 
 class Walls(NamedTuple):
-    """Walls: (2, W, 1) centers, half lengths and headings.
+    """Walls of an area as arrays.
 
-    The middle of the area, with (2, 1, 1) half lengths `clear`, has no walls.
+    Attributes:
+        center: (2, W, 1) middles, in m.
+        half: (2, W, 1) half lengths to the right and ahead, in m.
+        heading: (2, W, 1) unit vectors.
+        clear: (2, 1, 1) half lengths, in m, of the part around the middle that has no walls.
     """
 
     center: Array
@@ -36,7 +40,12 @@ class Walls(NamedTuple):
 
     @classmethod
     def of(cls, walls: Sequence[Wall], clear: tuple[float, float]) -> "Walls":
-        """Make the arrays."""
+        """Return the arrays of some walls.
+
+        Args:
+            walls: Walls of an area.
+            clear: Half lengths of the part without walls; see `Walls`.
+        """
         yaw = np.array([wall.yaw for wall in walls])
         return cls(
             np.array([wall.center for wall in walls]).reshape(-1, 2).T[..., None].copy(),
@@ -46,7 +55,15 @@ class Walls(NamedTuple):
         )
 
     def near(self, position: Array, radius: Array) -> tuple[Indices, Indices, Array, Array] | None:
-        """Return discs that touch walls: n discs, areas, normals into the walls, and gaps."""
+        """Return the n contacts of discs with walls; None if there are none.
+
+        Args:
+            position: (2, discs, N) centers of the discs, in m.
+            radius: (discs,) radii, in m.
+
+        Returns:
+            (n,) discs, (n,) areas, (2, n) normals into the walls, and (n,) gaps in m.
+        """
         reach = radius[:, None] + CONTACT_OFFSET_M
         is_outside = np.abs(position) + reach > self.clear
         disc, area = (is_outside[X] | is_outside[Z]).nonzero()

@@ -7,12 +7,8 @@ import pytest
 import torch
 
 from duels import LinePong, RockPaperScissors, chase
-from league_runs import make_run
+from league_runs import begin_with_biases, make_run
 from mlagents.trainers.acting.policy import ActingPolicy
-from mlagents.trainers.players.in_process import SimpleEnvManager
-from mlagents.trainers.run.checkpoints import RunFolder
-from mlagents.trainers.run.controller import Controller
-from mlagents.trainers.run.interrupt import Interrupt
 from mlagents.trainers.settings.run_options import RunOptions
 from seeds import seeds
 
@@ -53,15 +49,7 @@ def test_pong_is_learned_against_the_own_past(tmp_path: Path, seed: int) -> None
     options = RunOptions.model_validate(
         {"default_settings": SETTINGS, "env_settings": {"seed": seed}}
     ).with_seed(seed)
-    (tmp_path / "run_logs").mkdir()
-    run = Controller(
-        options,
-        SimpleEnvManager(LinePong(num_areas=32, seed=seed)),
-        RunFolder(tmp_path),
-        writers=[],
-        device=torch.device("cpu"),
-        interrupt=Interrupt(),
-    )
+    run = make_run(tmp_path, LinePong(num_areas=32, seed=seed), options)
     run.run()
     # An untrained policy scores 0.07 and has a rating of 1200.
     assert score_of(run.trainers["Duel"].policy) > 0.15
@@ -102,15 +90,10 @@ def test_the_average_of_a_biased_policy_approaches_equal_throws(
         {"default_settings": SCISSORS, "env_settings": {"seed": seed}}
     ).with_seed(seed)
     run = make_run(tmp_path, RockPaperScissors(num_areas=32, seed=seed), options)
-    run._fleet.reset()
-    trainer = run._trainer_of("Duel?team=0")
-    with torch.no_grad():  # the preferred throw has a probability of about 0.9
-        trainer.learner.algorithm.actor.heads.logits.bias[
-            ["rock", "paper", "scissors"].index(throw)
-        ] += 3.0
-    trainer.policy.snapshot = trainer.learner.algorithm.snapshot()
+    # The preferred throw has a probability of about 0.9.
+    biases = [3.0 * (throw == each) for each in ("rock", "paper", "scissors")]
+    trainer = begin_with_biases(run, biases)
     window = run._league._members["Duel"].window
-    window[0].snapshot = trainer.policy.snapshot
     while trainer.is_learning:
         run._advance()
     seen = [np.ones((1, 1), np.float32)]

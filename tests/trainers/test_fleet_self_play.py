@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 import torch
 
+import league_runs
 from fleets import KillsAWorker, assert_equal
+from league_runs import SELF_PLAY
 from mlagents.games import GameResult
 from mlagents.trainers.acting.roster import Roster
 from mlagents.trainers.acting.teams import Limits, Lineup, Opponents
@@ -22,21 +24,8 @@ from mlagents.trainers.learn import run_training
 from mlagents.trainers.settings.run_options import EnvironmentSettings, RunOptions
 from mlagents_envs.base_env import BehaviorId
 
-SETTINGS: dict[str, Any] = {
-    "trainer_type": "ppo",
-    "hyperparameters": {"batch_size": 32, "buffer_size": 64},
-    "network_settings": {"hidden_units": 8, "num_layers": 1},
-    "time_horizon": 16,
-    "summary_freq": 128,
-    "checkpoint_interval": 200,
-    "max_steps": 700,
-}
-SELF_PLAY = {"save_steps": 64, "team_change": 192, "swap_steps": 32, "window": 3}
-SAC = {
-    "trainer_type": "sac",
-    "hyperparameters": {"batch_size": 16, "buffer_size": 256, "buffer_init_steps": 32},
-    "max_steps": 300,
-}
+SETTINGS = {**league_runs.SETTINGS, "checkpoint_interval": 200, "max_steps": 700}
+SAC = {**league_runs.SAC, "max_steps": 300}
 MEMORY = {
     "network_settings": {
         "hidden_units": 8,

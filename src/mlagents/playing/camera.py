@@ -1,9 +1,10 @@
 """`Camera`: films an environment while it is played."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 from mlagents.playing.film import MAX_FPS, Film, Picture, open_film
 from mlagents_envs.base_env import BaseEnv
@@ -20,6 +21,13 @@ STEP_S = 0.02
 """Simulated time of a step, unless the environment says otherwise: Unity's default."""
 SMOOTH_FPS = 25.0
 """Least number of pictures per second of film, if enough steps are simulated."""
+
+
+@runtime_checkable
+class _Stepwise(Protocol):
+    """An environment that calls a function after each step of its simulation, as `World` does."""
+
+    step_watcher: Callable[[], None] | None
 
 
 class Camera:
@@ -65,15 +73,15 @@ class Camera:
         period = getattr(own, "decision_period_steps", 1)
         decisions_per_s = fps or 1.0 / (getattr(own, "step_s", STEP_S) * period)
         self._stride, self._n_steps, self._has_begun = 1, 0, False
-        self._is_stepwise = hasattr(own, "step_watcher")
-        if self._is_stepwise:
+        self._stepwise = own if isinstance(own, _Stepwise) else None
+        if self._stepwise is not None:
             steps_per_s = decisions_per_s * period
             if period > 1:
                 self._stride = max(1, int(steps_per_s / SMOOTH_FPS))
             self._stride = max(self._stride, math.ceil(steps_per_s / MAX_FPS))
-            own.step_watcher = self._watch  # type: ignore[attr-defined]
+            self._stepwise.step_watcher = self._watch
         film_fps = decisions_per_s
-        if self._is_stepwise:
+        if self._stepwise is not None:
             film_fps = decisions_per_s * period / self._stride
         self._n_left = seconds * film_fps
         size = None if view is None else (view.width, view.height)
@@ -81,14 +89,14 @@ class Camera:
 
     def shoot(self) -> None:
         """Film the current report of the environment. Call this before each answer."""
-        if not self._is_stepwise or not self._has_begun:
+        if self._stepwise is None or not self._has_begun:
             self._has_begun = True
             self._add()
 
     def close(self) -> None:
         """Finish the film."""
-        if self._is_stepwise:
-            unwrapped(self._env).step_watcher = None  # type: ignore[attr-defined]
+        if self._stepwise is not None:
+            self._stepwise.step_watcher = None
         with self._failure_logged():
             self._film.close()
 
