@@ -71,7 +71,7 @@ def test_the_page_of_worlds_is_current() -> None:
     assert text_of(ROOT / "docs" / "worlds.md") == script["page"](), "run scripts/build_gallery"
 
 
-def test_worlds_are_drawn_alike_and_small() -> None:
+def test_worlds_are_drawn_alike() -> None:
     # Three of them, drawn again; the pictures in the folder may come from another machine.
     pytest.importorskip("PIL")
     script = runpy.run_path(str(ROOT / "scripts" / "build_gallery"))
@@ -80,7 +80,17 @@ def test_worlds_are_drawn_alike_and_small() -> None:
         picture = script["draw"](entry)
         assert picture.dtype == "uint8"
         assert (picture == script["draw"](entry)).all()
-        assert 0 < script["image"](entry).stat().st_size <= script["MAX_BYTES"]
+
+
+def test_every_world_has_a_small_picture_or_film_and_no_other_is_there() -> None:
+    script = runpy.run_path(str(ROOT / "scripts" / "build_gallery"))
+    most_of_film = runpy.run_path(str(ROOT / "scripts" / "build_film"))["MOST_BYTES_OF_WORLD"]
+    zoo = script["ZooIndex"].read()
+    shown = {script["image"](entry, zoo) for entry in script["CATALOG"].values()}
+    for path in shown:
+        most = script["MAX_BYTES"] if path.suffix == ".png" else most_of_film
+        assert 0 < path.stat().st_size <= most, path
+    assert shown == {*script["IMAGES"].glob("*.png"), *script["FILMS"].iterdir()}
 
 
 def test_the_tree_of_the_overview_is_that_of_the_source() -> None:

@@ -124,12 +124,41 @@ def test_the_table_is_trained_once(capsys: pytest.CaptureFixture[str]) -> None:
     assert "is a finished run with --set" in capsys.readouterr().out
 
 
+def test_worlds_share_a_policy(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("table.toml").write_text('[Worm]\nseed = 1\n[WormStatic]\npolicy_of = "Worm"\n')
+    arguments = ("WormStatic", "--table", "table.toml")
+    assert train_zoo(*arguments) == 1
+    says = capsys.readouterr().out
+    assert "WormStatic: its policy is that of Worm, and the zoo has 0 of Worm" in says
+
+    (worm,) = ZooIndex.read(SCRIPT["ZOO"]).of("Worm")
+    Path("zoo/Worm").mkdir(parents=True)
+    shutil.copy(SCRIPT["ZOO"] / worm.file, Path("zoo", worm.file))
+    ZooIndex((worm,)).write(Path("zoo"))
+    assert train_zoo(*arguments) == 0
+    _, static = ZooIndex.read(Path("zoo")).policies
+    assert (static.world, static.behavior, static.trained_in) == (
+        "WormStatic",
+        "WormStatic",
+        "Worm",
+    )
+    assert (static.file, static.sha256, static.seed) == (worm.file, worm.sha256, worm.seed)
+    assert static.episodes == 4 and static.published == 1200
+    assert static.score > 800  # without turns toward new targets, it is above that of Worm
+    assert find_in_zoo("WormStatic", folder=Path("zoo")) == Path("zoo", worm.file)
+    assert train_zoo(*arguments) == 0
+    assert "WormStatic is in the zoo already" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("table", "says"),
     [
         ("[Basi]\nseed = 1", "'Basi' is not a world with a configuration"),
         ("[Basic]\nseed = 1\nstep = 5", "Basic: unknown key 'step'"),
         ("[Basic]\nsteps = {Basic = 5}", "expected a number `seed`"),
+        ("[Basic]\npolicy_of = 'Basic'", "policy_of = 'Basic': expected a world with a `seed`"),
+        ("[Basic]\npolicy_of = 'Worm'", "policy_of = 'Worm': expected a world with a `seed`"),
+        ("[Basic]\nseed = 1\npolicy_of = 'Worm'", "cannot be combined with other keys"),
     ],
 )
 def test_an_invalid_table_is_named(

@@ -5,6 +5,8 @@ zoo/
   runs.toml                     seed and steps of each training
   <world>/<behavior>.onnx
   older/<world>/<behavior>.onnx policies of replaced worlds; not part of an installed package
+
+Worlds with the same observations and actions may share a policy.
 """
 
 import dataclasses
@@ -35,6 +37,8 @@ class ZooPolicy:
     Attributes:
         world: Name of the world.
         behavior: Name of the behavior, without the team.
+        trained_in: Name of the world in which it was trained: `world`, or one with the same
+            observations and actions.
         file: Path of the model, below the folder of the zoo.
         bytes: Size of the file.
         sha256: Hash of the file.
@@ -54,6 +58,7 @@ class ZooPolicy:
 
     world: str
     behavior: str
+    trained_in: str
     file: str
     bytes: int
     sha256: str
@@ -144,11 +149,15 @@ class ZooIndex:
 
 
 def find_in_zoo(world: str | None, *, folder: Path = FOLDER) -> Path:
-    """Return the folder with the policies of a world, one `<behavior>.onnx` for each behavior.
+    """Return where the policies of a world are, for `find_model` and `mlagents-play --model`.
 
     Args:
         world: Registered name of the world; None for a build or the Editor.
         folder: Folder of the zoo.
+
+    Returns:
+        A folder with one `<behavior>.onnx` for each behavior, or the file of a policy that was
+        trained in another world.
 
     Raises:
         UnityPolicyException: The zoo has no policy of the world, or this installation does not
@@ -158,14 +167,15 @@ def find_in_zoo(world: str | None, *, folder: Path = FOLDER) -> Path:
     entries = index.of(world or "")
     if not entries:
         raise UnityPolicyException(_explain_missing(world, index.policies))
-    place = folder / Path(entries[0].file).parent
+    file = folder / entries[0].file
+    place = file if entries[0].trained_in != world else file.parent
     missing = [entry.file for entry in entries if not (folder / entry.file).is_file()]
     if missing:
         raise UnityPolicyException(
             f"the zoo has a policy for {world!r}, but {missing[0]} is missing in {folder}. "
             + _NOT_INSTALLED * missing[0].startswith(f"{OLDER}/")
-            + f"Take the folder zoo/{place.relative_to(folder).as_posix()} of a checkout of this "
-            "project, and give its path in place of 'zoo'."
+            + f"Take zoo/{place.relative_to(folder).as_posix()} of a checkout of this project, and "
+            "give its path in place of 'zoo'."
         )
     return place
 

@@ -222,7 +222,8 @@ class RemoteFleet(Fleet):
 
     def _target(self, behavior: _Behavior) -> Target:
         trainer, n_workers = behavior.trainer, len(self._present)
-        # So that it ends as in this process.
+        # A single worker reports after every episode, so that the run ends where it would without
+        # workers.
         watches = self._watches_episodes and len(self._all) == 1
         finished, opposed = trainer.steps_until_due, None
         if limits := self._teams.limits(trainer.name):
