@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import yaml
 from numpy.typing import NDArray
 
 from mlagents.playing.game import Actor, Game, RandomActor
@@ -37,7 +36,9 @@ LAST = 0.2
 MOST_STEPS = 500_000
 """Number of steps of a world after which an evaluation gives up."""
 
-_N_POINTS = 60
+N_POINTS = 60
+"""Number of points of a drawn curve."""
+
 _FEWEST_TIMES = 5
 _LONGEST_GAP = 10
 """Time between two summaries, in medians of these times, above which a run was interrupted."""
@@ -56,21 +57,30 @@ class Curve(NamedTuple):
     """Rewards of one behavior in one run, or Elo ratings with self-play.
 
     Attributes:
-        steps: (n,) steps of the summaries, as fractions of the last one.
+        steps: (n,) steps of the summaries.
         rewards: (n,) mean rewards of episodes, or Elo ratings, at these steps.
-        last_step: Step of the last summary.
         measure: Kind of `rewards`: `mean reward` or `Elo`.
     """
 
     steps: Array
     rewards: Array
-    last_step: int
     measure: str = "mean reward"
+
+    @classmethod
+    def of(cls, points: Sequence[tuple[float, float]], measure: str) -> "Curve":
+        """Return the curve through points of a step and a reward."""
+        steps, rewards = np.array(points, np.float64).T
+        return cls(steps, rewards, measure)
 
     @property
     def score(self) -> float:
         """Mean of `rewards` in the last fifth of the run."""
-        return float(self.rewards[self.steps > 1 - LAST].mean())
+        return float(self.rewards[self.steps > (1 - LAST) * self.steps[-1]].mean())
+
+    def shortened(self) -> list[tuple[int, float]]:
+        """Return at most `N_POINTS` points of a step and the mean reward up to it."""
+        parts = np.array_split(np.arange(len(self.steps)), min(N_POINTS, len(self.steps)))
+        return [(int(self.steps[part[-1]]), float(self.rewards[part].mean())) for part in parts]
 
 
 # ------------------------------------------------------------------------------------- training
@@ -183,9 +193,7 @@ def curves_of(run: Path) -> dict[str, Curve]:
             if values:
                 points.append((entry["step"], sum(values)))
         if points:
-            steps, rewards = np.array(points, np.float64).T
-            measure = "Elo" if has_elo else "mean reward"
-            curves[behavior] = Curve(steps / steps[-1], rewards, int(steps[-1]), measure)
+            curves[behavior] = Curve.of(points, "Elo" if has_elo else "mean reward")
     return curves
 
 
@@ -215,16 +223,21 @@ def seconds_of(run: Path) -> float | None:
 
 
 def draw(curves: Sequence[Curve], title: str, file: Path) -> None:
-    """Write an SVG image of the curves and their mean."""
+    """Write an SVG image of the curves, and of their mean where all of them have values."""
     width, height, margin = 480, 240, 40
-    x = np.linspace(max(curve.steps[0] for curve in curves), 1, _N_POINTS)
-    all_y = np.array([np.interp(x, curve.steps, curve.rewards) for curve in curves])
-    low, high = float(all_y.min()), float(all_y.max())
+    short = [Curve.of(curve.shortened(), curve.measure) for curve in curves]
+    common = np.linspace(
+        max(curve.steps[0] for curve in short), min(curve.steps[-1] for curve in short), N_POINTS
+    )
+    mean = np.mean([np.interp(common, curve.steps, curve.rewards) for curve in short], axis=0)
+    last = max(curve.steps[-1] for curve in short)
+    low = min(float(curve.rewards.min()) for curve in short)
+    high = max(float(curve.rewards.max()) for curve in short)
     scale = (high - low) or 1.0
 
-    def line(y: Array, style: str) -> str:
-        across = margin + x * (width - 2 * margin)
-        down = height - margin - (y - low) / scale * (height - 2 * margin)
+    def line(steps: Array, rewards: Array, style: str) -> str:
+        across = margin + steps / last * (width - 2 * margin)
+        down = height - margin - (rewards - low) / scale * (height - 2 * margin)
         points = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(across, down, strict=True))
         return f'<polyline points="{points}" fill="none" {style}/>'
 
@@ -232,12 +245,12 @@ def draw(curves: Sequence[Curve], title: str, file: Path) -> None:
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}">',
         f'<rect width="{width}" height="{height}" fill="white"/>',
-        *(line(y, 'stroke="#9ab8d8" stroke-width="1"') for y in all_y),
-        line(all_y.mean(axis=0), 'stroke="#1f4e8c" stroke-width="2.5"'),
+        *(line(each.steps, each.rewards, 'stroke="#9ab8d8" stroke-width="1"') for each in short),
+        line(common, mean, 'stroke="#1f4e8c" stroke-width="2.5"'),
         f'<text x="{margin}" y="20" {text}>{title}</text>',
         f'<text x="2" y="{margin + 4}" {text}>{high:.3g}</text>',
         f'<text x="2" y="{height - margin}" {text}>{low:.3g}</text>',
-        f'<text x="{width - 150}" y="{height - 12}" {text}>{curves[0].last_step:,} steps</text>',
+        f'<text x="{width - 150}" y="{height - 12}" {text}>{last:,.0f} steps</text>',
         "</svg>",
     ]
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -250,6 +263,7 @@ class Trained(NamedTuple):
     Attributes:
         models: Newest model of each behavior.
         steps: Step count of each model.
+        most_steps: Step count of each behavior in a complete run.
         seed: Seed of the run.
         version: Version of this package that trained it.
         configuration: File of this package that is nearest to the settings of the run.
@@ -258,6 +272,7 @@ class Trained(NamedTuple):
 
     models: dict[str, Path]
     steps: dict[str, int]
+    most_steps: dict[str, int]
     seed: int
     version: str
     configuration: Path
@@ -277,11 +292,11 @@ def world_of(run: Path) -> str:
 
 
 def _settings_of(run: Path) -> dict[str, Any]:
+    """Return the settings of a run, and defaults for settings that are newer than the run."""
     path = run / "configuration.yaml"
     if not path.exists():
         raise ValueError(f"{run} is not a run: it has no configuration.yaml")
-    settings: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
-    return settings
+    return validated(read_configuration(path), CommandLine(path, {})).as_dict()
 
 
 def trained_by(run: Path) -> Trained:
@@ -293,14 +308,16 @@ def trained_by(run: Path) -> Trained:
     """
     settings = _settings_of(run)
     status = json.loads((run / "run_logs" / "training_status.json").read_text())
-    models, steps = {}, {}
+    models, steps, most_steps = {}, {}, {}
     for behavior in behaviors_of(world_of(run)):
+        most_steps[behavior] = int(_settings_of_behavior(settings, behavior)["max_steps"])
         models[behavior] = find_model(run, behavior)
         found = re.search(r"-(\d+)\.onnx$", models[behavior].name)
         steps[behavior] = int(found[1] if found else status[behavior]["final_checkpoint"]["steps"])
     return Trained(
         models,
         steps,
+        most_steps,
         settings["env_settings"]["seed"],
         status["metadata"]["mlagents_version"],
         *_origin(settings, world_of(run)),
@@ -335,10 +352,7 @@ def _changes(
         _flattened(
             {
                 **{key: tree.get(key) for key in _COMPARED},
-                "behaviors": {
-                    name: (tree.get("behaviors") or {}).get(name) or tree.get("default_settings")
-                    for name in behaviors
-                },
+                "behaviors": {name: _settings_of_behavior(tree, name) for name in behaviors},
             }
         )
         for tree in (settings, usual)
@@ -349,6 +363,11 @@ def _changes(
         for key, value in values.items()
         if value != usual_flat.get(key) and not _NOT_COMPARED.fullmatch(key)
     )
+
+
+def _settings_of_behavior(settings: Mapping[str, Any], behavior: str) -> Mapping[str, Any]:
+    found = (settings.get("behaviors") or {}).get(behavior) or settings.get("default_settings")
+    return found or {}
 
 
 def _flattened(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

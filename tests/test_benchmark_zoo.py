@@ -1,12 +1,14 @@
-"""The statistics of the benchmark, and its page from finished runs."""
+"""The statistics of the benchmark, and its page from runs."""
 
-import argparse
 import json
+import re
 import runpy
 from pathlib import Path
 
 import numpy as np
 import pytest
+
+from mlagents.trainers.learn import main as learn
 
 REWARD = "Environment/Cumulative Reward"
 SCRIPT = runpy.run_path(str(Path(__file__).parents[1] / "scripts" / "benchmark_zoo"))
@@ -37,21 +39,69 @@ def test_settings_of_other_worlds_behaviors_are_left_out() -> None:
     assert SCRIPT["changes_of"]("Basic", changes) == (changes[0], changes[2])
 
 
-def test_the_page_has_the_scores_of_finished_runs_only(tmp_path: Path) -> None:
-    for seed, reward in (("1", 2.0), ("2", 4.0), ("3", 99.0)):
-        run = tmp_path / "runs" / "Basic" / seed
-        (run / "run_logs").mkdir(parents=True)
-        if seed != "3":
-            (run / "run_logs" / "zoo.json").write_text('{"seconds": 5}')
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Two short runs with known rewards."""
+    results = tmp_path_factory.mktemp("results")
+    for seed, reward in ((1, 2.0), (2, 4.0)):
+        run = ["--env", "Basic", "--results-dir", str(results), "--run-id", str(seed)]
+        assert learn([*run, "--seed", str(seed), "--set", "behaviors.Basic.max_steps=400"]) == 0
         lines = [
-            {"behavior": "Basic", "step": step, "time": 0, "stats": {REWARD: value}}
+            {"behavior": "Basic", "step": step, "time": step, "stats": {REWARD: value}}
             for step, value in ((10, 0.0), (20, None), (90, reward), (100, reward))
         ]
-        (run / "stats.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        (results / str(seed) / "stats.jsonl").write_text(text)
+    return [results / "1", results / "2"]
+
+
+def test_runs_are_added_to_the_page(
+    runs: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     page = tmp_path / "benchmark.md"
-    options = argparse.Namespace(results=tmp_path / "runs", page=page, set=[])
-    SCRIPT["write_page"](options)
-    row = "`config/ppo/Basic.yaml` | 100 | 2 | 3.000 | 3.000 | 2.000 to 4.000 | 5 s |"
-    assert f"| Basic | Basic | {row}" in page.read_text()
-    picture = (tmp_path / "benchmark" / "Basic-Basic.svg").read_text()
+    page.write_text("old\n\n## Notes\n\nBy hand.\n")
+    arguments = ["--page", str(page)]
+    assert SCRIPT["main"]([*arguments, "--from", str(runs[0])]) == 0
+    assert SCRIPT["main"]([*arguments, "--from", str(runs[1]), "--from", str(runs[0])]) == 0
+    assert SCRIPT["main"]([*arguments, "--from", str(tmp_path)]) == 1
+    assert "is not a run" in capsys.readouterr().out
+
+    # The mean reward of 2 and 4 is 3. The runs stopped at 100 of 400 steps, that is 0.0004 M.
+    settings = "`config/ppo/Basic.yaml` `behaviors.Basic.max_steps=400`"
+    row = "0.0001 of 0.0004 M | 2 | 3.00 | 3.00 | 2.00 to 4.00 | 0.93 |  |"
+    text = page.read_text()
+    assert f"| Basic | Basic | {settings} | {row}\n" in text
+    assert "old" not in text and text.endswith("\n\n## Notes\n\nBy hand.\n")
+    picture = (tmp_path / "benchmark" / "Basic-Basic-ppo.svg").read_text()
     assert picture.count("<polyline") == 3
+
+
+def test_the_mean_curve_ends_with_the_shortest_run(tmp_path: Path) -> None:
+    runs = SCRIPT["zoo_runs"]
+    curves = [
+        runs.Curve(np.array([0.0, 50.0]), np.array([0.0, 10.0])),
+        runs.Curve(np.array([0.0, 100.0]), np.array([10.0, 10.0])),
+    ]
+    runs.draw(curves, "title", tmp_path / "curve.svg")
+    first, second, mean = re.findall(r'points="([^"]*)"', (tmp_path / "curve.svg").read_text())
+    # The axis of steps ranges from 40 to 440, that of rewards from 200 to 40.
+    assert first == "40.0,200.0 240.0,40.0" and second == "40.0,40.0 440.0,40.0"
+    assert mean.startswith("40.0,120.0 ") and mean.endswith(" 240.0,40.0")
+
+
+def test_a_long_curve_is_shortened() -> None:
+    curve = SCRIPT["zoo_runs"].Curve(np.arange(1.0, 121.0), np.arange(120.0))
+    short = curve.shortened()
+    assert len(short) == 60
+    assert short[0] == (2, 0.5) and short[-1] == (120, 118.5)
+    assert curve.score == np.arange(96, 120).mean()
+
+
+def test_the_page_of_the_benchmark_is_current() -> None:
+    page = Path(__file__).parents[1] / "docs" / "benchmark.md"
+    results = SCRIPT["read_results"](page.parent / "benchmark" / "runs.json")
+    notes = SCRIPT["notes_of"](page)
+    written = page.read_text(encoding="utf-8")
+    assert written == SCRIPT["page_of"](results, notes), "run scripts/benchmark_zoo --only-write"
+    pictures = {f"({path.parent.name}/{path.name})" for path in page.parent.glob("benchmark/*.svg")}
+    assert set(re.findall(r"\(benchmark/[^)]*\.svg\)", written)) == pictures

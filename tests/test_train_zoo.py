@@ -233,7 +233,7 @@ def test_rewards_of_groups_and_ratings_are_curves(tmp_path: Path) -> None:
     (tmp_path / "stats.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     curves = ZOO_RUNS.curves_of(tmp_path)
     assert curves["A"].rewards.tolist() == [3.0, 1.0]
-    assert curves["A"].steps.tolist() == [0.5, 1.0]
+    assert curves["A"].steps.tolist() == [10, 20]
     assert (curves["B"].rewards.tolist(), curves["B"].measure) == ([1300.0], "Elo")
 
 
