@@ -103,8 +103,7 @@ class WalkerStatic(Walker):
     A good policy reaches 3500.
 
     Observations, actions, decisions, reward, ends, interruptions and parameters are those of
-    Walker. The speed is the highest of the
-    variable ones, as for Crawler.
+    Walker. The speed is the highest of the variable ones, as for Crawler.
     """
 
     behavior_name = "WalkerStatic?team=0"
@@ -135,8 +134,7 @@ class WalkerDynamic(Walker):
     A good policy reaches 2500.
 
     Observations, actions, decisions, reward, ends, interruptions and parameters are those of
-    Walker. The speed is the highest of the
-    variable ones, as for Crawler.
+    Walker. The speed is the highest of the variable ones, as for Crawler.
     """
 
     behavior_name = "WalkerDynamic?team=0"

@@ -12,7 +12,7 @@ from mlagents_sim.creatures import CreatureWorld, relative
 from mlagents_sim.world import Agents
 
 RIGHT, LEFT, UP = (1.0, 0.0, 0.0), (-1.0, 0.0, 0.0), (0.0, 1.0, 0.0)
-AHEAD, BACK = (0.0, 0.0, 1.0), (0.0, 0.0, -1.0)
+AHEAD, BACK, ORIGIN = (0.0, 0.0, 1.0), (0.0, 0.0, -1.0), (0.0, 0.0, 0.0)
 SIDES = {"L": -1, "R": 1}
 
 
@@ -65,10 +65,6 @@ def _forearm(side: str) -> Joint:
     return Joint("forearm" + side, "arm" + side, anchor, axis, AHEAD, (0.0, 160.0))
 
 
-def _hand(side: str) -> Joint:
-    return Joint("hand" + side, "forearm" + side, (0.0, 0.0, 0.0), is_driven=False)
-
-
 WALKER = Creature(
     bodies=[
         Body("hips", 15.0, Capsule(0.10, 0.42, RIGHT)),
@@ -82,7 +78,7 @@ WALKER = Creature(
         _bend("spine", "hips", (0.0, -0.10, 0.0)),
         _foot("R"),
         _forearm("R"),
-        _hand("L"),
+        Joint("handL", "forearmL", ORIGIN, is_driven=False),
         _foot("L"),
         _shin("L"),
         _thigh("R"),
@@ -91,7 +87,7 @@ WALKER = Creature(
         _thigh("L"),
         _shin("R"),
         _forearm("L"),
-        _hand("R"),
+        Joint("handR", "forearmR", ORIGIN, is_driven=False),
         _shoulder("R"),
         _bend("chest", "spine", (0.0, -0.16, 0.0)),
     ],
@@ -164,21 +160,13 @@ class Walker(CreatureWorld):
     speeds_m_s = (0.1, 10.0)
     default_parameters: ClassVar[Mapping[str, float]] = {
         **CreatureWorld.default_parameters,
-        "hip_mass": 15.0,
-        "chest_mass": 8.0,
-        "spine_mass": 10.0,
+        **{"hip_mass": 15.0, "chest_mass": 8.0, "spine_mass": 10.0},
     }
     parameter_ranges: ClassVar[Mapping[str, tuple[float, float]]] = {
         **CreatureWorld.parameter_ranges,
-        "hip_mass": (7.0, 28.0),
-        "chest_mass": (3.0, 20.0),
-        "spine_mass": (3.0, 20.0),
+        **{"hip_mass": (7.0, 28.0), "chest_mass": (3.0, 20.0), "spine_mass": (3.0, 20.0)},
     }
-    masses: ClassVar[Mapping[str, str]] = {
-        "hip_mass": "hips",
-        "chest_mass": "chest",
-        "spine_mass": "spine",
-    }
+    masses: ClassVar = {"hip_mass": "hips", "chest_mass": "chest", "spine_mass": "spine"}
 
     def observe(self, agents: Agents) -> list[FloatArray]:
         """Return the observation that the class describes."""
