@@ -72,8 +72,8 @@ def test_runs_are_added_to_the_page(
     text = page.read_text()
     assert f"| Basic | Basic | {settings} | {row}\n" in text
     assert "old" not in text and text.endswith("\n\n## Notes\n\nBy hand.\n")
-    picture = (tmp_path / "benchmark" / "Basic-Basic-ppo.svg").read_text()
-    assert picture.count("<polyline") == 3
+    picture = tmp_path / "benchmark" / "Basic-Basic-ppo-behaviors.Basic.max_steps-400.svg"
+    assert picture.read_text().count("<polyline") == 3
 
 
 def test_the_mean_curve_ends_with_the_shortest_run(tmp_path: Path) -> None:
