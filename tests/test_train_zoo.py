@@ -150,6 +150,16 @@ def test_worlds_share_a_policy(capsys: pytest.CaptureFixture[str]) -> None:
     assert "WormStatic is in the zoo already" in capsys.readouterr().out
 
 
+def test_a_world_takes_the_policy_of_its_behavior() -> None:
+    Path("table.toml").write_text('[WallJump]\nseed = 1\n[BigWallJump]\npolicy_of = "WallJump"\n')
+    policies = ZooIndex.read(SCRIPT["ZOO"]).of("WallJump")
+    shutil.copytree(SCRIPT["ZOO"] / "WallJump", "zoo/WallJump")
+    ZooIndex(policies).write(Path("zoo"))
+    assert train_zoo("BigWallJump", "--table", "table.toml") == 0
+    (policy,) = ZooIndex.read(Path("zoo")).of("BigWallJump")
+    assert (policy.behavior, policy.file) == ("BigWallJump", "WallJump/BigWallJump.onnx")
+
+
 @pytest.mark.parametrize(
     ("table", "says"),
     [
