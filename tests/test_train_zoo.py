@@ -183,10 +183,11 @@ def test_the_table_of_the_zoo_is_valid() -> None:
     assert len(SCRIPT["read_table"](SCRIPT["ZOO"] / SCRIPT["TABLE"])) > 30
 
 
-def test_half_precision_changes_actions_little(run: Path) -> None:
+@pytest.mark.parametrize(("precision", "error"), [("float16", 1e-3), ("int8", 0.02)])
+def test_low_precision_changes_actions_little(run: Path, precision: str, error: float) -> None:
     model = (run / "Basic.onnx").read_bytes()
-    half = SCRIPT["in_half_precision"](model)
-    assert len(half) < len(model)
+    small = SCRIPT["compressed"](model, precision)
+    assert len(small) < len(model)
     decisions = DecisionSteps(
         obs=[np.eye(20, dtype=np.float32)],
         reward=np.zeros(20, np.float32),
@@ -196,14 +197,38 @@ def test_half_precision_changes_actions_little(run: Path) -> None:
         group_reward=np.zeros(20, np.float32),
     )
     (expected,) = Policy(model).probabilities(decisions) or ()
-    (found,) = Policy(half).probabilities(decisions) or ()
-    np.testing.assert_allclose(found, expected, atol=1e-3)
-    matrices = [each for each in load_from_string(half).graph.initializer if len(each.dims) > 1]
-    float16 = [each for each in matrices if each.data_type == TensorProto.FLOAT16]
-    assert sum(each.name.endswith("weight.half") for each in float16) == 2
+    (found,) = Policy(small).probabilities(decisions) or ()
+    np.testing.assert_allclose(found, expected, atol=error)
+    stored = [each for each in load_from_string(small).graph.initializer if "weight" in each.name]
+    kind = {"float16": TensorProto.FLOAT16, "int8": TensorProto.INT8}[precision]
+    matrices = [each for each in stored if each.name.endswith(f"weight.{precision}")]
+    assert len(matrices) == 2 and all(each.data_type == kind for each in matrices)
 
 
-def test_half_precision_is_not_taken_if_it_lowers_the_score() -> None:
+def test_the_lowest_precision_that_keeps_the_score_is_chosen() -> None:
+    model, small = b"1" * 5_000_000, {"float16": b"2" * 3_000_000, "int8": b"3" * 1_500_000}
+    means = {b"1": 1.0, b"2": 1.0, b"3": 0.9}
+    judged = SCRIPT["judged"]
+    originals = judged.__globals__["compressed"], ZOO_RUNS.evaluate
+
+    def evaluate(world: str, models: dict[str, bytes], *, episodes: int) -> dict[str, Score]:
+        return {"A": Score(100, means[models["A"][:1]], 1.0, 0.01, 5.0)}
+
+    judged.__globals__["compressed"] = lambda _, precision: small[precision]
+    ZOO_RUNS.evaluate = evaluate
+    try:
+        assert judged("W", {"A": model}, episodes=1)[2] == "float16"
+        means[b"3"] = 0.99
+        assert judged("W", {"A": model}, episodes=1)[2] == "int8"
+        small["float16"] = b"2" * 1_500_000  # small enough, so it is not compressed further
+        assert judged("W", {"A": model}, episodes=1)[2] == "float16"
+        means[b"2"] = 0.9
+        assert judged("W", {"A": model}, episodes=1)[2] == "float32"
+    finally:
+        judged.__globals__["compressed"], ZOO_RUNS.evaluate = originals
+
+
+def test_a_lower_score_counts_beyond_two_standard_errors() -> None:
     def score(mean: float) -> Score:
         return Score(100, mean, 1.0, 0.1, 5.0)
 

@@ -42,7 +42,7 @@ class ZooPolicy:
         file: Path of the model, below the folder of the zoo.
         bytes: Size of the file.
         sha256: Hash of the file.
-        precision: Type of the weights in the file: `float32` or `float16`.
+        precision: Type of the weights in the file: `float32`, `float16` or `int8`.
         configuration: Name of the file of settings, such as `config/ppo/3DBall.yaml`.
         changes: Settings that differ from this file, as `KEY=VALUE`.
         seed: Seed of the training.
