@@ -86,15 +86,16 @@ def _explain_missing(name: str, candidates: Sequence[Path]) -> str:
         inside = [file.name for file in sorted(path.iterdir()) if file.suffix in _SUFFIXES]
         hint = f" It contains {', '.join(inside[:5])}." if inside else ""
         return f"{name!r} is a folder, not an executable; {looked_for}.{hint}"
-    remedy = "Check the path" + (
-        "." if path.is_absolute() else f", which is relative to {Path.cwd()}."
-    )
+    here = "" if path.is_absolute() else f" The current folder is {Path.cwd()}."
+    remedy = f"Check the path.{here}"
     if not path.parent.is_dir():
         folder = str(path.parent)
-        return f"there is no executable {name!r}: the folder {folder!r} does not exist. {remedy}"
+        return (
+            f"cannot find the executable {name!r}: the folder {folder!r} does not exist. {remedy}"
+        )
     neighbors = sorted(file.name for file in path.parent.iterdir())
     near = did_you_mean(path.name, neighbors, n=3, cutoff=0.5)
-    return f"there is no executable {name!r}; {looked_for}{near or '.'} {remedy}"
+    return f"cannot find the executable {name!r}; {looked_for}{near or '.'} {remedy}"
 
 
 def player_log_file(log_folder: str, worker_id: int) -> str:

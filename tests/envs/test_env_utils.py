@@ -25,7 +25,7 @@ def test_a_build_is_found_and_launched_by_its_name_without_suffix(build):
 def test_what_is_no_build_is_not_found_and_not_launched(tmp_path):
     nowhere = str(tmp_path / "Game")
     assert env_utils.validate_environment_path(nowhere) is None
-    with pytest.raises(UnityEnvironmentException, match="no executable"):
+    with pytest.raises(UnityEnvironmentException, match="cannot find the executable"):
         env_utils.launch_executable(nowhere, [])
 
 

@@ -724,7 +724,7 @@ def test_a_player_with_another_version_is_ended(player):
 
 
 def test_a_missing_executable_and_a_forbidden_one_start_nothing(tmp_path):
-    with pytest.raises(UnityEnvironmentException, match="no executable"):
+    with pytest.raises(UnityEnvironmentException, match="cannot find the executable"):
         launch(str(tmp_path / "Missing"))
     (tmp_path / "Game.x86_64").touch(mode=0o600)
     with pytest.raises(UnityEnvironmentException, match=r"chmod \+x"):

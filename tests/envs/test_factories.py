@@ -244,7 +244,7 @@ def test_a_registered_build_is_a_build(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(default_registry, "_entries", {"Labyrinth": entry})
     assert find_build("Labyrinth") == entry.make
     (tmp_path / "Maze").unlink()
-    with pytest.raises(UnityEnvironmentException, match="no executable"):
+    with pytest.raises(UnityEnvironmentException, match="cannot find the executable"):
         find_build("Labyrinth")
 
 

@@ -1,4 +1,5 @@
 import os
+import re
 import select
 import signal
 import socket
@@ -54,7 +55,8 @@ def test_a_program_of_this_environment_needs_no_path(
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     assert find_executable("mlagents-sim") == program
     missing = (
-        r"no executable 'builds/mlagents-sim': .* does not exist\. Check the path, which is rel"
+        r"cannot find the executable 'builds/mlagents-sim': the folder 'builds' does not exist\. "
+        rf"Check the path\. The current folder is {re.escape(str(tmp_path))}\."
     )
     with pytest.raises(UnityEnvironmentException, match=missing):
         find_executable("builds/mlagents-sim")

@@ -354,7 +354,7 @@ def test_a_build_takes_a_free_port_unless_it_is_told(tmp_path, monkeypatch):
 
 def test_a_build_that_is_not_there_is_named_when_it_is_made(tmp_path):
     entry = LocalRegistryEntry("Maze", str(tmp_path / "Maze"))
-    with pytest.raises(UnityEnvironmentException, match="no executable"):
+    with pytest.raises(UnityEnvironmentException, match="cannot find the executable"):
         entry.make()
 
 

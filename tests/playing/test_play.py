@@ -380,7 +380,7 @@ def test_a_model_that_does_not_fit_costs_no_film_of_before(working_directory: Pa
     ("arguments", "text"),
     [
         (["--env", "Bsic"], "there is no executable 'Bsic', and .* did you mean 'Basic'?"),
-        (["--env", "./nothing"], "no executable './nothing'"),
+        (["--env", "./nothing"], "cannot find the executable './nothing'"),
         (["--env", "guess_environment:GuesEnvironment"], "did you mean 'GuessEnvironment'"),
         (["--env", "Basic", "--model", "nowhere"], "there is no model 'nowhere'"),
         (["--model", "nowhere"], "there is no model 'nowhere'"),  # without waiting for the Editor

@@ -75,6 +75,11 @@ class ZooPolicy:
     opponents: str | None
     published: float | None
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether the policy was trained in another world."""
+        return self.trained_in != self.world
+
 
 @dataclass(frozen=True)
 class Reference:
@@ -168,14 +173,14 @@ def find_in_zoo(world: str | None, *, folder: Path = FOLDER) -> Path:
     if not entries:
         raise UnityPolicyException(_explain_missing(world, index.policies))
     file = folder / entries[0].file
-    place = file if entries[0].trained_in != world else file.parent
+    place = file if entries[0].is_shared else file.parent
     missing = [entry.file for entry in entries if not (folder / entry.file).is_file()]
     if missing:
         raise UnityPolicyException(
             f"the zoo has a policy for {world!r}, but {missing[0]} is missing in {folder}. "
             + _NOT_INSTALLED * missing[0].startswith(f"{OLDER}/")
-            + f"Take zoo/{place.relative_to(folder).as_posix()} of a checkout of this project, and "
-            "give its path in place of 'zoo'."
+            + f"Take src/mlagents/zoo/{place.relative_to(folder).as_posix()} of a checkout of this "
+            "project, and give its path in place of 'zoo'."
         )
     return place
 
