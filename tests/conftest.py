@@ -1,6 +1,8 @@
 """What holds for all tests."""
 
 import os
+import sys
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,21 @@ settings.load_profile("repeatable")
 # Whole files that cannot even be imported without a library that is optional.
 has_pettingzoo = find_spec("pettingzoo") is not None
 collect_ignore_glob = [] if has_pettingzoo else ["envs/test_pettingzoo_*.py"]
+
+
+@pytest.fixture(autouse=True)
+def own_imports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Forget the modules that a test imports from temporary folders, and its changes of the path.
+
+    Else a later test that writes a module of the same name would import the earlier one.
+    """
+    folder, path, before = tmp_path_factory.getbasetemp(), sys.path[:], set(sys.modules)
+    yield
+    sys.path[:] = path
+    for name in set(sys.modules) - before:
+        file = getattr(sys.modules[name], "__file__", None)
+        if file is not None and folder in Path(file).parents:
+            del sys.modules[name]
 
 
 def pytest_report_header() -> list[str]:

@@ -3,7 +3,7 @@
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from textwrap import dedent
 
@@ -58,22 +58,18 @@ WRITER = """
 
 
 @pytest.fixture
-def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
     """Lay a package with one entry point where Python finds it."""
     monkeypatch.syspath_prepend(str(tmp_path))
-    laid: list[str] = []
 
     def lay(module: str, group: str, code: str) -> None:
-        laid.append(module)
         (tmp_path / f"{module}.py").write_text(dedent(code))
         info = tmp_path / f"{module}-1.0.dist-info"
         info.mkdir()
         (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n")
         (info / "entry_points.txt").write_text(f"[{group}]\nof_{module} = {module}:plugin\n")
 
-    yield lay
-    for module in laid:
-        sys.modules.pop(module, None)
+    return lay
 
 
 def test_without_plugins_there_is_nothing(capsys: pytest.CaptureFixture[str]) -> None:
@@ -124,13 +120,11 @@ def test_trainers_and_their_settings_are_known_from_then_on(install: Install) ->
 
 
 @pytest.fixture
-def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """Name of a module with the trainer type `MINE`, in the working folder alone."""
     (tmp_path / "file_with_a_trainer.py").write_text(dedent(TRAINER.format(RETURNED="{}")))
     monkeypatch.chdir(tmp_path)
-    yield "file_with_a_trainer"
-    sys.modules.pop("file_with_a_trainer", None)
-    sys.path[:] = [folder for folder in sys.path if folder != str(tmp_path)]
+    return "file_with_a_trainer"
 
 
 def test_a_trainer_type_is_found_in_a_file(module: str) -> None:
