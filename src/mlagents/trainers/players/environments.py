@@ -273,12 +273,12 @@ def _port_in_use(error: UnityWorkerInUseException, *, is_editor: bool) -> str:
     """Return a message about a port in use, with advice."""
     if is_editor:
         return (
-            f"cannot wait for the Unity Editor: {error.detail} The Editor always uses this port, "
+            f"cannot wait for the Unity Editor. {error.detail} The Editor always uses this port, "
             "so end the program that occupies it. --base-port only applies to players that --env "
             "starts."
         )
     return (
-        f"player {error.worker_id} cannot be started: {error.detail} Choose other ports with "
+        f"player {error.worker_id} cannot be started. {error.detail} Choose other ports with "
         "--base-port, or any free ports with --base-port 0."
     )
 

@@ -277,15 +277,16 @@ class TrackingWriter(StatsWriter):
             self._fail("it does not keep up with the run")
 
     def _work(self) -> None:
+        each = iter(self._waiting.get, None)  # ends for good with the None of `close`
         try:
             self._tracker.open()
-            while (use := self._waiting.get()) is not None:
+            for use in each:
                 if not self._has_failed:
                     use()
             self._tracker.close()
         except BaseException as error:  # other packages may raise anything, even SystemExit
             self._fail(f"{type(error).__name__}: {error}")
-            while self._waiting.get() is not None:
+            for _ in each:  # so that the queue does not fill
                 pass
 
     def _fail(self, why: str) -> None:
