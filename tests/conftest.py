@@ -1,12 +1,14 @@
 """What holds for all tests."""
 
 import os
+import random
 import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import settings
 
@@ -36,6 +38,15 @@ def own_imports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         file = getattr(sys.modules[name], "__file__", None)
         if file is not None and folder in Path(file).parents:
             del sys.modules[name]
+
+
+@pytest.fixture(autouse=True)
+def own_seed() -> None:
+    """Give each test the same random numbers, whichever tests ran before it in its process."""
+    random.seed(0)
+    np.random.seed(0)  # for code that draws from the global generator
+    if (torch := sys.modules.get("torch")) is not None:
+        torch.manual_seed(0)
 
 
 def pytest_report_header() -> list[str]:
