@@ -129,12 +129,14 @@ def test_two_workers_give_the_same_run_each_time() -> None:
     assert [kept["number"] for kept in state["window"]][-1] >= 5
 
 
-@pytest.mark.parametrize("of_behavior", [{}, SAC], ids=["ppo", "sac"])
+@pytest.mark.parametrize("of_behavior", [{}, league_runs.SAC], ids=["ppo", "sac"])
 def test_workers_that_do_not_wait_play_against_snapshots(of_behavior: dict[str, Any]) -> None:
     state = trained("async", 2, of_behavior=of_behavior, cluster={"mode": "async"})["Duel"]
-    assert state["global_step"] >= (SETTINGS | of_behavior)["max_steps"]
-    assert len(state["self_play"]["window"]) == 3
-    assert state["self_play"]["league"]["version"] > 4
+    assert state["global_step"] >= SETTINGS["max_steps"]
+    window = [kept["number"] for kept in state["self_play"]["window"]]
+    assert len(window) == 3
+    n_saved = window[-1] + 1
+    assert state["self_play"]["league"]["version"] > n_saved, "games were played"
 
 
 def test_a_worker_that_is_killed_gets_its_opponents_again(

@@ -1,10 +1,24 @@
 import signal
 import threading
 import time
+from collections.abc import Iterator
 
 import pytest
 
 from mlagents.trainers.run.interrupt import SIGNALS, Interrupt, Interrupted
+
+needs_hangup = pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="needs POSIX signals")
+
+
+@pytest.fixture(autouse=True)
+def hangup_is_not_ignored() -> Iterator[None]:
+    """Receive SIGHUP, even where the tests run with `nohup`."""
+    if not hasattr(signal, "SIGHUP"):
+        yield
+        return
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
 
 
 @pytest.mark.parametrize("number", SIGNALS)
@@ -40,9 +54,6 @@ def test_the_second_signal_ends_at_once() -> None:
         signal.raise_signal(signal.SIGTERM)
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
-
-
-needs_hangup = pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="needs POSIX signals")
 
 
 @needs_hangup
