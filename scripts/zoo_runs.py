@@ -41,7 +41,10 @@ N_POINTS = 60
 
 _FEWEST_TIMES = 5
 _LONGEST_GAP = 10
-"""Time between two summaries, in medians of these times, above which a run was interrupted."""
+"""Time between two summaries, in 90 % quantiles of these times, above which a run was interrupted.
+
+Not in medians: with a large buffer, most summaries follow each other between two updates.
+"""
 _COMPARED = ("behaviors", "environment_parameters", "env_settings", "torch_settings", "cluster")
 _NOT_COMPARED = re.compile(
     r"env_settings\.(?!num_envs|num_areas).*|torch_settings\.(threads|device|dense|compile)|"
@@ -218,7 +221,7 @@ def seconds_of(run: Path) -> float | None:
         record = read_record(run)
         return None if record is None else float(record["seconds"])
     gaps = np.diff(times)
-    usual = gaps[gaps < _LONGEST_GAP * np.median(gaps)]
+    usual = gaps[gaps < _LONGEST_GAP * np.quantile(gaps, 0.9, method="lower")]
     return float(usual.mean() * len(times))
 
 
@@ -370,9 +373,11 @@ def _settings_of_behavior(settings: Mapping[str, Any], behavior: str) -> Mapping
     return found or {}
 
 
-def _flattened(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def _flattened(tree: Mapping[Any, Any], prefix: str = "") -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for key, value in tree.items():
+        if isinstance(value, list):
+            value = dict(enumerate(value))
         if isinstance(value, Mapping):
             flat |= _flattened(value, f"{prefix}{key}.")
         else:

@@ -97,6 +97,19 @@ def test_the_nearest_configuration_counts_as_the_origin(run: Path, tmp_path: Pat
     assert (trained.configuration, trained.changes) == (other, ())
 
 
+def test_the_seeds_of_a_curriculum_are_no_change(run: Path, tmp_path: Path) -> None:
+    file = CONFIGURATIONS / "ppo" / "Sorter_curriculum.yaml"
+    options = validated(read_configuration(file), CommandLine(file, {})).with_seed(5)
+    settings = options.as_dict()
+    assert settings != validated(read_configuration(file), CommandLine(file, {})).as_dict()
+    settings["env_settings"]["env_path"] = "Sorter"
+    assert ZOO_RUNS._origin(settings, "Sorter") == (file, ())
+    criteria = settings["environment_parameters"]["num_tiles"]["curriculum"][2]
+    criteria["completion_criteria"]["threshold"] = 0.5
+    change = "environment_parameters.num_tiles.curriculum.2.completion_criteria.threshold=0.5"
+    assert ZOO_RUNS._origin(settings, "Sorter") == (file, (change,))
+
+
 @pytest.mark.slow
 def test_the_table_is_trained_once(capsys: pytest.CaptureFixture[str]) -> None:
     Path("table.toml").write_text(
@@ -272,12 +285,20 @@ def test_rewards_of_groups_and_ratings_are_curves(tmp_path: Path) -> None:
     assert (curves["B"].rewards.tolist(), curves["B"].measure) == ([1300.0], "Elo")
 
 
-def test_the_duration_of_a_run_leaves_out_interruptions(tmp_path: Path) -> None:
-    # Summaries 10 s apart, but for an hour in which the run was stopped: 5 of 10 s each.
+@pytest.mark.parametrize(
+    ("times", "expected"),
+    [
+        pytest.param((10, 20, 3620, 3630, 3640), 50.0, id="stopped for an hour"),
+        pytest.param((1, 2, 3, 42, 43, 44, 83, 84, 85), 94.5, id="summaries between long updates"),
+    ],
+)
+def test_the_duration_of_a_run_leaves_out_interruptions(
+    times: tuple[int, ...], expected: float, tmp_path: Path
+) -> None:
     lines = [
         {"behavior": "A", "step": step, "time": time, "stats": {}}
-        for step, time in enumerate((10, 20, 3620, 3630, 3640))
+        for step, time in enumerate(times)
     ]
     (tmp_path / "stats.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert ZOO_RUNS.seconds_of(tmp_path) == pytest.approx(50.0)
+    assert ZOO_RUNS.seconds_of(tmp_path) == pytest.approx(expected)
     assert ZOO_RUNS.seconds_of(tmp_path / "nothing") is None
