@@ -4,6 +4,7 @@ import json
 import re
 import runpy
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -37,6 +38,19 @@ def test_long_runs_are_repeated_less(seconds: float, expected: int) -> None:
 def test_settings_of_other_worlds_behaviors_are_left_out() -> None:
     changes = ["behaviors.Basic.max_steps=5", "behaviors.3DBall.max_steps=6", "debug=true"]
     assert SCRIPT["changes_of"]("Basic", changes) == (changes[0], changes[2])
+
+
+def test_pictures_of_long_changes_have_names_of_their_own() -> None:
+    named = set()
+    for value in range(2):
+        result = SimpleNamespace(
+            world="Sorter",
+            behavior="Sorter",
+            configuration="config/ppo/Sorter.yaml",
+            changes=["environment_parameters.speed=" + 40 * "12345 " + str(value)],
+        )
+        named.add(SCRIPT["picture_of"]([result]))
+    assert len(named) == 2 and all(len(name) < 200 for name in named)
 
 
 @pytest.fixture(scope="module")
