@@ -24,6 +24,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from mlagents.trainers.cli_args import parse_command_line
 from mlagents.trainers.settings.load import load_run_options
+from processes import children
 
 SRC = Path(__file__).parents[1] / "src"
 WORLDS = "3DBall", "Basic"
@@ -303,11 +304,6 @@ def check_results(run: Path, behavior: str) -> None:
 
 
 # Linux alone shows these in files.
-
-
-def children(pid: int) -> list[int]:
-    tasks = Path(f"/proc/{pid}/task").glob("*/children")
-    return [int(child) for task in tasks for child in task.read_text().split()]
 
 
 def started(pid: int) -> str | None:

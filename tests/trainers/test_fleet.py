@@ -39,6 +39,7 @@ from mlagents.trainers.learn import run_training
 from mlagents.trainers.run.interrupt import Interrupted
 from mlagents.trainers.settings.run_options import ClusterSettings, RunOptions
 from mlagents_envs.exception import UnityEnvironmentException
+from processes import children, lists_children
 from steps import make_segments
 
 PPO = {
@@ -91,14 +92,6 @@ def trained(*arguments: Any, **written: Any) -> dict[str, Any]:
     run_training(run_options)
     (folder,) = Path("results", run_options.checkpoint_settings.run_id).glob("*/checkpoint.pt")
     return torch.load(folder, weights_only=True)
-
-
-def children() -> set[int]:
-    """Return the processes that this one has started and that have not ended."""
-    path = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children")
-    if not path.exists():
-        pytest.skip("this system does not list the children of a process")
-    return set(map(int, path.read_text().split()))
 
 
 LESSONS = {
@@ -404,6 +397,7 @@ def test_a_worker_of_ray_is_the_run_in_one_process() -> None:
     assert_equal(on_ray, trained("here"))
 
 
+@lists_children
 def test_a_run_leaves_no_processes() -> None:
     before = children()
     trained("run", 2)
@@ -453,6 +447,7 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
+@lists_children
 def test_workers_end_when_the_head_is_killed(tmp_path: Path) -> None:
     arguments = ["--env", GUESS, "--run-id", "run", "--workers", "2", "--seed", "1"]
     path = os.pathsep.join(sys.path)
@@ -466,11 +461,7 @@ def test_workers_end_when_the_head_is_killed(tmp_path: Path) -> None:
         for line in head.stdout:
             if "rollout workers began" in line:
                 break
-        of_head = Path(f"/proc/{head.pid}/task/{head.pid}/children")
-        if not of_head.exists():
-            head.kill()
-            pytest.skip("this system does not list the children of a process")
-        workers = list(map(int, of_head.read_text().split()))
+        workers = children(head.pid)
         assert len(workers) >= 2
         head.kill()
         head.wait()

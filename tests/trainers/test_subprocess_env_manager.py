@@ -40,9 +40,9 @@ from mlagents_envs.exception import (
 from mlagents_envs.http2_socket import wait
 from mlagents_sim.examples.ball_3d import Ball3D
 from mlagents_sim.player import serve
+from processes import children
 from seeds import NIGHTLY
 from served import free_port
-from survival import children
 from training_loop import make_trainer
 from troubled_environment import BEHAVIOR, TroubledEnvironment
 
@@ -646,11 +646,11 @@ def test_players_in_this_process_go_on_while_a_killed_one_comes_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(environments, "n_cpus", lambda: 2)
-    before = set(children(os.getpid()))  # other tests may have left a helper of `multiprocessing`
+    before = children()  # other tests may have left a helper of `multiprocessing`
     with managed("--num-envs", "2", env="Basic") as manager:
         manager.reset()
         play(manager, lambda reports: any(r.player == 1 and not r.is_new for r in reports))
-        (killed,) = set(children(os.getpid())) - before
+        (killed,) = children() - before
         os.kill(killed, signal.SIGKILL)
         reports = play(manager, returns(1))
         of_mine = [r for r in reports if r.player == 0]
@@ -659,7 +659,7 @@ def test_players_in_this_process_go_on_while_a_killed_one_comes_back(
         play(manager, lambda reports: any(r.player == 1 and not r.is_new for r in reports))
         manager.reset()
         assert [(r.player, r.is_new) for r in manager.receive()] == [(0, True), (1, True)]
-    assert not set(children(os.getpid())) - before
+    assert not children() - before
 
 
 def test_a_manager_that_never_started_can_be_closed() -> None:
