@@ -105,10 +105,12 @@ class Run:
         command += ["--seed", str(trial.seed), "--timeout-wait", str(PLAYER_TIMEOUT_S)]
         command += ["--num-envs", str(trial.n_players), "--base-port", "0", *arguments]
         command += ["--env", str(Path(sys.executable).with_name("mlagents-sim"))]
+        environment = {**os.environ, "PYTHONPATH": str(SRC), "OMP_NUM_THREADS": "1"}
+        environment.pop("PYTHONUNBUFFERED", None)  # so that output waits in buffers, as usual
         with self._log.open("ab") as log:
             self.process = subprocess.Popen(
                 [*command, "--env-args", trial.world],
-                env={**os.environ, "PYTHONPATH": str(SRC), "OMP_NUM_THREADS": "1"},
+                env=environment,
                 stdout=log,
                 stderr=subprocess.STDOUT,
             )

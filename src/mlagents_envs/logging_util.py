@@ -101,6 +101,18 @@ def set_log_origin(origin: str) -> None:
     _handler.origin = origin
 
 
+def discard_unwritable_output() -> None:
+    """Discard output that a full disk or a closed pipe does not take.
+
+    Otherwise Python would try again at exit, fail, and exit with status 120.
+    """
+    for name in ("stdout", "stderr"):
+        try:
+            getattr(sys, name).flush()
+        except OSError:
+            setattr(sys, name, open(os.devnull, "w"))
+
+
 @contextlib.contextmanager
 def reader_may_leave() -> Iterator[None]:
     """Discard the output of the `with` block if its reader has exited, as in `| head`."""

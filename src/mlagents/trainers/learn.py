@@ -31,7 +31,12 @@ with ends_quietly():
     from mlagents.trainers.settings.typed import CommandLine
     from mlagents_envs.exception import UnityCommunicatorStoppedException, UnityException
     from mlagents_envs.handshake import API_VERSION
-    from mlagents_envs.logging_util import get_logger, set_log_level, set_log_origin
+    from mlagents_envs.logging_util import (
+        discard_unwritable_output,
+        get_logger,
+        set_log_level,
+        set_log_origin,
+    )
     from mlagents_envs.timers import add_metadata, get_timer_tree, hierarchical_timer, reset_timers
 
     if TYPE_CHECKING:
@@ -72,10 +77,7 @@ def run(command_line: CommandLine) -> int:
     interrupted twice and thus stopped at once.
     """
     status = _status_of(command_line)
-    try:
-        sys.stdout.flush()
-    except OSError:  # a full disk or a closed pipe; the log reported it, keep the status
-        sys.stdout = open(os.devnull, "w")
+    discard_unwritable_output()
     return status
 
 
