@@ -2,6 +2,7 @@
 
 import os
 import random
+import signal
 import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -47,6 +48,17 @@ def own_seed() -> None:
     np.random.seed(0)  # for code that draws from the global generator
     if (torch := sys.modules.get("torch")) is not None:
         torch.manual_seed(0)
+
+
+@pytest.fixture
+def hangup_is_not_ignored() -> Iterator[None]:
+    """Receive SIGHUP, in started processes too, even if the tests run with `nohup`."""
+    if not hasattr(signal, "SIGHUP"):
+        yield
+        return
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
 
 
 def pytest_report_header() -> list[str]:

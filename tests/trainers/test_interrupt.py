@@ -1,24 +1,13 @@
 import signal
 import threading
 import time
-from collections.abc import Iterator
 
 import pytest
 
 from mlagents.trainers.run.interrupt import SIGNALS, Interrupt, Interrupted
 
+pytestmark = pytest.mark.usefixtures("hangup_is_not_ignored")
 needs_hangup = pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="needs POSIX signals")
-
-
-@pytest.fixture(autouse=True)
-def hangup_is_not_ignored() -> Iterator[None]:
-    """Receive SIGHUP, even where the tests run with `nohup`."""
-    if not hasattr(signal, "SIGHUP"):
-        yield
-        return
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    yield
-    signal.signal(signal.SIGHUP, before)
 
 
 @pytest.mark.parametrize("number", SIGNALS)

@@ -633,6 +633,7 @@ def spawn_endless() -> subprocess.Popen[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("hangup_is_not_ignored")
 @pytest.mark.parametrize("signal_number", SIGNALS)
 def test_an_interrupted_run_saves_and_exits_with_zero(signal_number: int) -> None:
     process = spawn_endless()

@@ -18,6 +18,12 @@ BALL = Row("3DBall", 125_000, 500_000, 2_500.0, 12.3456, 1.25, 250.4)
 WALL = Row("[b]Wall", 500_000, 500_000, reward=-1.0, change=-0.5)
 
 
+@pytest.fixture(autouse=True)
+def usual_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let rich move the cursor, which it does not do on a terminal that calls itself dumb."""
+    monkeypatch.setenv("TERM", "xterm")
+
+
 def lines(*rows: Row, width: int, lessons: str = "") -> list[str]:
     console = Console(file=io.StringIO(), width=width, legacy_windows=False)
     with console.capture() as capture:
